@@ -1,0 +1,65 @@
+# Everything a developer or a user runs. Needs Python 3.11+, pip and make; the rest goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve chat doctor test check format bench e2e e2e-crash lock clean
+
+help: ## show the commands
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.installed ## create .venv with what `serve` and `chat` need
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing the pinned dependencies (first time: about a minute)"
+	@$(PIP) install --require-hashes --requirement requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
+	@echo "installing the development tools"
+	@$(PIP) install --require-hashes --requirement requirements-dev.lock
+	@touch $@
+
+serve: setup ## start the server and print its address
+	@exec $(BIN)/rapport serve
+
+chat: setup ## chat in the terminal
+	@exec $(BIN)/rapport chat
+
+doctor: setup ## say which model and database are in use and whether each works
+	@exec $(BIN)/rapport doctor
+
+test: $(VENV)/.installed-dev ## the tests, end to end and crashes included (short)
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+check: $(VENV)/.installed-dev ## format, lint, types, layers
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/basedpyright --level error
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev ## rewrite the code as `check` wants it
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench
+
+bench: $(VENV)/.installed-dev ## what a turn costs beside a bare proxy, in one run
+	$(BIN)/python -m bench.overhead
+
+e2e: $(VENV)/.installed-dev ## only the tests that start the real command
+	$(BIN)/pytest -m e2e
+
+e2e-crash: $(VENV)/.installed-dev ## 200 kill -9 cycles under load (long)
+	RAPPORT_CRASH_CYCLES=200 $(BIN)/pytest -m e2e --timeout 7200 tests/e2e/test_crash.py
+
+lock: $(VENV)/.installed-dev ## compile the pinned dependencies again
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-header --output-file requirements.lock pyproject.toml --extra build
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-header --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml --extra build --extra dev
+
+clean: ## remove .venv and caches (not your data)
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,5 @@
+"""`python -m rapport` is `rapport`."""
+
+from rapport.cli.main import run
+
+run()

@@ -1,0 +1,1 @@
+"""The model behind a reply, run as a LangGraph graph."""

@@ -1,0 +1,210 @@
+"""What people have said of themselves in this window, and answers from it in their own words."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rapport.agent.builtin.perspective import clauses, first_person, turned_around
+from rapport.agent.builtin.phrasing import capitalised, finished, quotable
+from rapport.agent.builtin.questions import Kind, gives, is_question, kind_of
+from rapport.agent.builtin.vocabulary import NOT_NAMES
+from rapport.agent.builtin.window import Turn, Window
+from rapport.agent.builtin.words import sentences, stem, terms, words
+
+_NAME = (
+    re.compile(r"\b[Mm]y name(?:'s| is)(?! not\b) ([^\W\d_][\w'-]{0,30})"),
+    re.compile(
+        r"\b(?:[Cc]all me|[Tt]he name's|[Tt]his is) ([A-Z][\w'-]{1,30})(?=\s*(?:$|[.,!;)]| and | here| from | by ))"
+    ),
+    re.compile(r"\bI(?:'m| am) ([A-Z][\w'-]{1,30})(?=\s*(?:$|[.,!;)]| and | from | by ))"),
+)
+_ASKS_NAME = re.compile(r"\b(?:my name|who am i|who i am)\b", re.IGNORECASE)
+_ASKS_ALL = re.compile(
+    r"\bwhat (?:do you|can you|else do you) (?:know|remember|recall) about (?:me|us)\b"
+    r"|\bwhat (?:have i|did i) (?:told|tell|say|said)(?: to)?(?: you)?(?: so far| about (?:me|myself))?\s*[?.!]*$"
+    r"|\btell me (?:what you know )?about (?:me|myself)\b|\bwho am i\b",
+    re.IGNORECASE,
+)
+_ASKS_LIST = re.compile(
+    r"\b(?:on|in) (?:my|the|our) (?:\w+ )?list\b|\b(?:asked|told) you to (?:remember|note|keep)\b|\byou to remember\b"
+    r"|\bwhat (?:should|must|do) (?:i|we) (?:need to )?(?:buy|get|bring|pack)\b",
+    re.IGNORECASE,
+)
+_LIST = re.compile(
+    r"^\W*(?:please )?(?:remember|note|keep in mind|(?:my |our |the )?(?:shopping |packing |to-?do )?list(?: is| for \w+)?)"
+    r"(?: these| this)?\s*[:–-]\s*(.+)$",
+    re.IGNORECASE | re.DOTALL,
+)
+_ABOUT = re.compile(
+    r"\b(?:i|we)\b (?:\w+ )?(?:say|said|tell|told|mention|mentioned)(?: \w+)? (?:about|of) (.+?)[?.!]*$",
+    re.IGNORECASE,
+)
+_SELF = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|my|me|mine|we|we're|our|us)\b", re.IGNORECASE)
+# Questions about oneself that only one's own words can answer; "what do I do now?" is not one of them.
+_ABOUT_SELF = re.compile(
+    r"\b(?:what|when|where|which|who|whose|how (?:old|many|much|long))(?:'s|\b)(?: \w+){0,3}? (?:my|our|i|we)\b"
+    r"|\b(?:do you (?:know|remember)|remind me|did i|have i|do i (?:like|love|hate|live|work|have))\b",
+    re.IGNORECASE,
+)
+_WANTS_ADVICE = re.compile(r"\b(?:what|how|when|where|which) (?:do|can|should|could|would|must|might|may) (?:i|we)\b(?! like| love| live| work| hate| prefer| enjoy| come| have| do for)", re.IGNORECASE)  # fmt: skip
+_DEFINES = re.compile(r"^\W*(?:what(?:'s| is| are) an?\b|define\b|what does .+ mean|how does .+ work)", re.IGNORECASE)
+
+# Things people ask in other words than they said them: how they ask, how they said it.
+_THEMES = (
+    (r"\bwhere\b.*\b(?:live|from|based|home)\b|\bmy (?:home|city|town)\b", r"\b(?:live|living|from|based|moved to|grew up)\b"),
+    (r"\bwhat do i do\b(?: for\b|\s*\?|$)|\bmy (?:job|profession|work)\b|\bdo i work\b", r"\bi(?:'m| am) (?:an?|the) \w|\bwork\b|\bmy job\b"),
+    (r"\bhow old am i\b|\bmy age\b", r"\bi(?:'m| am) \d+\b|\byears old\b"),
+    (r"\b(?:don't (?:i|we) like|do (?:i|we) (?:hate|dislike|not like))\b", r"\b(?:hate|dislike|(?:don't|do not|can't stand|cannot stand)\b.*)\b"),
+    (r"\b(?:do|did) (?:i|we) (?:like|love|enjoy|prefer)\b|\bmy favou?rite", r"\b(?:(?<!don't )(?<!not )(?:like|love|enjoy|prefer)|favou?rite)\b"),
+)  # fmt: skip
+_COMPILED_THEMES = tuple((re.compile(a, re.IGNORECASE), re.compile(b, re.IGNORECASE)) for a, b in _THEMES)
+_ASKING_WORDS = frozenset(
+    map(
+        stem,
+        [
+            "remember",
+            "remind",
+            "told",
+            "tell",
+            "said",
+            "say",
+            "mention",
+            "recall",
+            "know",
+            "name",
+            "time",
+            "day",
+            "many",
+            "long",
+        ],
+    )
+)
+_MEMORY_HEADING = re.compile(r"^.*\b(?:memor(?:y|ies)|remember|know about|facts about)\b.*:\s*$", re.IGNORECASE)
+_SUMMARY_LINE = re.compile(r"^User said: (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One statement, in the words of whoever made it."""
+
+    clause: str
+    speaker: str | None = None
+
+
+def known_name(window: Window) -> str | None:
+    """What the person writing now is called, if they or the chat have said so."""
+    last = window.last
+    if last and last.speaker:
+        return quotable(last.speaker, 40)
+    texts = [fact.clause for fact in _from_prompt(window.system)]
+    texts += [turn.text for turn in window.turns if turn.role == "user"]
+    return next((name for text in reversed(texts) if (name := name_in(text))), None)
+
+
+def name_in(text: str) -> str | None:
+    for pattern in _NAME:
+        match = pattern.search(text.replace("’", "'")[:500])
+        if match and match.group(1).lower() not in NOT_NAMES:
+            return capitalised(match.group(1).rstrip("'-"))
+    return None
+
+
+def list_in(text: str) -> list[str]:
+    """The items of "remember: milk, eggs"; empty if the text is no such list."""
+    match = _LIST.match(text.strip())
+    if not match:
+        return []
+    items = re.split(r"\s*[,;\n]\s*(?:and\s+)?|\s+and\s+", match.group(1).strip(" .!"))
+    return [quotable(item, 60) for item in items if item.strip()][:12]
+
+
+def statements(turns: Iterable[Turn]) -> list[Fact]:
+    """Everything stated in the turns, clause by clause; questions state nothing."""
+    return [
+        Fact(clause, turn.speaker)
+        for turn in turns
+        if turn.role == "user"
+        for sentence in sentences(turn.text)
+        if not is_question(sentence)
+        for clause in clauses(sentence)
+        if len(words(clause)) >= 3
+    ]
+
+
+def recall(window: Window, question: str) -> str | None:
+    """An answer from what was said earlier; None if the question is not of that kind or nothing fits."""
+    if _DEFINES.match(question):
+        return None
+    if _ASKS_NAME.search(question) and (name := known_name(window)):
+        return f"Your name is {name}."
+    if _ASKS_LIST.search(question) and (listed := _last_list(window)):
+        return f"You gave me this list: {', '.join(listed)}."
+    facts = [*_from_prompt(window.system), *statements(window.earlier)]
+    asker = window.last.speaker if window.last else None
+    if _ASKS_ALL.search(question):
+        own = [fact for fact in facts if fact.speaker == asker and _SELF.search(fact.clause)]
+        return _told(own[-4:], asker) or "Nothing yet: you haven't told me anything about yourself here."
+    if about := _ABOUT.search(question):
+        return _told(_matching(facts, about.group(1), 0.5)[:3], asker) or (
+            f"You haven't said anything about {turned_around(quotable(about.group(1), 60))} here."
+        )
+    return _told(_themed(facts, question) or _matching(facts, question, 0.6)[:1], asker)
+
+
+def asks_about_self(question: str) -> bool:
+    """Whether only the asker's own words could answer."""
+    return bool(_ABOUT_SELF.search(question)) and bool(_SELF.search(question)) and not _WANTS_ADVICE.search(question)
+
+
+def _last_list(window: Window) -> list[str]:
+    return next((items for turn in reversed(window.earlier) if (items := list_in(turn.text))), [])
+
+
+def _themed(facts: Sequence[Fact], question: str) -> list[Fact]:
+    for asked, said in _COMPILED_THEMES:
+        if asked.search(question):
+            fitting = [f for f in facts if _SELF.search(f.clause) and said.search(f.clause)]
+            subject = set(terms(question)) - _ASKING_WORDS - {"live", "work", "like", "job", "hate", "dislike"}
+            narrowed = [fact for fact in fitting if subject & set(terms(fact.clause))] if subject else fitting
+            return narrowed[-3:]
+    return []
+
+
+def _matching(facts: Sequence[Fact], question: str, share: float) -> list[Fact]:
+    """The statements that share enough of the question's words, best and latest first."""
+    wanted = set(terms(question)) - _ASKING_WORDS
+    if not wanted:
+        return []
+    kind = kind_of(question)
+    scored: list[tuple[float, int, Fact]] = []
+    for order, fact in enumerate(facts):
+        score = len(wanted & set(terms(fact.clause))) / len(wanted)
+        if score:
+            fit = 0.0 if kind is Kind.OPEN else 0.2 if gives(kind, fact.clause) else -0.2
+            scored.append((score + fit, order, fact))
+    return [fact for score, _, fact in sorted(scored, key=lambda s: s[:2], reverse=True) if score >= share]
+
+
+def _told(facts: Sequence[Fact], asker: str | None) -> str | None:
+    told: list[str] = []
+    for fact in facts:
+        clause = quotable(fact.clause, 160)
+        if fact.speaker is None or fact.speaker == asker:
+            told.append(finished(capitalised(turned_around(clause))))
+        else:
+            told.append(f"{quotable(fact.speaker, 40)} said: “{finished(clause)}”")
+    return " ".join(dict.fromkeys(told)) or None
+
+
+def _from_prompt(system: str) -> list[Fact]:
+    """Statements the prompt hands over: a list of memories, or an earlier summary's own line."""
+    found = [Fact(item) for line in _SUMMARY_LINE.findall(system) for item in line.split("; ")]
+    remembering = False
+    for line in system.splitlines():
+        if _MEMORY_HEADING.match(line):
+            remembering = True
+        elif remembering and line.lstrip().startswith(("- ", "* ", "• ")):
+            found.append(Fact(first_person(line.lstrip(" -*•").strip())))
+        elif line.strip():
+            remembering = False
+    return [fact for fact in found if fact.clause.strip()]

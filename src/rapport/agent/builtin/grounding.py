@@ -1,0 +1,190 @@
+"""Answers made of the sentences of the sources that answer the question, each with its source."""
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+from rapport.agent.builtin.phrasing import finished, quotable
+from rapport.agent.builtin.questions import Kind, gives, kind_of
+from rapport.agent.builtin.rules import asks_to_break_rules
+from rapport.agent.builtin.sources import Source
+from rapport.agent.builtin.words import passages, sentences, stem, terms
+
+_POINTS_BACK = re.compile(r"^(?:it|they|he|she|this|these|those|there|its|their|that|both)\b", re.IGNORECASE)
+_LEANS_ON_EARLIER = re.compile(
+    r"^(?:and|but|what about|how about|also|or)\b|\b(?:it|they|them|that one|there|he|she|him|the (?:first|second|other) one)\b",
+    re.IGNORECASE,
+)
+_MOST_PASSAGES = 600
+_MOST_SENTENCES = 3
+_SENTENCE_LIMIT = 400
+
+_CONTEXT_WEIGHT = 0.45  # a heading, a document's id or the sentence before counts, but less than the sentence
+_EARLIER_WEIGHT = 0.5  # what an elliptic question takes over from the one before it
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A sentence of a source with what stands around it."""
+
+    source: Source
+    text: str
+    before: str
+    heading: str
+    position: int
+
+    @cached_property
+    def terms(self) -> frozenset[str]:
+        return frozenset(terms(self.text))
+
+    @cached_property
+    def context(self) -> frozenset[str]:
+        around = f"{self.heading} {(self.source.id or '').replace('-', ' ').replace('_', ' ')}"
+        if self.points_back:
+            around = f"{around} {self.before}"
+        return frozenset(terms(around)) - self.terms
+
+    @property
+    def points_back(self) -> bool:
+        return bool(_POINTS_BACK.match(self.text)) and bool(self.before)
+
+
+def answer(question: str, earlier: str, sources: list[Source], *, threshold: float) -> str | None:
+    """The one to three sentences that answer, tagged and listed; None if the sources do not cover it."""
+    found = _passages(sources)
+    wanted = _query(question, earlier)
+    if not found or not wanted:
+        return None
+    weights = _weights(found)
+    most = max(weights.values(), default=1.0)
+    total = sum(share * weights.get(term, most) for term, share in wanted.items())
+    kind = kind_of(question)
+
+    def score(passage: Passage) -> float:
+        direct = sum(share * weights[t] for t, share in wanted.items() if t in passage.terms)
+        around = sum(share * weights.get(t, 0.0) for t, share in wanted.items() if t in passage.context)
+        return (direct + _CONTEXT_WEIGHT * around) / total * _fit(kind, passage.text) if direct + around else 0.0
+
+    ranked = sorted(((score(p), -n, p) for n, p in enumerate(found)), key=lambda each: each[:2], reverse=True)
+    best = ranked[0][0]
+    if best < threshold or not _truly_meets(ranked[0][2], wanted, kind):
+        return None
+    return _cited(_chosen([(s, p) for s, _, p in ranked if s > 0.0], best, set(wanted), kind))
+
+
+def _truly_meets(passage: Passage, wanted: dict[str, float], kind: Kind) -> bool:
+    """A heading alone is not an answer, unless the sentence under it is of the kind asked for."""
+    return any(term in passage.terms for term in wanted) or (kind is not Kind.OPEN and gives(kind, passage.text))
+
+
+def _passages(sources: list[Source]) -> list[Passage]:
+    found: list[Passage] = []
+    for source in sources:
+        before = ""
+        for position, (heading, text) in enumerate(passages(source.text)):
+            # A sentence that gives orders to the reader of the prompt is no answer to anybody's question.
+            if not asks_to_break_rules(text):
+                found.append(Passage(source, text, before, heading, position))
+            before = text
+    return found[:_MOST_PASSAGES]
+
+
+def _query(question: str, earlier: str) -> dict[str, float]:
+    """The question's terms by weight: the asking sentences count in full, what leads up to them less."""
+    asking = [each for each in sentences(question) if each.rstrip().endswith(("?", "？"))]
+    if not asking:
+        wanted = dict.fromkeys(terms(question), 1.0)
+    else:
+        wanted = dict.fromkeys(terms(question), 0.3) | dict.fromkeys(terms(" ".join(asking)), 1.0)
+    if earlier and (len(wanted) < 2 or _LEANS_ON_EARLIER.search(" ".join(asking) or question)):
+        for term in terms(earlier):
+            wanted.setdefault(term, _EARLIER_WEIGHT)
+    for filler in _FILLERS & wanted.keys():
+        del wanted[filler]
+    return wanted
+
+
+# Words of asking, not of the thing asked for.
+_FILLERS = frozenset(
+    stem(word)
+    for word in [
+        "document",
+        "documents",
+        "source",
+        "sources",
+        "note",
+        "notes",
+        "explain",
+        "describe",
+        "question",
+        "answer",
+        "ask",
+        "show",
+        "find",
+        "list",
+        "help",
+        "info",
+        "information",
+        "detail",
+        "details",
+        "give",
+        "exactly",
+        "long",
+        "many",
+        "time",
+        "year",
+        "day",
+        "does",
+        "number",
+        "name",
+        "hi",
+        "hello",
+        "hey",
+        "anyone",
+    ]
+)
+
+
+def _weights(found: list[Passage]) -> dict[str, float]:
+    """How telling each term is: one that most sentences share tells little."""
+    seen = Counter(term for passage in found for term in passage.terms | passage.context)
+    return {term: math.log(1.5 + len(found) / count) for term, count in seen.items()}
+
+
+def _fit(kind: Kind, text: str) -> float:
+    if kind is Kind.OPEN:
+        return 1.0
+    return 1.3 if gives(kind, text) else 0.7
+
+
+def _chosen(ranked: list[tuple[float, Passage]], best: float, wanted: set[str], kind: Kind) -> list[Passage]:
+    chosen = [ranked[0][1]]
+    covered = set(chosen[0].terms & wanted)
+    floor = 0.6 if kind is Kind.OPEN else 0.75
+    for score, passage in ranked[1:]:
+        if len(chosen) == _MOST_SENTENCES or score < floor * best:
+            break
+        adds = (passage.terms & wanted) - covered
+        if (adds or score >= 0.9 * best) and all(passage.text != other.text for other in chosen):
+            chosen.append(passage)
+            covered |= adds
+    return chosen
+
+
+def _cited(chosen: list[Passage]) -> str:
+    """Sentences in reading order, grouped by source, the best source first."""
+    ids = list(dict.fromkeys(passage.source.id for passage in chosen))
+    parts: list[str] = []
+    for source_id in ids:
+        own = sorted((p for p in chosen if p.source.id == source_id), key=lambda p: p.position)
+        said: list[str] = []
+        for passage in own:
+            # "It opens at nine" says nothing without the sentence before it.
+            lead = [passage.before] if passage.points_back and passage.before not in said else []
+            said.extend([*lead, passage.text])
+        text = " ".join(finished(quotable(each, _SENTENCE_LIMIT)) for each in dict.fromkeys(said[:4]))
+        parts.append(f"{text} [source: {source_id}]" if source_id else text)
+    named = [source_id for source_id in ids if source_id]
+    return "\n\n".join([" ".join(parts), *([f"Sources: {', '.join(named)}"] if named else [])])

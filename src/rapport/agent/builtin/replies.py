@@ -1,0 +1,180 @@
+"""The one decision: what to say to a list of messages. Pure: the same messages always get the same words."""
+
+import re
+from collections.abc import Sequence
+
+from langchain_core.messages import BaseMessage
+
+from rapport.agent.builtin import sources as source_blocks
+from rapport.agent.builtin.arithmetic import work_out
+from rapport.agent.builtin.facts import asks_about_self, known_name, list_in, name_in, recall
+from rapport.agent.builtin.followups import follow_up, last_topic
+from rapport.agent.builtin.grounding import answer
+from rapport.agent.builtin.groups import view
+from rapport.agent.builtin.languages import NOTE_MARK, foreign
+from rapport.agent.builtin.limits import beyond, decline, not_known
+from rapport.agent.builtin.phrasing import Phrasebook, listed, quotable
+from rapport.agent.builtin.questions import is_question, is_request
+from rapport.agent.builtin.rules import REFUSALS, REFUSALS_WITH_SOURCES, asks_to_break_rules
+from rapport.agent.builtin.smalltalk import GREETING, greet, opener, repeated, set_piece
+from rapport.agent.builtin.sources import Source
+from rapport.agent.builtin.subjects import options, subject
+from rapport.agent.builtin.summaries import summarise
+from rapport.agent.builtin.topics import continue_with, short_answer
+from rapport.agent.builtin.window import Window, read
+from rapport.agent.builtin.words import sentences, words
+
+LONGEST_REPLY = 2000
+_STRICT_THRESHOLD, _BLEND_THRESHOLD = 0.34, 0.5
+_ANY_LETTER = re.compile(r"\w")
+_IN_DANGER = re.compile(
+    r"\b(?:kill(?:ing)? myself|suicid(?:e|al)|end my life|want to die|hurt(?:ing)? myself|self[- ]harm)\b",
+    re.IGNORECASE,
+)
+
+NO_IMAGES = "I can't see images with the built-in model."
+_NOT_COVERED = (
+    "The documents I have don't cover that.",
+    "I couldn't find that in the documents I have.",
+)
+_DANGER = (
+    "I'm very sorry you're going through this. I'm only a small program and not the right help here: please call your local "
+    "emergency number or a crisis line now, or talk to someone you trust."
+)
+_EMPTY = (
+    "That came through empty. What would you like to say?",
+    "I got no words there. What's on your mind?",
+)
+_WORDLESS = (
+    "I can't read much from that alone. What's on your mind, in a few words?",
+    "Signs say a lot, but I need a word or two. What's going on?",
+)
+_NOISE = "That looks like one long string without words to me. What is it about?"
+_FOREIGN = (
+    "I see you're writing in {language}. I'm sorry, I " + NOTE_MARK + ". Could you put it in a few English words?"
+)
+_NICE_TO_MEET = (
+    "Nice to meet you, {name}! What's on your mind?",
+    "Good to meet you, {name}. What would you like to talk about?",
+)
+
+
+def reply_to(messages: Sequence[BaseMessage]) -> str:
+    """The reply: never empty, at most 2,000 characters, whatever the messages hold."""
+    window = read(messages)
+    if window.summary_wanted:
+        return summarise(window)
+    book = Phrasebook((turn.text for turn in window.turns), window.replies)
+    if window.trigger is not None:
+        text = follow_up(window.trigger, window, known_name(window), book)
+    elif window.last is None:
+        text = opener(book)
+    else:
+        text = _answer(window, book)
+    return text[:LONGEST_REPLY].strip() or opener(book)
+
+
+def _answer(window: Window, book: Phrasebook) -> str:
+    last = window.last
+    text = last.text.strip() if last else ""
+    if last and last.image:
+        return _about_image(window, text, book)
+    return _about_text(window, text, book)
+
+
+def _about_image(window: Window, text: str, book: Phrasebook) -> str:
+    if not _ANY_LETTER.search(text) or is_question(text):
+        return f"{NO_IMAGES} What does it show?"
+    return f"{NO_IMAGES} {_about_text(window, text, book)}"
+
+
+def _about_text(window: Window, text: str, book: Phrasebook) -> str:
+    if _IN_DANGER.search(text):
+        return _DANGER
+    offered = source_blocks.parse(window.system)
+    if asks_to_break_rules(text):
+        return book.pick(REFUSALS_WITH_SOURCES if offered else REFUSALS)
+    if offered and source_blocks.is_strict(window.system):
+        return _from_sources_only(window, text, offered, book)
+    if seen := view(window, text, book):
+        return seen
+    return _odd(text, book) or _conversation(window, text, offered, book)
+
+
+def _from_sources_only(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:
+    name = known_name(window)
+    rest = GREETING.sub("", text).strip()
+    if text and not rest:
+        return greet(name, book, again=bool(window.replies))
+    found = answer(rest, _question_before(window), offered, threshold=_STRICT_THRESHOLD)
+    return found or set_piece(rest, name, book, polite_only=True) or _not_covered(rest, book)
+
+
+def _not_covered(text: str, book: Phrasebook) -> str:
+    about = subject(text)
+    hint = f" If you have one about {about}, add it and ask again." if about and len(about) <= 40 else ""
+    return f"{book.pick(_NOT_COVERED)}{hint}"
+
+
+def _odd(text: str, book: Phrasebook) -> str | None:
+    """Input that has no words to go by."""
+    if not text:
+        return book.pick(_EMPTY)
+    if not _ANY_LETTER.search(text):
+        return book.pick(_WORDLESS)
+    if (language := foreign(text)) and not book.has_said(NOTE_MARK):
+        return _FOREIGN.format(language=language)
+    if not language and max(map(len, text[:400].split()), default=0) > 60 and "://" not in text:
+        return _NOISE
+    return None
+
+
+def _conversation(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:
+    name = known_name(window)
+    rest = GREETING.sub("", text).strip()
+    if not rest:
+        return greet(name, book, again=bool(window.replies))
+    hello = (
+        f"Hello{f' {name}' if name and name_in(text) is None else ''}! " if rest != text and not window.replies else ""
+    )
+    return hello + (_direct(window, rest, name, book) or _informed(window, rest, offered, book))
+
+
+def _direct(window: Window, text: str, name: str | None, book: Phrasebook) -> str | None:
+    """What needs no knowledge: set pieces, sums, short answers, introductions and lists."""
+    if said := set_piece(text, name, book) or repeated(text, window.replies):
+        return said
+    if total := next((found for each in (text, *sentences(text)[-1:]) if (found := work_out(each))), None):
+        return total
+    topic_text = last_topic(window)
+    if short := short_answer(text, subject(topic_text) if topic_text else None, book):
+        return short
+    if items := list_in(text):
+        return f"Got it, for this conversation: {listed(items)}."
+    if (called := name_in(text)) and len(words(text)) <= 8:
+        return book.pick(_NICE_TO_MEET).format(name=quotable(called, 40))
+    return None
+
+
+def _informed(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:
+    """What needs to be known: from what people said, else from the sources, else honestly not at all."""
+    asked = [each for each in sentences(text) if is_question(each)]
+    if asked and (remembered := recall(window, asked[-1])):
+        return remembered
+    if offered and is_request(text) and (found := _blended(window, text, offered)):
+        return found
+    if ability := beyond(text):
+        return decline(ability, book)
+    if asked and asks_about_self(asked[-1]):
+        return "You haven't told me that in this conversation, so I don't know."
+    if asked and not options(text):
+        return _not_covered(asked[-1], book) if offered else not_known(book)
+    return continue_with(text, book)
+
+
+def _blended(window: Window, text: str, offered: list[Source]) -> str | None:
+    return answer(text, _question_before(window), offered, threshold=_BLEND_THRESHOLD)
+
+
+def _question_before(window: Window) -> str:
+    return window.earlier[-1].text if window.earlier else ""

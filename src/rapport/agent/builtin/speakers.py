@@ -1,0 +1,68 @@
+"""Who says what inside one message: group chats arrive as `Name: text` or `[Name, time] text` lines."""
+
+import re
+from dataclasses import dataclass
+
+from rapport.agent.builtin.vocabulary import LABELS
+
+_BRACKETED = re.compile(r"^\[([^\[\],:\n]{1,40}),\s*([^\]\n]{1,40})\]:?\s*(.*)$")
+_NAMED = re.compile(r"^([^\W\d_][\w'’-]{0,24}(?: [^\W\d_][\w'’.-]{0,24})?):\s+(\S.*)$")
+_ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "agent": "assistant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """A piece of text and who said it, if the text names anybody."""
+
+    text: str
+    speaker: str | None = None
+
+
+def utterances(text: str) -> list[Utterance]:
+    """The message line by line where lines name their speakers, else the message as it is."""
+    if "[" not in text and ":" not in text:
+        return [Utterance(text)]
+    found: list[Utterance] = []
+    after_blank = False
+    for line in text.splitlines():
+        named = _bracketed(line) or _named(line)
+        if named:
+            found.append(named)
+        elif not line.strip():
+            after_blank = True
+            continue
+        elif found and not (after_blank and found[-1].speaker):
+            found[-1] = Utterance(f"{found[-1].text}\n{line}", found[-1].speaker)
+        else:
+            # Behind a block of quoted lines an unmarked paragraph is the asker's own.
+            found.append(Utterance(line))
+        after_blank = False
+    return found if any(each.speaker for each in found) else [Utterance(text)]
+
+
+def quoted(text: str) -> list[Utterance]:
+    """Only the `[Name, time] text` lines: the one form that is no ordinary prose."""
+    return [each for line in text.splitlines() if (each := _bracketed(line))]
+
+
+def role_of(speaker: str | None) -> str | None:
+    """`user` or `assistant` where a transcript labels its lines by role."""
+    return _ROLES.get(speaker.lower()) if speaker else None
+
+
+def _bracketed(line: str) -> Utterance | None:
+    match = _BRACKETED.match(line.strip())
+    return Utterance(match.group(3).strip(), match.group(1).strip()) if match else None
+
+
+def _named(line: str) -> Utterance | None:
+    match = _NAMED.match(line.strip())
+    if not match:
+        return None
+    name = match.group(1)
+    if role_of(name):
+        return Utterance(match.group(2).strip(), name)
+    parts = name.split()
+    if not all(part[0].isupper() for part in parts) or any(part.lower() in LABELS for part in parts):
+        return None
+    return Utterance(match.group(2).strip(), name)

@@ -1,0 +1,187 @@
+"""What a message is about: its main statement, its subject, or the two options it weighs."""
+
+import re
+
+from rapport.agent.builtin.perspective import clauses, turned_around
+from rapport.agent.builtin.phrasing import capitalised, quotable
+from rapport.agent.builtin.questions import is_question
+from rapport.agent.builtin.vocabulary import STOP_WORDS
+from rapport.agent.builtin.words import content_words, sentences, words
+
+_LONGEST_ECHO = 90
+_STATES = re.compile(
+    r"^(?:i|i'm|i've|i'll|i'd|im|ive|we|we're|we've|we'll|my|our|the|a|an|this|that|these|those|it|it's|he|he's|she|she's|they|they're|his|"
+    r"her|their|there|there's|some|somebody|someone|everyone|everything|nobody|nothing|today|tomorrow|yesterday)\b",
+    re.IGNORECASE,
+)
+_NAMED_SUBJECT = re.compile(
+    r"^[A-Z][a-z]+ (?:is|was|are|were|has|had|will|wants|says|said|needs|keeps|does|did|can|\w+ed|\w+s)\b"
+)
+_DETERMINED = re.compile(r"\b(my|our|the|his|her|their|this|a|an)\s+((?:[\w'’-]+\s?){1,4})", re.IGNORECASE)
+_RELATED = re.compile(r"\b(?:about|with|for|regarding|on|of|to|in)\s+((?:[\w'’-]+\s?){1,3})", re.IGNORECASE)
+_RANK = {"my": 4, "our": 4, "the": 3, "his": 2, "her": 2, "their": 2, "this": 2, "a": 1, "an": 1}
+_VERBS = frozenset(
+    [
+        "leaves",
+        "leave",
+        "starts",
+        "start",
+        "begins",
+        "ends",
+        "runs",
+        "run",
+        "goes",
+        "works",
+        "work",
+        "working",
+        "breaks",
+        "broke",
+        "broken",
+        "crashed",
+        "crashes",
+        "fails",
+        "failed",
+        "failing",
+        "stopped",
+        "keeps",
+        "kept",
+        "comes",
+        "came",
+        "looks",
+        "look",
+        "looked",
+        "takes",
+        "took",
+        "seems",
+        "feels",
+        "felt",
+        "arrived",
+        "arrives",
+        "opens",
+        "closes",
+        "moved",
+        "moving",
+        "died",
+        "hurts",
+        "happened",
+        "happens",
+        "called",
+        "went",
+        "got",
+        "gets",
+        "needs",
+        "needed",
+        "wants",
+        "wanted",
+        "said",
+        "told",
+        "made",
+        "makes",
+        "lost",
+        "left",
+        "sucks",
+        "changed",
+        "cost",
+        "costs",
+        "doesn't",
+        "didn't",
+        "won't",
+        "isn't",
+        "wasn't",
+        "can't",
+        "hasn't",
+        "haven't",
+        "aren't",
+        "couldn't",
+        "wouldn't",
+        "again",
+        "today",
+        "tomorrow",
+        "yesterday",
+        "tonight",
+    ]
+)
+_BETWEEN = re.compile(r"\bbetween\s+(.{2,60}?)\s+and\s+(.{2,60}?)\s*(?:[.?!;,\n]|$)", re.IGNORECASE)
+_WEIGHS = re.compile(
+    r"\b(?:either|whether(?: to)?|should (?:i|we)|shall (?:i|we)|choose|choosing|deciding|decide(?: on| if i should| if we should)?|"
+    r"consider(?:ing)?|torn|which(?: is| one)?(?: better)?[:,]?|what(?:'s| is) better[:,]?|prefer|better to|pick)\s+"
+    r"(?:is better[:,]? |to |on )?(.{2,60}?),?\s+or\s+(?:should (?:i|we) )?(.{2,60}?)\s*(?:[.?!;,\n]|$)",
+    re.IGNORECASE,
+)
+_SHORT_CHOICE = re.compile(r"^\W*([\w' -]{2,40}?),? or ([\w' -]{2,40}?)\s*\?+\s*$")
+
+
+def options(text: str) -> tuple[str, str] | None:
+    """The two things a message weighs against each other, turned towards the reader."""
+    head = text.replace("’", "'")[:1500]
+    match = _BETWEEN.search(head) or _WEIGHS.search(head) or _SHORT_CHOICE.match(head)
+    if not match:
+        return None
+    first, second = (turned_around(quotable(each, 50)).strip(" ,\"'") for each in match.groups())
+    if not first or not second or second.lower() in ("not", "so", "no", "something"):
+        return None
+    return first, second
+
+
+def statement(text: str) -> str | None:
+    """The message's own main clause turned towards the reader ("you're moving to Porto"), if it has a short one."""
+    stated = [c for s in sentences(text[:2000]) if not is_question(s) for c in clauses(s)]
+    fitting = [c for c in stated if len(words(c)) >= 3 and len(c) <= _LONGEST_ECHO and _declares(c)]
+    if not fitting:
+        return None
+    own = [clause for clause in fitting if re.match(r"(?:i|i'm|i've|i'll|my|we|we're|our)\b", clause, re.IGNORECASE)]
+    chosen = turned_around(quotable((own or fitting)[-1], _LONGEST_ECHO).rstrip(" .!?,;:…"))
+    return chosen if _keeps_capital(chosen) else chosen[:1].lower() + chosen[1:]
+
+
+def subject(text: str) -> str | None:
+    """A short noun phrase for what the message is about ("your kitchen"), else its first telling words in quotes."""
+    head = text.replace("’", "'")[:1500]
+    best: tuple[int, str] | None = None
+    for match in _DETERMINED.finditer(head):
+        determiner = match.group(1).lower()
+        phrase = _run(match.group(2))
+        if phrase and (best is None or _RANK[determiner] > best[0]):
+            best = (_RANK[determiner], f"{_DEFINITE.get(determiner, determiner)} {phrase}")
+    if best:
+        return quotable(best[1], 60)
+    related = next((phrase for match in _RELATED.finditer(head) if (phrase := _run(match.group(1)))), None)
+    if related and len(related) > 2:
+        return quotable(related, 60)
+    return _telling(head)
+
+
+# What was "a flat" when it was first mentioned is "the flat" from then on.
+_DEFINITE = {"my": "your", "our": "your", "a": "the", "an": "the", "this": "this"}
+
+
+def _telling(head: str) -> str | None:
+    telling = content_words(head)[:3]
+    if not telling:
+        return None
+    match = re.search(re.escape(telling[0]), head, re.IGNORECASE)
+    start = match.start() if match else 0
+    return f"“{quotable(head[start : start + 60], 40).rstrip(' .!?,;:')}”"
+
+
+def _run(phrase: str) -> str:
+    """The words of a phrase up to the first that cannot belong to a noun."""
+    taken: list[str] = []
+    for word in phrase.split():
+        if word.lower() in STOP_WORDS or word.lower() in _VERBS or (taken and word.lower().endswith(("ed", "ly"))):
+            break
+        taken.append(word.strip("'’-"))
+    return " ".join(taken[:3])
+
+
+def _declares(clause: str) -> bool:
+    return bool(_STATES.match(clause) or _NAMED_SUBJECT.match(clause))
+
+
+def _keeps_capital(text: str) -> bool:
+    first = text.split(" ", 1)[0]
+    return first in ("I", "I'm", "I've", "I'll", "I'd") or not _STATES.match(text)
+
+
+def sentence_of(text: str) -> str:
+    return capitalised(text)

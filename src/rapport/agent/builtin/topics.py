@@ -1,0 +1,147 @@
+"""Going on with what the user brings up: one sentence that takes it up, one open question."""
+
+import re
+
+from rapport.agent.builtin.phrasing import Phrasebook, capitalised
+from rapport.agent.builtin.subjects import options, statement, subject
+
+_BAD = (
+    "sad|tired|exhausted|anxious|worried|stressed|nervous|afraid|scared|angry|upset|lonely|depressed|frustrated|bored|overwhelmed|"
+    "ill|sick|unhappy|disappointed|hurt|miserable|down|homesick|embarrassed|jealous|burnt out|burned out|heartbroken"
+)
+_GOOD = "happy|excited|glad|proud|delighted|relieved|grateful|thrilled|in love|cheerful|optimistic|looking forward"
+_MOODS = tuple(
+    (mood, re.compile(pattern, re.IGNORECASE))
+    for mood, pattern in (
+        ("bad", rf"\b(?:i|we)(?:'m| am|'ve been| feel| have been| was|'re| are)\b[^.!?]{{0,25}}\b(?:{_BAD})\b|\b(?:passed away|died)\b|\bi miss\b"),
+        ("good", rf"\b(?:i|we)(?:'m| am| feel|'re| are)\b[^.!?]{{0,25}}\b(?:{_GOOD})\b|\b(?:got|passed|won|finished)\b[^.!?]*!"),
+        ("problem", r"\b(?:can't|cannot|doesn't work|not working|won't|broken|broke|error|errors|fail(?:s|ed|ing)?|problem|issue|stuck|lost|bug|"
+         r"crash(?:es|ed|ing)?|late|trouble|stopped working|struggling|hurts|slow|missing|leak(?:s|ed|ing)?)\b"),
+        ("opinion", r"\b(?:i|we) (?:really |just |still )?(?:think|believe|guess|suppose|feel like|feel that|reckon|doubt|agree|disagree)\b|\bin my opinion\b|\bimo\b"),
+        ("taste", r"\b(?:i|we) (?:really |also |quite |just |absolutely )?(?:like|love|enjoy|prefer|adore|hate|dislike|don't like)\b|\bmy favou?rite\b"),
+        ("plan", r"\b(?:i'll|we'll|i will|we will|going to|gonna|plan(?:ning|s)? (?:to|on|for|a)|want to|would like to|i'd like to|hope to|hoping to|thinking (?:of|about)|"
+         r"next (?:week|month|year|weekend|summer|monday|tuesday|wednesday|thursday|friday|saturday|sunday)|tomorrow|this weekend|tonight|moving to|"
+         r"preparing|need to|have to|trying to|working on|started|building|learning)\b"),
+        ("date", r"\b(?:my|our|the)\b[^.!?]*\b(?:is|are|starts?|leaves?|begins?|ends?|arrives?|takes place)\b[^.!?]*\b(?:on|at|in|until)\b"),
+        ("past", r"\b(?:went|visited|met|saw|watched|read|bought|had|did|finished|cooked|made|played|walked|was|were|travelled|spent|yesterday|last (?:week|night|month|year))\b"),
+        ("self", r"\b(?:i|we) (?:live|work|study|am|grew up|come|have|own|speak|teach)\b|\bi'm\b"),
+    )
+)  # fmt: skip
+
+_WITH_STATEMENT: dict[str, tuple[str, ...]] = {
+    "bad": (
+        "I'm sorry to hear {s}. What would make it a little easier?",
+        "That doesn't sound easy: {s}. What do you think is behind it?",
+        "I see, {s}. What has it been like for you?",
+    ),
+    "good": (
+        "Good to hear {s}! What's the best part of it?",
+        "That's nice: {s}. How did it come about?",
+        "Lovely, {s}. What comes next?",
+    ),
+    "problem": (
+        "That sounds annoying: {s}. What have you tried so far?",
+        "I see: {s}. When did it start?",
+        "So {s}. What would a good outcome look like?",
+        "Hm, {s}. What has changed since it last went well?",
+    ),
+    "opinion": (
+        "So {s}. What makes you say so?",
+        "Fair enough: {s}. What would change your mind?",
+        "I follow: {s}. Who would see it differently?",
+    ),
+    "taste": (
+        "So {s}. How did that start?",
+        "Good to know: {s}. What is it about it?",
+        "I'll go by that here: {s}. What else should I know about your tastes?",
+    ),
+    "plan": (
+        "So {s}. What has to happen first?",
+        "I see, {s}. What are you looking forward to most?",
+        "All right: {s}. What could still get in the way?",
+        "That's a clear aim: {s}. How far along are you?",
+    ),
+    "date": (
+        "All right: {s}. Is there anything left to prepare?",
+        "Good to know: {s}. What happens after that?",
+        "So {s}. What would you like to come of it?",
+    ),
+    "past": (
+        "So {s}. How was it?",
+        "I see, {s}. What stayed with you most?",
+        "Ah, {s}. What happened next?",
+    ),
+    "self": (
+        "Good to know: {s}. What's that like?",
+        "So {s}. How long has that been so?",
+        "I see, {s}. What do you like best about it?",
+    ),
+    "other": (
+        "I see: {s}. What matters most to you about it?",
+        "So {s}. How did that come about?",
+        "Understood: {s}. What would you like to do about it?",
+        "Right, {s}. What makes you bring it up?",
+    ),
+}  # fmt: skip
+_WITH_SUBJECT = (
+    "Tell me more about {topic}. What's on your mind there?",
+    "What about {topic} matters most to you?",
+    "Let's take {topic}. Where would you like to start?",
+    "There's probably more to {topic}. What's the story?",
+)
+_BOTH = (
+    "{A} or {b}: which of the two would you regret more not doing?",
+    "{A}, or {b}. What speaks for the one, in your eyes, that the other can't offer?",
+    "So it's {a} or {b}. Which way are you leaning, and why?",
+)
+_NOTHING = (
+    "I'm listening. What's on your mind?",
+    "Go on, I'm with you. What would you like to talk about?",
+    "What would you like to get into?",
+)
+_YES = re.compile(r"^(?:yes|yeah|yep|yup|sure|of course|right|exactly|definitely|absolutely|correct|true|i do|it is|y|indeed)(?: (?:please|it is|i do|that's right))?$", re.IGNORECASE)  # fmt: skip
+_NO = re.compile(
+    r"^(?:no|nope|nah|not really|not yet|n|never|i don't|no way|not at all)(?: (?:thanks|thank you|it isn't|i don't))?$",
+    re.IGNORECASE,
+)
+_OK = re.compile(r"^(?:ok|okay|k|cool|nice|great|good|fine|alright|all right|got it|i see|makes sense|interesting|hmm+|hm|wow|oh|ah|aha|perfect|awesome|well|so|and)$", re.IGNORECASE)  # fmt: skip
+_UNSURE = re.compile(r"^(?:i (?:don't|dont|do not) know|not sure|no idea|dunno|idk|maybe|perhaps|i guess|hard to say|whatever|i'm not sure)(?: yet)?$", re.IGNORECASE)  # fmt: skip
+_WHY = re.compile(r"^(?:but )?(?:why|how so|how come|what do you mean|why (?:do you ask|not))$", re.IGNORECASE)
+_SHORT: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...]], ...] = (
+    (_YES, ("Good. What would be the next step with {topic}?", "All right. What else should I know about {topic}?", "Good to know. How do you feel about {topic} now?"),
+     ("Good. Tell me more?", "All right. What comes next?")),
+    (_NO, ("Fair enough. What would you rather see happen with {topic}?", "All right, no. What else is there to {topic}?"),
+     ("Fair enough. What would you rather talk about?", "All right. What would suit you better?")),
+    (_UNSURE, ("That's fine. What would you need to know about {topic} to be surer?", "No rush. Which part of {topic} is the least clear?"),
+     ("That's fine, there's no rush. What's the first thing that comes to mind?",)),
+    (_OK, ("Good. Is there more to say about {topic}?", "All right. Where does that leave {topic}?"),
+     ("Good. What else is on your mind?", "All right. What shall we turn to?")),
+    (_WHY, ("I ask because you brought up {topic}, and I only go by what you tell me. How do you see it?",),
+     ("I only go by what you tell me here, so I ask. How do you see it?",)),
+)  # fmt: skip
+
+
+def continue_with(text: str, book: Phrasebook) -> str:
+    """One sentence taking up the message and one open question; always something, never at length."""
+    if both := options(text):
+        first, second = both
+        return capitalised(book.pick(_BOTH).format(A=capitalised(first), a=first, b=second))
+    if said := statement(text):
+        return book.pick(_WITH_STATEMENT[_mood(text)]).format(s=said)
+    if topic := subject(text):
+        return book.pick(_WITH_SUBJECT).format(topic=topic)
+    return book.pick(_NOTHING)
+
+
+def short_answer(text: str, topic: str | None, book: Phrasebook) -> str | None:
+    """The reply to yes, no, maybe, fine and why; None if the text says more than that."""
+    bare = text.replace("’", "'").strip(" .!?,…")
+    for pattern, about, bare_replies in _SHORT:
+        if pattern.match(bare):
+            return book.pick(about).format(topic=topic) if topic else book.pick(bare_replies)
+    return None
+
+
+def _mood(text: str) -> str:
+    straight = text.replace("’", "'")[:1500]
+    return next((mood for mood, pattern in _MOODS if pattern.search(straight)), "other")

@@ -1,0 +1,152 @@
+"""What the model was given, read once: the prompt, who said what, and what is asked of it now."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from rapport.agent.builtin.speakers import Utterance, quoted, role_of, utterances
+from rapport.domain.synthetic import is_synthetic
+
+SUMMARY_PROMPT = (
+    "Summarize conversation so far highlighting user goals, resolved questions, outstanding issues, "
+    "and relevant source ids. Keep <= 180 tokens."
+)
+
+# A turn is read at its head and its tail: what people ask stands there, and the work stays bounded.
+_HEAD, _TAIL = 3000, 1000
+_SYSTEM_LIMIT = 100_000
+_MENTION = re.compile(r"^(?:@[\w-]+[\s,:]*)+")
+_ANCHOR = re.compile(r"User is replying to this specific message: ['\"‘“](.+?)['\"’”]\s*(?:$|\n)", re.DOTALL)
+_IMAGE_KINDS = frozenset({"image", "image_url", "input_image"})
+
+Role = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One utterance of a person or of the agent."""
+
+    role: Role
+    text: str
+    speaker: str | None = None
+    image: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A conversation as the model sees it; nothing the system wrote to itself is in `turns`."""
+
+    system: str
+    turns: tuple[Turn, ...]
+    trigger: str | None = None
+    summary_wanted: bool = False
+    anchor: str | None = None
+
+    @property
+    def last(self) -> Turn | None:
+        """The latest thing a person said."""
+        return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
+
+    @property
+    def earlier(self) -> tuple[Turn, ...]:
+        """What people said before that."""
+        return tuple(turn for turn in self.turns if turn.role == "user")[:-1]
+
+    @property
+    def replies(self) -> tuple[str, ...]:
+        return tuple(turn.text for turn in self.turns if turn.role == "assistant")
+
+
+def read(messages: Sequence[BaseMessage]) -> Window:
+    """Read any list of messages; never fails on odd content."""
+    system = "\n\n".join(_text(m) for m in messages if isinstance(m, SystemMessage))[:_SYSTEM_LIMIT]
+    wanted = _wants_summary(messages)
+    people = [message for message in messages if isinstance(message, HumanMessage)]
+    trigger: str | None = None
+    if people and is_synthetic(people[-1]):
+        trigger = str(people[-1].additional_kwargs.get("trigger_type") or "check_in")
+    turns = [turn for message in messages for turn in _turns(message, as_transcript=wanted)]
+    anchor = _ANCHOR.search(system) or next((a for t in turns[-1:] if (a := _ANCHOR.search(t.text))), None)
+    return Window(
+        system=system,
+        turns=tuple(_without_anchor(turn) for turn in [*_overheard(system, turns), *turns]),
+        trigger=trigger,
+        summary_wanted=wanted,
+        anchor=anchor.group(1).strip() if anchor else None,
+    )
+
+
+def _wants_summary(messages: Sequence[BaseMessage]) -> bool:
+    if any(SUMMARY_PROMPT in _text(m) for m in messages if isinstance(m, SystemMessage)):
+        return True
+    last = _text(messages[-1]).strip() if messages else ""
+    return last.startswith(SUMMARY_PROMPT) or last.endswith(SUMMARY_PROMPT)
+
+
+def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
+    if isinstance(message, AIMessage):
+        return [Turn("assistant", _shortened(_text(message)))] if _text(message).strip() else []
+    if not isinstance(message, HumanMessage) or is_synthetic(message):
+        return []
+    text = _shortened(_text(message).replace(SUMMARY_PROMPT, "")) if as_transcript else _shortened(_text(message))
+    image = _has_image(message)
+    said = [each for each in utterances(text) if each.text.strip() or image]
+    if not said:
+        return [] if as_transcript else [Turn("user", "", message.name, image)]
+    return [_turn(each, message.name, image, as_transcript=as_transcript) for each in said]
+
+
+def _turn(each: Utterance, name: str | None, image: bool, *, as_transcript: bool) -> Turn:
+    role = role_of(each.speaker)
+    if role:
+        # Only a transcript handed over for summing up speaks for the agent; a chat message cannot.
+        return Turn("assistant" if role == "assistant" and as_transcript else "user", each.text, name, image)
+    return Turn("user", _MENTION.sub("", each.text).strip(), each.speaker or name, image)
+
+
+def _overheard(system: str, turns: Sequence[Turn]) -> list[Turn]:
+    """Chat lines quoted in the prompt that are not among the turns themselves."""
+    if "[" not in system:
+        return []
+    known = {turn.text.strip() for turn in turns}
+    return [
+        Turn("user", text, each.speaker)
+        for each in quoted(system)
+        if (text := _MENTION.sub("", _shortened(each.text)).strip()) and text not in known
+    ]
+
+
+def _without_anchor(turn: Turn) -> Turn:
+    if turn.role == "assistant" or "replying to this specific message" not in turn.text:
+        return turn
+    return Turn(turn.role, _MENTION.sub("", _ANCHOR.sub("", turn.text).strip()), turn.speaker, turn.image)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} {text[-_TAIL:]}"
+
+
+def _blocks(message: BaseMessage) -> list[Any]:
+    content = cast("str | list[Any]", message.content)  # pyright: ignore[reportUnknownMemberType]
+    return [content] if isinstance(content, str) else content
+
+
+def _text(message: BaseMessage) -> str:
+    pieces: list[str] = []
+    for block in _blocks(message):
+        if isinstance(block, str):
+            pieces.append(block)
+        elif isinstance(block, dict):
+            text = cast("dict[str, Any]", block).get("text")
+            pieces.extend([text] if isinstance(text, str) else [])
+    return "\n".join(pieces)
+
+
+def _has_image(message: BaseMessage) -> bool:
+    return any(
+        isinstance(block, dict) and cast("dict[str, Any]", block).get("type") in _IMAGE_KINDS
+        for block in _blocks(message)
+    )

@@ -1,0 +1,147 @@
+"""The agent: a LangGraph graph that answers one message with a bounded window of the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypedDict, cast
+
+import stamina
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
+
+from rapport.agent.checkpoints import FRESH
+from rapport.agent.failures import ModelFailed, backoff, describe
+
+OnToken: TypeAlias = Callable[[str], None]
+
+RETRIES = 2
+
+
+class TurnState(TypedDict, total=False):
+    """What a turn works on. `messages` is replaced whole, never appended to: a thread's cost stays flat."""
+
+    system: str
+    messages: list[BaseMessage]
+    reply: AIMessage
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What a run needs and no checkpoint holds."""
+
+    on_token: OnToken | None
+
+
+class LangGraphAgent:
+    """Runs a model over a window; safe to run again after a crash, because its nodes change nothing outside."""
+
+    def __init__(self, model: BaseChatModel, saver: AsyncPostgresSaver, *, deadline: float) -> None:
+        self._model = model
+        self._deadline = deadline
+        builder = StateGraph(TurnState, context_schema=RunContext)
+        builder.add_node("answer", self._answer)  # pyright: ignore[reportUnknownMemberType]
+        builder.add_edge(START, "answer")
+        builder.add_edge("answer", END)
+        self.graph: Any = builder.compile(checkpointer=saver)  # pyright: ignore[reportUnknownMemberType]
+
+    async def run(
+        self,
+        message: str | HumanMessage,
+        *,
+        thread_id: str,
+        system: str,
+        history: Sequence[BaseMessage] = (),
+        on_token: OnToken | None = None,
+        fresh: bool = False,
+        tags: dict[str, str] | None = None,
+    ) -> AIMessage:
+        """The model's answer to `message`, given `history` before it. Tokens go to `on_token` as they come.
+
+        Raises ModelFailed after the retries, or when the deadline has passed.
+        """
+        current = HumanMessage(message) if isinstance(message, str) else message
+        config: RunnableConfig = {
+            "configurable": {"thread_id": thread_id, FRESH: fresh},
+            "metadata": dict(tags or {}),
+        }
+        try:
+            async with asyncio.timeout(self._deadline):
+                state = await self.graph.ainvoke(
+                    TurnState(system=system, messages=[*history, current]),
+                    config,
+                    context=RunContext(on_token),
+                    # One step long: there is nothing to resume in the middle of it, so one checkpoint at its end is
+                    # all that is worth writing.
+                    durability="exit",
+                )
+        except TimeoutError as error:
+            raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from error
+        return cast("AIMessage", state["reply"])
+
+    async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
+        messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        return {"reply": await self._ask(messages, runtime.context.on_token)}
+
+    async def _ask(self, messages: list[BaseMessage], on_token: OnToken | None) -> AIMessage:
+        """One answer, with up to two retries where a retry can help (RES-2)."""
+        listener = on_token
+        try:
+            async for attempt in stamina.retry_context(
+                on=backoff,
+                attempts=RETRIES + 1,
+                timeout=self._deadline,
+                wait_initial=0.2,
+                wait_max=5.0,
+                wait_jitter=0.2,
+            ):
+                with attempt:
+                    if listener is None:
+                        return _checked(await self._model.ainvoke(messages))
+                    tokens = _Relay(listener)
+                    try:
+                        return await self._stream(messages, tokens)
+                    finally:
+                        # Somebody has read the beginning of this attempt: another one would not continue it, so it
+                        # comes without tokens, and the finished reply says how it really goes.
+                        listener = None if tokens.relayed else on_token
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            raise ModelFailed(*describe(error)) from error
+        raise AssertionError("unreachable: the retry loop returns or raises")
+
+    async def _stream(self, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
+        whole: AIMessageChunk | None = None
+        async for chunk in self._model.astream(messages):
+            piece = cast("AIMessageChunk", chunk)
+            whole = piece if whole is None else whole + piece
+            if text := str(piece.text):
+                on_token(text)
+        if whole is None:
+            return _checked(AIMessage(""))
+        return _checked(AIMessage(whole.content, usage_metadata=whole.usage_metadata, id=whole.id))
+
+
+class _Relay:
+    """Passes tokens on and remembers whether it did."""
+
+    def __init__(self, on_token: OnToken) -> None:
+        self._on_token = on_token
+        self.relayed = False
+
+    def __call__(self, token: str) -> None:
+        self.relayed = True
+        self._on_token(token)
+
+
+def _checked(reply: AIMessage) -> AIMessage:
+    """The reply, unless there is nothing in it."""
+    if not str(reply.text).strip():
+        raise ModelFailed("empty", "the model answered with nothing")
+    return reply

@@ -1,0 +1,102 @@
+"""The composition root: settings in, a wired application out. Everything is made here and passed on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from rapport.domain import failpoints
+from rapport.settings import Settings
+from rapport.storage.embedded import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from rapport.agent.graph import LangGraphAgent
+    from rapport.deliver.outbox import Channel
+    from rapport.runtime.runtime import Runtime
+    from rapport.storage.database import Database
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The parts that channels and commands use."""
+
+    settings: Settings
+    database: Database
+    agent: LangGraphAgent
+    runtime: Runtime
+
+
+@asynccontextmanager
+async def open_database(settings: Settings) -> AsyncGenerator[Database]:
+    """The database, migrated and open: embedded in the data directory, or the one `DATABASE_URL` names."""
+    async with AsyncExitStack() as stack:
+        # The wheel's Postgres starts in processes of its own: meanwhile this one imports what it needs.
+        starting = None
+        if settings.database_url is None:
+            starting = asyncio.create_task(asyncio.to_thread(EmbeddedPostgres.start, settings.data_dir))
+        from rapport.storage.database import Database
+
+        if starting is not None:
+            _import_the_rest()
+            embedded = await starting
+            stack.callback(embedded.stop)
+            url = embedded.url
+        else:
+            assert settings.database_url is not None
+            url = settings.database_url
+        database = Database(url, max_size=settings.database_connections)
+        stack.push_async_callback(database.close)
+        await database.open()
+        yield database
+
+
+@asynccontextmanager
+async def open_app(
+    settings: Settings,
+    *,
+    model: BaseChatModel | None = None,
+    channels: Mapping[str, Channel] | None = None,
+) -> AsyncGenerator[App]:
+    """Everything wired and running; leaving it drains the turns and closes what was opened."""
+    if settings.failpoint:
+        failpoints.arm(settings.failpoint)
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(open_database(settings))
+        from rapport.agent.checkpoints import checkpoint_pool, checkpoints, verify_metadata
+        from rapport.agent.graph import LangGraphAgent
+        from rapport.agent.models import make_model
+        from rapport.runtime.runtime import Runtime
+        from rapport.storage.database import CONNECTION_SETTINGS
+        from rapport.storage.migrate import migrate, schema_lock
+
+        chosen = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
+        pool = checkpoint_pool(database.url, max_size=4, settings=CONNECTION_SETTINGS)
+        stack.push_async_callback(pool.close)
+        await pool.open()
+        saver = checkpoints(pool)
+        async with schema_lock(database):
+            for step in await migrate(database):
+                log.info("storage.migrated", step=step)
+            await saver.setup()
+        agent = LangGraphAgent(chosen, saver, deadline=settings.turn_deadline)
+        await verify_metadata(agent.graph, saver)
+        runtime = Runtime(database, agent, channels=channels, max_turns=settings.max_turns)
+        await runtime.start()
+        stack.push_async_callback(runtime.stop)
+        yield App(settings, database, agent, runtime)
+
+
+def _import_the_rest() -> None:
+    """The slow imports (LangGraph above all), while Postgres starts on the other core."""
+    import rapport.agent.graph
+    import rapport.runtime.runtime  # noqa: F401

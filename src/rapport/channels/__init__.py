@@ -1,0 +1,1 @@
+"""The outside: parse, hand to the core, render."""

@@ -1,0 +1,77 @@
+"""Requests: read within limits, parsed strictly, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+MAX_BODY = 2_000_000
+"""Bytes of a JSON request. Uploads have routes of their own."""
+
+
+class _StrictRequest(Request):
+    async def body(self) -> bytes:
+        """The body, read no further than the limit."""
+        if not hasattr(self, "_body"):
+            parts: list[bytes] = []
+            size = 0
+            async for part in self.stream():
+                size += len(part)
+                if size > MAX_BODY:
+                    raise HTTPException(413, f"The request is larger than {MAX_BODY:,} bytes.")
+                parts.append(part)
+            self._body = b"".join(parts)
+        return self._body
+
+    async def json(self) -> Any:
+        """The body as JSON by the book: no NaN, no lone surrogates, no invalid UTF-8."""
+        try:
+            return orjson.loads(await self.body())
+        except orjson.JSONDecodeError as error:
+            raise HTTPException(400, f"The body is not valid JSON: {error}.") from error
+
+
+class StrictRoute(APIRoute):
+    """A route whose requests are read strictly."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+class Body(BaseModel):
+    """Unknown fields are an error: a misspelt one would be lost silently."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class AuthorBody(Body):
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class NewConversation(Body):
+    agent: Annotated[str | None, Field(max_length=64)] = None
+    kind: Literal["direct", "group"] = "direct"
+    title: Annotated[str | None, Field(max_length=200)] = None
+
+
+class NewMessage(Body):
+    content: str | list[dict[str, Any]]
+    author: AuthorBody | None = None
+    reply_to_id: Annotated[str | None, Field(max_length=64)] = None
+    client_message_id: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+
+
+class Empty(Body):
+    """For routes that take nothing."""

@@ -1,0 +1,115 @@
+"""`/chat/conversations`: talk."""
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from rapport.channels.http.bodies import NewConversation, NewMessage, StrictRoute
+from rapport.channels.http.streams import turn_stream
+from rapport.channels.http.views import (
+    CancelledView,
+    ConversationView,
+    CreatedView,
+    MessageView,
+    StoredView,
+    conversation_view,
+    json_response,
+    message_view,
+)
+from rapport.channels.ports import Core
+from rapport.domain.agents import AGENTS, LIBRARIAN
+from rapport.domain.conversation import Author, Incoming
+from rapport.domain.errors import InvalidInput
+from rapport.ingest.content import checked_content, checked_text
+from rapport.storage.conversations import Conversations
+from rapport.storage.database import Database
+
+Caller = Callable[[Request], Coroutine[Any, Any, str]]
+
+
+def conversation_routes(core: Core, database: Database, caller: Caller, *, max_characters: int) -> APIRouter:
+    router = APIRouter(prefix="/chat/conversations", tags=["chat"], route_class=StrictRoute)
+    Owner = Annotated[str, Depends(caller)]  # noqa: N806 - a type
+
+    @router.post("", status_code=201, response_model=CreatedView, summary="Begin a conversation")
+    async def create(owner: Owner, body: NewConversation | None = None) -> Response:
+        asked = body or NewConversation()
+        async with database.statement() as connection:
+            made = await Conversations(connection).create(
+                owner,
+                agent_id=agent_named(asked.agent, LIBRARIAN.id),
+                kind=asked.kind,
+                title=_title(asked.title),
+            )
+        return json_response({"id": made.id}, 201)
+
+    @router.get("/{conversation_id}", response_model=ConversationView, summary="A conversation")
+    async def get(owner: Owner, conversation_id: str) -> Response:
+        async with database.statement() as connection:
+            return json_response(conversation_view(await Conversations(connection).get(owner, conversation_id)))
+
+    @router.delete("/{conversation_id}", status_code=204, summary="Erase a conversation and all that was said in it")
+    async def delete(owner: Owner, conversation_id: str) -> Response:
+        async with database.transaction() as connection:
+            await Conversations(connection).delete(owner, conversation_id)
+        return Response(status_code=204)
+
+    @router.post(
+        "/{conversation_id}/messages",
+        response_model=MessageView,
+        responses={202: {"model": StoredView, "description": "Stored; in a group and not addressed to the agent"}},
+        summary="Say something; the answer is the agent's message (`Accept: text/event-stream` streams it)",
+    )
+    async def say(request: Request, owner: Owner, conversation_id: str, body: NewMessage) -> Response:
+        streaming = "text/event-stream" in request.headers.get("accept", "")
+        ticket = await core.accept(
+            incoming_of(owner, conversation_id, body, max_characters=max_characters), listen=streaming
+        )
+        if not ticket.accepted.answered:
+            return json_response({"id": ticket.accepted.message_id, "replied": False}, 202)
+        if streaming:
+            return turn_stream(ticket)
+        return json_response(message_view(await ticket.reply()))
+
+    @router.post("/{conversation_id}/cancel", response_model=CancelledView, summary="Stop the running turn")
+    async def cancel(owner: Owner, conversation_id: str) -> Response:
+        async with database.statement() as connection:
+            await Conversations(connection).get(owner, conversation_id)
+        return json_response({"cancelled": await core.cancel(owner, conversation_id)})
+
+    return router
+
+
+def incoming_of(owner: str, conversation_id: str, body: NewMessage, *, max_characters: int) -> Incoming:
+    """A request's message, checked. Whatever else a client would like to attach has no field to come in by."""
+    for name in ("client_message_id", "reply_to_id"):
+        if (value := getattr(body, name)) is not None:
+            checked_text(value, what=name, limit=200)
+    author = None
+    if body.author is not None:
+        author = Author(
+            checked_text(body.author.id, what="author.id", limit=200),
+            checked_text(body.author.name, what="author.name", limit=200),
+        )
+    return Incoming(
+        owner_id=owner,
+        conversation_id=conversation_id,
+        content=checked_content(body.content, limit=max_characters),
+        author=author,
+        reply_to_id=body.reply_to_id,
+        client_message_id=body.client_message_id,
+    )
+
+
+def agent_named(name: str | None, default: str) -> str:
+    """The agent a client asks for."""
+    if name is None:
+        return default
+    if name not in AGENTS:
+        raise InvalidInput(f"There is no agent {name[:64]!r}; there are {', '.join(sorted(AGENTS))}.")
+    return name
+
+
+def _title(title: str | None) -> str | None:
+    return None if title is None else checked_text(title, what="title", limit=200)

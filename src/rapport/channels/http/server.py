@@ -1,0 +1,44 @@
+"""The HTTP application: routes, errors and health around the core."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Response
+
+from rapport import __version__
+from rapport.channels.http.auth import authenticator
+from rapport.channels.http.conversations import conversation_routes
+from rapport.channels.http.problems import install, problem
+from rapport.channels.http.threads import thread_routes
+from rapport.channels.http.views import json_response
+from rapport.channels.ports import Core
+from rapport.domain.errors import RapportError
+from rapport.storage.database import Database
+
+
+def http_app(core: Core, database: Database, *, loopback: bool, max_characters: int) -> FastAPI:
+    """Every route of the server, ready to be served."""
+    app = FastAPI(
+        title="Rapport",
+        version=__version__,
+        description="A conversation agent that chimes in, cites, follows up and keeps its promises.",
+        redoc_url=None,
+    )
+    install(app)
+    caller = authenticator(database, loopback=loopback)
+    app.include_router(conversation_routes(core, database, caller, max_characters=max_characters))
+    app.include_router(thread_routes(database, caller))
+
+    @app.get("/healthz", tags=["health"], summary="The process is up")
+    async def healthz() -> Response:
+        return json_response({"status": "ok"})
+
+    @app.get("/readyz", tags=["health"], summary="The process can take messages: its database answers")
+    async def readyz() -> Response:
+        try:
+            async with database.statement() as connection:
+                await connection.execute("SELECT 1")
+        except RapportError as error:
+            return problem(503, str(error), headers={"Retry-After": "2"})
+        return json_response({"status": "ready"})
+
+    return app

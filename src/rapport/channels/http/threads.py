@@ -1,0 +1,75 @@
+"""`/api/threads`: the same conversations, to list and to look back."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from rapport.channels.http.bodies import NewConversation, StrictRoute
+from rapport.channels.http.conversations import Caller, agent_named
+from rapport.channels.http.views import (
+    ConversationView,
+    HistoryView,
+    ThreadsView,
+    conversation_view,
+    json_response,
+    message_view,
+)
+from rapport.domain.agents import COMPANION
+from rapport.domain.errors import InvalidInput
+from rapport.domain.ids import is_id
+from rapport.ingest.content import checked_text
+from rapport.storage.conversations import Conversations
+from rapport.storage.database import Database
+from rapport.storage.messages import Messages
+
+Limit = Annotated[int, Query(ge=1, le=500, description="How many at most")]
+
+
+def thread_routes(database: Database, caller: Caller) -> APIRouter:
+    router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
+    Owner = Annotated[str, Depends(caller)]  # noqa: N806 - a type
+
+    @router.post("", status_code=201, response_model=ConversationView, summary="Begin a conversation")
+    async def create(owner: Owner, body: NewConversation | None = None) -> Response:
+        asked = body or NewConversation()
+        title = None if asked.title is None else checked_text(asked.title, what="title", limit=200)
+        async with database.statement() as connection:
+            made = await Conversations(connection).create(
+                owner, agent_id=agent_named(asked.agent, COMPANION.id), kind=asked.kind, title=title
+            )
+        return json_response(conversation_view(made), 201)
+
+    @router.get("", response_model=ThreadsView, summary="Conversations, the latest first")
+    async def recent(owner: Owner, limit: Limit = 50, before: str | None = None) -> Response:
+        cursor = None if before is None else _cursor(before)
+        async with database.statement() as connection:
+            found = await Conversations(connection).recent(owner, limit=limit + 1, before=cursor)
+        page = found[:limit]
+        following = f"{page[-1].last_at.isoformat()}~{page[-1].id}" if len(found) > limit else None
+        return json_response({"threads": [conversation_view(one) for one in page], "next": following})
+
+    @router.get("/{thread_id}/history", response_model=HistoryView, summary="What was said, page by page")
+    async def history(owner: Owner, thread_id: str, limit: Limit = 100, before: str | None = None) -> Response:
+        """The newest messages (oldest of them first); `next` is the `before` of the page that precedes this one."""
+        async with database.statement() as connection:
+            await Conversations(connection).get(owner, thread_id)
+            messages = Messages(connection)
+            cursor = None if before is None else await messages.position(owner, thread_id, before)
+            found = await messages.before(owner, thread_id, limit=limit + 1, cursor=cursor)
+        page = found[-limit:]
+        following = page[0].id if len(found) > limit else None
+        return json_response({"messages": [message_view(one) for one in page], "next": following})
+
+    return router
+
+
+def _cursor(text: str) -> tuple[datetime, str]:
+    at, _, id_ = text.partition("~")
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or not is_id(id_):
+        raise InvalidInput("`before` is not a cursor of this list: take it from `next` of the page before.")
+    return moment, id_

@@ -1,0 +1,20 @@
+"""The database for commands that need nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from rapport.app import open_database
+from rapport.settings import Settings
+from rapport.storage.database import Database
+from rapport.storage.migrate import migrate, schema_lock
+
+
+@asynccontextmanager
+async def migrated_database(settings: Settings) -> AsyncGenerator[Database]:
+    """An open database whose schema is up to date."""
+    async with open_database(settings) as database:
+        async with schema_lock(database):
+            await migrate(database)
+        yield database

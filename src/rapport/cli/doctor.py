@@ -1,0 +1,103 @@
+"""`rapport doctor`: what is in use, and whether it works."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+
+from langchain_core.messages import HumanMessage
+from rich.console import Console
+
+from rapport.agent.checkpoints import checkpoint_pool, checkpoints, verify_metadata
+from rapport.agent.graph import LangGraphAgent
+from rapport.agent.models import BUILTIN, make_model
+from rapport.app import open_database
+from rapport.domain.errors import RapportError
+from rapport.settings import Settings
+from rapport.storage.database import CONNECTION_SETTINGS, Database
+from rapport.storage.keys import Keys
+from rapport.storage.migrate import known, migrate, schema_lock
+
+HOW_TO_SWITCH = (
+    "It needs no key and knows little. For a real one: RAPPORT_MODEL=openai:gpt-5-mini with OPENAI_API_KEY,"
+    " RAPPORT_MODEL=anthropic:claude-sonnet-4-5 with ANTHROPIC_API_KEY, RAPPORT_MODEL=ollama:qwen3, or any"
+    " OpenAI-compatible server with OPENAI_BASE_URL."
+)
+
+
+async def examine(settings: Settings) -> bool:
+    """Look at every part; True when all of them work."""
+    console = Console(highlight=False)
+    console.print("[bold]Rapport's parts[/bold]")
+    results: list[bool] = []
+
+    async def part(name: str, look: Callable[[], Awaitable[str]]) -> None:
+        began = time.perf_counter()
+        try:
+            found = await look()
+        except RapportError as error:
+            cause = f" ({error.__cause__})" if error.__cause__ else ""
+            console.print(f"[red]✗[/red] [bold]{name}[/bold]: {error}{cause}", soft_wrap=True)
+            results.append(False)
+        else:
+            ms = (time.perf_counter() - began) * 1000
+            console.print(f"[green]✓[/green] [bold]{name}[/bold]: {found} [dim]({ms:.0f} ms)[/dim]", soft_wrap=True)
+            results.append(True)
+
+    await part("Model", lambda: _model(settings))
+    console.print("[dim]·[/dim] [bold]Embedder[/bold]: none; nothing in this version searches by meaning yet")
+
+    async def database() -> str:
+        async with open_database(settings) as opened:
+            found = await _database(opened, settings)
+            await part("Metadata", lambda: _metadata(opened, settings))
+            await part("Access", lambda: _access(opened, settings))
+            return found
+
+    await part("Database", database)
+    return all(results)
+
+
+async def _model(settings: Settings) -> str:
+    model = make_model(settings.model, timeout=min(settings.model_timeout, 20), environment=os.environ)
+    try:
+        reply = await model.ainvoke([HumanMessage("Hello! Answer with one short sentence.")])
+    except Exception as error:
+        raise RapportError(f"{settings.model} does not answer") from error
+    if settings.model == BUILTIN:
+        return f"the built-in one. {HOW_TO_SWITCH}"
+    return f"{settings.model} answers ({len(str(reply.text))} characters)"
+
+
+async def _database(database: Database, settings: Settings) -> str:
+    async with schema_lock(database):
+        await migrate(database)
+    async with database.statement() as connection:
+        row = await (await connection.execute("SHOW server_version")).fetchone()
+        vector = await (
+            await connection.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
+        ).fetchone()
+    where = "DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
+    pgvector = f"pgvector {vector[0]}" if vector else "without pgvector, which search by meaning will need"
+    return f"Postgres {row[0] if row else '?'} ({where}), schema version {known()[-1].version}, {pgvector}"
+
+
+async def _metadata(database: Database, settings: Settings) -> str:
+    async with checkpoint_pool(database.url, max_size=2, settings=CONNECTION_SETTINGS) as pool:
+        saver = checkpoints(pool)
+        async with schema_lock(database):
+            await saver.setup()
+        model = make_model(BUILTIN, timeout=1, environment=os.environ)
+        await verify_metadata(LangGraphAgent(model, saver, deadline=settings.turn_deadline).graph, saver)
+    return "tags survive LangGraph's checkpoints"
+
+
+async def _access(database: Database, settings: Settings) -> str:
+    async with database.statement() as connection:
+        count = sum(row.revoked_at is None for row in await Keys(connection).every())
+    if count:
+        return f"{count} active key{'s' if count > 1 else ''}; every request needs one"
+    if settings.is_loopback:
+        return f"no keys; {settings.host} is this machine only, its callers are the user `local`"
+    raise RapportError(f"no keys, and HOST={settings.host} can be reached by others: `rapport keys create NAME`")

@@ -1,0 +1,79 @@
+"""`rapport keys`: who may call the server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rapport.settings import Settings
+
+app = typer.Typer(help="API keys: create, list, revoke.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What the key is for, for your own list.")],
+    user: Annotated[
+        str, typer.Option(help="Whose conversations it opens; `local` is the user of a server without keys.")
+    ] = "local",
+) -> None:
+    """Make a key. Its secret is shown once, now."""
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> None:
+        from rapport.cli.database import migrated_database
+        from rapport.storage.keys import Keys
+
+        async with migrated_database(settings) as database, database.statement() as connection:
+            row, secret = await Keys(connection).create(user, name=name)
+        typer.echo(
+            f"Key {row.id} for user {row.owner_id!r} ({row.name}). Keep it: it can't be shown again.",
+            err=True,
+        )
+        typer.echo(secret)
+
+    start(job, level="warning")
+
+
+@app.command("list")
+def list_() -> None:
+    """Show every key, without its secret."""
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        from rapport.cli.database import migrated_database
+        from rapport.storage.keys import Keys
+
+        async with migrated_database(settings) as database, database.statement() as connection:
+            rows = await Keys(connection).every()
+        if not rows:
+            typer.echo("There are no keys: on loopback everybody on this machine is the user `local`.")
+            return
+        table = Table("id", "user", "name", "created", "revoked")
+        for row in rows:
+            revoked = f"{row.revoked_at:%Y-%m-%d %H:%M}" if row.revoked_at else ""
+            table.add_row(row.id, row.owner_id, row.name, f"{row.created_at:%Y-%m-%d %H:%M}", revoked)
+        Console().print(table)
+
+    start(job, level="warning")
+
+
+@app.command()
+def revoke(key_id: Annotated[str, typer.Argument(help="The id that `list` shows.")]) -> None:
+    """End a key at once."""
+    from rapport.cli.main import fail, start
+
+    async def job(settings: Settings) -> bool:
+        from rapport.cli.database import migrated_database
+        from rapport.storage.keys import Keys
+
+        async with migrated_database(settings) as database, database.statement() as connection:
+            return await Keys(connection).revoke(key_id)
+
+    if not start(job, level="warning"):
+        fail(f"there is no active key {key_id!r}; `rapport keys list` shows them.")
+    typer.echo("Revoked.")

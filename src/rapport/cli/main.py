@@ -1,0 +1,122 @@
+"""`rapport`: every command of the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from rapport.cli import keys
+from rapport.domain.errors import RapportError
+from rapport.settings import read_settings
+
+app = typer.Typer(
+    name="rapport",
+    help="A self-hosted conversation agent: it chimes in, cites, follows up and keeps its promises.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(keys.app, name="keys")
+
+
+@app.command()
+def serve() -> None:
+    """Start the server (HOST and PORT say where; 127.0.0.1:8000 by default)."""
+    from rapport.cli.serve import serve as run_server
+
+    start(run_server, default_style="auto")
+
+
+@app.command()
+def worker() -> None:
+    """Run turns without an HTTP server, beside `serve` processes on the same database."""
+    from rapport.cli.serve import work
+
+    start(work, default_style="auto")
+
+
+@app.command()
+def chat(
+    agent: Annotated[str, typer.Option(help="Who to talk with.")] = "companion",
+    resume: Annotated[bool, typer.Option("--continue", help="Go on with the latest conversation.")] = False,
+) -> None:
+    """Chat in the terminal."""
+    from rapport.cli.chat import chat as run_chat
+
+    start(lambda settings: run_chat(settings, agent=agent, resume=resume), level="error")
+
+
+@app.command()
+def doctor() -> None:
+    """Say which model and database are in use, and whether each works."""
+    from rapport.cli.doctor import examine
+
+    if not start(examine, level="error"):
+        raise typer.Exit(1)
+
+
+@app.command()
+def migrate(
+    to: Annotated[int | None, typer.Option(help="Version to go to, up or down; the newest by default.")] = None,
+) -> None:
+    """Bring the database's schema up to date (the server does this by itself when it starts)."""
+    from rapport.cli.migrate import migrate as run_migrations
+
+    start(lambda settings: run_migrations(settings, to=to), level="warning")
+
+
+def start(job: Any, *, level: str | None = None, default_style: str = "console") -> Any:
+    """Read the settings, set up logging, and run a command; a foreseeable failure is one line, not a traceback."""
+    import os
+
+    import uvloop
+
+    from rapport.logs import configure_logging
+
+    try:
+        settings = read_settings()
+        style: Any = settings.log_format if settings.log_format != "auto" else default_style
+        configure_logging(level or settings.log_level, style, secrets=_secrets(os.environ))
+        work: Coroutine[Any, Any, Any] = job(settings)
+        return uvloop.run(work)
+    except RapportError as error:
+        fail(str(error))
+    except ValueError as error:  # settings that are not what they should be
+        fail(_in_words(error))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise typer.Exit(130) from None
+
+
+def fail(message: str) -> NoReturn:
+    typer.secho(f"rapport: {message}", fg="red", err=True)
+    raise typer.Exit(1)
+
+
+def _secrets(environment: Any) -> list[str]:
+    """Values that must never be logged, whatever they look like."""
+    return [
+        value
+        for name, value in environment.items()
+        if name.upper().endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")) and len(value) >= 8
+    ]
+
+
+def _in_words(error: ValueError) -> str:
+    problems = getattr(error, "errors", None)
+    if not callable(problems):
+        return str(error)
+    found: Any = problems()
+    return " ".join(f"{'_'.join(str(part) for part in item['loc']).upper()}: {item['msg']}." for item in found)
+
+
+def run() -> None:
+    """The entry point of the `rapport` command."""
+    app()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,144 @@
+"""`rapport serve` and `rapport worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Generator
+
+import structlog
+import typer
+import uvicorn
+
+from rapport.app import App, open_app
+from rapport.domain.errors import Permanent
+from rapport.settings import Settings
+
+log = structlog.get_logger()
+
+FINISH_SECONDS = 7.0
+"""What a running turn gets after SIGTERM; then it is handed over. Everything together stays under ten seconds."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which on its way out first lets the turns finish or be handed over, so that waiting clients hear it."""
+
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Ours are installed for the whole command; uvicorn would raise them again before everything is closed."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            typer.echo(f"Rapport is listening: open {address(sockets or [])}  (stop with Ctrl-C)")
+            if self._app.settings.model == "builtin":
+                typer.echo(BUILTIN_HINT)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.runtime.begin_drain(FINISH_SECONDS)
+        await super().shutdown(sockets)
+
+
+BUILTIN_HINT = (
+    "It answers with the built-in model, which needs no key and knows little. For a real one set RAPPORT_MODEL,"
+    " e.g. openai:gpt-5-mini with OPENAI_API_KEY, or ollama:qwen3."
+)
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until told to stop."""
+    listening = _listen(settings)  # first of all: a taken port is said at once, not after the database has started
+    stop = Stop()
+    async with open_app(settings) as app:
+        await refuse_open_door(app)
+        from rapport.channels.http.server import http_app
+
+        web = http_app(
+            app.runtime,
+            app.database,
+            loopback=settings.is_loopback,
+            max_characters=settings.max_message_characters,
+        )
+        config = uvicorn.Config(
+            web,
+            loop="none",
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=int(FINISH_SECONDS) + 1,
+            timeout_keep_alive=30,
+            server_header=False,
+        )
+        server = Server(config, app)
+        stop.then(lambda number: server.handle_exit(number, None))
+        await server.serve([listening])
+
+
+async def work(settings: Settings) -> None:
+    """Run turns until told to stop."""
+    stop = Stop()
+    async with open_app(settings) as app:
+        told = asyncio.Event()
+        stop.then(lambda _number: told.set())
+        typer.echo("Rapport's worker is running  (stop with Ctrl-C)")
+        await told.wait()
+        await app.runtime.stop(seconds=FINISH_SECONDS)
+
+
+class Stop:
+    """What SIGTERM and Ctrl-C do: while starting, give up and clean up; later, whatever was said with `then`."""
+
+    def __init__(self) -> None:
+        starting = asyncio.current_task()
+        assert starting is not None
+        self._act: Callable[[int], object] = lambda _number: starting.cancel()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, lambda number=number: self._act(number))
+
+    def then(self, act: Callable[[int], object]) -> None:
+        self._act = act
+
+
+async def refuse_open_door(app: App) -> None:
+    """A server that others can reach has keys, or it does not start (SEC)."""
+    if app.settings.is_loopback:
+        return
+    from rapport.storage.keys import Keys
+
+    async with app.database.statement() as connection:
+        if await Keys(connection).any_active():
+            return
+    raise Permanent(
+        f"HOST={app.settings.host} can be reached by others, and there is no key yet, so anybody could read and write"
+        " every conversation. Make one with `rapport keys create NAME`, or bind to HOST=127.0.0.1."
+    )
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host.strip("[]"), settings.port))
+    except OSError as error:
+        listening.close()
+        raise Permanent(
+            f"can't listen on {settings.host}:{settings.port}: {os.strerror(error.errno or 0)}. Set PORT (or HOST) to another."
+        ) from error
+    listening.setblocking(False)
+    return listening
+
+
+def address(sockets: list[socket.socket]) -> str:
+    host, port = sockets[0].getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,1 @@
+"""What goes out: outbox rows, sent through a channel."""

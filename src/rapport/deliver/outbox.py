@@ -1,0 +1,75 @@
+"""Sends what the outbox holds, each through its channel, in order per conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import structlog
+
+from rapport.domain import failpoints
+from rapport.domain.conversation import Message
+from rapport.domain.errors import Permanent, Transient
+from rapport.storage.database import Database
+from rapport.storage.outbox import Effect, Outbox
+
+log = structlog.get_logger()
+
+MAX_ATTEMPTS = 8
+
+
+class OutcomeUnknown(Transient):
+    """The send may or may not have arrived: repeating it could show the message twice."""
+
+
+class Channel(Protocol):
+    """A way to reach people outside."""
+
+    async def send(self, message: Message) -> Sequence[str]:
+        """Deliver; returns the platform's own ids. Raises Transient (not delivered), OutcomeUnknown or Permanent."""
+        ...
+
+
+async def deliver_waiting(
+    database: Database, channels: Mapping[str, Channel], *, worker_id: str, limit: int = 20
+) -> int:
+    """Send what is due; returns how many were tried. A crash between send and mark leaves the row `sending`, and
+    whoever buries this worker marks it as unknown instead of sending it again."""
+    async with database.transaction() as connection:
+        effects = await Outbox(connection).claim(worker_id=worker_id, limit=limit)
+    for effect in effects:
+        await _deliver(database, channels.get(effect.channel), effect)
+    return len(effects)
+
+
+async def _deliver(database: Database, channel: Channel | None, effect: Effect) -> None:
+    bound = log.bind(conversationId=effect.message.conversation_id, messageId=effect.message.id, channel=effect.channel)
+    try:
+        if channel is None:
+            raise Permanent(f"This process has no channel {effect.channel!r}.")
+        platform_ids = await channel.send(effect.message)
+    except OutcomeUnknown as error:
+        await _park(database, effect, error, unknown=True)
+        bound.warning("deliver.unknown", reason=str(error))
+    except Transient as error:
+        if effect.attempts >= MAX_ATTEMPTS:
+            await _park(database, effect, error, unknown=False)
+            bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
+            return
+        delay = max(error.retry_after, float(2**effect.attempts))
+        async with database.statement() as connection:
+            await Outbox(connection).try_again(effect, error=str(error), delay=delay)
+        bound.info("deliver.delayed", reason=str(error), delay=delay)
+    except Permanent as error:
+        await _park(database, effect, error, unknown=False)
+        bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
+    else:
+        failpoints.reach("deliver.sent")
+        async with database.statement() as connection:
+            await Outbox(connection).sent(effect, platform_ids=platform_ids)
+        bound.info("deliver.sent")
+
+
+async def _park(database: Database, effect: Effect, error: Exception, *, unknown: bool) -> None:
+    async with database.statement() as connection:
+        await Outbox(connection).give_up(effect, error=str(error), unknown=unknown)

@@ -1,0 +1,1 @@
+"""What the system talks about: plain values that import nothing of ours."""

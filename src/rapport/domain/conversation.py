@@ -1,0 +1,80 @@
+"""Conversations, messages and who says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["direct", "group"]
+Role: TypeAlias = Literal["user", "assistant", "system-summary"]
+Block: TypeAlias = Mapping[str, Any]
+"""A LangChain content block: `{"type": "text", "text": …}` or `{"type": "image", …}`."""
+Content: TypeAlias = "str | Sequence[Block]"
+
+LOCAL_USER = "local"
+"""The owner of everything on a server that has no keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A person or an agent, as a channel names them."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One chat with one agent."""
+
+    id: str
+    owner_id: str
+    agent_id: str
+    kind: Kind
+    channel: str
+    title: str | None
+    created_at: datetime
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One utterance as it is stored: what people and the agent said, never changed afterwards."""
+
+    id: str
+    conversation_id: str
+    role: Role
+    content: Content
+    created_at: datetime
+    author: Author | None = None
+    reply_to_id: str | None = None
+    client_message_id: str | None = None
+    event_id: str | None = None
+    sources: Sequence[Mapping[str, str]] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def text(self) -> str:
+        """The words of the message; what an image shows is not in them."""
+        return text_of(self.content)
+
+
+def text_of(content: Content) -> str:
+    """The text blocks of some content, joined by line breaks."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message as a channel hands it over: validated, not yet stored."""
+
+    owner_id: str
+    conversation_id: str
+    content: Content
+    author: Author | None = None
+    reply_to_id: str | None = None
+    client_message_id: str | None = None

@@ -1,0 +1,104 @@
+"""A reply while it is being made: what has been said so far, who listens, and whether it shall go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from rapport.domain.conversation import Message
+
+
+class Draft:
+    """One event's reply in the making, in this process. Listeners may come, go and be slow: the turn never waits."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._news = asyncio.Event()
+        self._answering: asyncio.Task[object] | None = None
+        self.done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        # Nobody may be waiting any more; then its exception is nobody's business either.
+        self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._nudged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._left = False
+        self.cancelled = False
+        self.listeners = 0
+
+    @property
+    def text(self) -> str:
+        """What was streamed so far."""
+        return "".join(self._parts)
+
+    def add(self, token: str) -> None:
+        self._parts.append(token)
+        self._wake()
+
+    def begin(self) -> None:
+        """The current task is now at the model, and may be cancelled there."""
+        self._answering = asyncio.current_task()
+
+    def end(self) -> None:
+        """From here on the reply is settled: it can't be cancelled any more."""
+        self._answering = None
+
+    def cancel(self) -> bool:
+        """Stop the model; what was streamed is kept. False when there is nothing to stop (any more)."""
+        if self._answering is None or self.cancelled:
+            return self.cancelled
+        self.cancelled = True
+        self._answering.cancel()
+        return True
+
+    def finish(self, reply: Message) -> None:
+        if not self.done.done():
+            self.done.set_result(reply)
+        self._wake()
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+        self._wake()
+
+    async def tokens(self, *, silence: float) -> AsyncIterator[str]:
+        """The tokens from the first on, as they come, until the reply is done, failed or made elsewhere.
+
+        An empty one after each `silence` seconds without any: a sign of life.
+        """
+        at = 0
+        while True:
+            if at < len(self._parts):
+                # Many small tokens may have come meanwhile: they go out as one.
+                piece, at = "".join(self._parts[at:]), len(self._parts)
+                yield piece
+            elif self.done.done() or self._left:
+                return
+            elif not await self._hear(silence):
+                yield ""
+
+    async def _hear(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def leave(self) -> None:
+        """This attempt ended without a reply; another one, here or elsewhere, will have a draft of its own."""
+        self._left = True
+        self._wake()
+        self.nudge()
+
+    async def wait(self, *, timeout: float) -> None:
+        """Until it is done, somebody has nudged it, or the time is over."""
+        if not self.done.done():
+            waiter = self._nudged
+            await asyncio.wait({self.done, waiter}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+    def nudge(self) -> None:
+        """There may be news about it in the database."""
+        self._nudged.set_result(None)
+        self._nudged = asyncio.get_running_loop().create_future()
+
+    def _wake(self) -> None:
+        # Whoever waits now is woken; whoever looks next waits for the next news.
+        self._news.set()
+        self._news = asyncio.Event()

@@ -1,0 +1,58 @@
+"""Events: things to process, each by one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from rapport.domain.conversation import Content, Kind, Message
+
+EventState: TypeAlias = Literal["queued", "running", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedEvent:
+    """An event that this process may run: valid while its fence is the highest. Its id is that of its message."""
+
+    id: str
+    conversation_id: str
+    owner_id: str
+    fence: int
+    attempts: int
+    agent_id: str
+    kind: Kind
+    channel: str
+    accepted_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What accepting a message did: stored it, and perhaps made an event of it."""
+
+    message_id: str
+    conversation_id: str
+    owner_id: str
+    created_at: datetime
+    answered: bool
+    """False when nothing will be said to it: a group message that does not address the agent."""
+    claimed: ClaimedEvent | None = None
+    """Set when this process may run the event right away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a turn has to say, before it is stored."""
+
+    content: Content
+    sources: Sequence[Mapping[str, str]] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A turn that was committed: its stored reply, and the conversation's next event if one waited."""
+
+    reply: Message
+    following: ClaimedEvent | None

@@ -1,0 +1,78 @@
+"""What a message may be: checked once, at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rapport.domain.conversation import Content, text_of
+from rapport.domain.errors import InvalidInput, TooLarge
+
+MAX_CHARACTERS = 32_000
+MAX_BLOCKS = 32
+MAX_IMAGE_CHARACTERS = 1_000_000
+"""Of one image's data or address, as it stands in the request."""
+
+# What a block may carry into storage and to the model; everything else a client sends is dropped with a clear error.
+_IMAGE_KEYS = frozenset({"type", "url", "base64", "data", "mime_type", "source_type", "image_url", "file_id", "id"})
+
+
+def checked_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
+    """The content, proven storable and within limits; raises InvalidInput with a sentence for the sender."""
+    if isinstance(content, str):
+        checked_text(content, what="content", limit=limit)
+        if not content.strip():
+            raise InvalidInput("The message is empty: `content` needs at least one visible character.")
+        return content
+    if not content:
+        raise InvalidInput("The message is empty: `content` needs at least one block.")
+    if len(content) > MAX_BLOCKS:
+        raise TooLarge(f"The message has {len(content)} blocks; at most {MAX_BLOCKS} are accepted.")
+    blocks = [_checked_block(block, limit=limit) for block in content]
+    checked_text(text_of(blocks), what="content", limit=limit)
+    if not text_of(blocks).strip() and all(block["type"] == "text" for block in blocks):
+        raise InvalidInput("The message is empty: its text blocks have no visible character.")
+    return blocks
+
+
+def checked_text(text: str, *, what: str, limit: int) -> str:
+    """`text` if it can be stored and sent on as it is."""
+    if len(text) > limit:
+        raise TooLarge(f"`{what}` has {len(text):,} characters; the limit is {limit:,}.")
+    if "\x00" in text:
+        raise InvalidInput(f"`{what}` holds a NUL character, which can't be stored. Remove it and send again.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"`{what}` holds half of a surrogate pair at position {error.start}: it isn't valid Unicode text."
+        ) from error
+    return text
+
+
+def _checked_block(block: Mapping[str, Any], *, limit: int) -> Mapping[str, Any]:
+    kind = block.get("type")
+    if kind == "text":
+        text = block.get("text")
+        if not isinstance(text, str) or set(block) - {"type", "text"}:
+            raise InvalidInput('A text block is `{"type": "text", "text": "…"}` and nothing else.')
+        return {"type": "text", "text": checked_text(text, what="content", limit=limit)}
+    if kind in {"image", "image_url"}:
+        if unknown := set(block) - _IMAGE_KEYS:
+            raise InvalidInput(f"An image block has no field {sorted(unknown)[0]!r}.")
+        for text in _strings(block):
+            checked_text(text, what="content", limit=MAX_IMAGE_CHARACTERS)
+        return dict(block)
+    raise InvalidInput("A content block has the type `text` or `image`.")
+
+
+def _strings(value: object) -> Sequence[str]:
+    """Every string inside an image block; deeper than its one level of nesting there is nothing to accept."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        found: list[str] = []
+        for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
+            found += [*_strings(key), *_strings(inner)]  # pyright: ignore[reportUnknownArgumentType]
+        return found
+    raise InvalidInput("The fields of an image block are strings.")

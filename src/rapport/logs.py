@@ -1,0 +1,101 @@
+"""Logging: one line a fact, JSON or console, and no secret on any of them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any, Literal, TextIO
+
+import orjson
+import structlog
+from structlog.types import EventDict, Processor, WrappedLogger
+
+# What a secret looks like, wherever it turns up in a line: keys of providers and ours, bearer headers, Telegram bot
+# tokens, passwords in URLs.
+_SECRETS = re.compile(
+    r"(?P<keep>://[^\s/:@\"']*:)[^\s/@\"']+(?=@)"
+    r"|(?P<bearer>\b[Bb]earer\s+)[\w.~+/=-]+"
+    r"|\brapport_[\w-]{20,}"
+    r"|\bsk-[\w-]{12,}"
+    r"|\b(?:AIza|gsk_|xai-|hf_|ghp_)[\w-]{16,}"
+    r"|\b\d{6,12}:[\w-]{30,}"
+)
+_KEPT = "[redacted]"
+
+
+class Redactor:
+    """Takes secrets out of a finished line: those that look like one, and those it was told."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        values = sorted({secret for secret in known if len(secret) >= 8}, key=len, reverse=True)
+        self._known = re.compile("|".join(re.escape(value) for value in values)) if values else None
+
+    def __call__(self, line: str) -> str:
+        if self._known is not None:
+            line = self._known.sub(_KEPT, line)
+        return _SECRETS.sub(lambda found: (found["keep"] or found["bearer"] or "") + _KEPT, line)
+
+
+def configure_logging(
+    level: str = "info",
+    style: Literal["auto", "json", "console"] = "auto",
+    *,
+    secrets: Iterable[str] = (),
+    stream: TextIO | None = None,
+) -> None:
+    """Set up structlog and the standard library's logging alike, for this process."""
+    out = stream or sys.stderr
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ValueError(f"LOG_LEVEL={level!r} is none of debug, info, warning, error.")
+    redact = Redactor(secrets)
+    render = _console(out) if style == "console" or (style == "auto" and out.isatty()) else _json
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+
+    def rendered(logger: WrappedLogger, name: str, event: EventDict) -> str:
+        return redact(str(render(logger, name, event)))
+
+    structlog.configure(
+        processors=[*shared, rendered],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, rendered],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(number)
+    # These log addresses (with tokens in them) or every request at INFO.
+    for noisy in (
+        "httpx",
+        "httpx2",
+        "httpcore",
+        "openai",
+        "anthropic",
+        "aiohttp",
+        "urllib3",
+        "psycopg.pool",
+        "asyncio",
+    ):
+        logging.getLogger(noisy).setLevel(max(number, logging.WARNING))
+
+
+def _json(_logger: WrappedLogger, _name: str, event: EventDict) -> str:
+    return orjson.dumps(event, default=str).decode()
+
+
+def _console(out: TextIO) -> Any:
+    return structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)

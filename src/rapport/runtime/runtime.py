@@ -1,0 +1,327 @@
+"""The runtime: accepts messages, runs their turns one at a time per conversation, and picks up what others left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from rapport.deliver.outbox import Channel, deliver_waiting
+from rapport.domain.conversation import Incoming, Message
+from rapport.domain.draft import Draft
+from rapport.domain.errors import Busy, Permanent, Transient
+from rapport.domain.event import Accepted, ClaimedEvent
+from rapport.domain.ids import new_id
+from rapport.ingest.accept import accept
+from rapport.runtime.presence import Presence
+from rapport.storage.database import Database
+from rapport.storage.events import Events, Superseded
+from rapport.storage.messages import Messages
+from rapport.storage.workers import Workers
+from rapport.turn import Agent, take_turn
+
+log = structlog.get_logger()
+
+POLL_SECONDS = 1.0
+SILENCE_SECONDS = 15.0
+
+
+@dataclass(slots=True)
+class _Turn:
+    event: ClaimedEvent
+    draft: Draft
+    task: asyncio.Task[None]
+
+
+class Runtime:
+    """One per process. What it must not lose is a row; what is in its memory only makes things faster."""
+
+    def __init__(
+        self,
+        database: Database,
+        agent: Agent,
+        *,
+        channels: Mapping[str, Channel] | None = None,
+        max_turns: int = 256,
+    ) -> None:
+        self.worker_id = new_id()
+        self._database = database
+        self._agent = agent
+        self._channels = channels or {}
+        self._max_turns = max_turns
+        self._turns: dict[str, _Turn] = {}
+        self._drafts: dict[str, Draft] = {}
+        self._strays: set[str] = set()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._drained: asyncio.Task[None] | None = None
+        self._loops: list[asyncio.Task[None]] = []
+        self._presence = Presence(database.url, self.worker_id, on_hint=self._heard)
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Join the workers and begin to look for work."""
+        self._loops = [
+            asyncio.create_task(self._presence.run(), name="presence"),
+            asyncio.create_task(self._work(), name="work"),
+        ]
+        await asyncio.wait_for(self._presence.wait_joined(), 15)
+
+    def begin_drain(self, seconds: float) -> None:
+        """Take nothing new; finish what runs within `seconds`, hand over the rest."""
+        if self._drained is None:
+            self._stopping = True
+            self._drained = asyncio.create_task(self._drain(seconds), name="drain")
+
+    async def stop(self, *, seconds: float = 5.0) -> None:
+        """Drain, say goodbye, and end every task of this runtime."""
+        self.begin_drain(seconds)
+        assert self._drained is not None
+        await self._drained
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        try:
+            async with self._database.statement() as connection:
+                await Workers(connection).leave(self.worker_id)
+        except (Transient, Permanent) as error:
+            log.warning("worker.left_silently", reason=str(error))
+
+    async def _drain(self, seconds: float) -> None:
+        running = [turn.task for turn in self._turns.values()]
+        if running:
+            await asyncio.wait(running, timeout=seconds)
+        for turn in list(self._turns.values()):
+            turn.task.cancel()
+        await asyncio.gather(*(turn.task for turn in list(self._turns.values())), return_exceptions=True)
+        for draft in self._drafts.values():
+            draft.fail(Busy("The server is stopping. Your message is stored and will be answered.", retry_after=2))
+
+    # ---- what channels ask for
+
+    async def accept(self, incoming: Incoming, *, listen: bool = False) -> Ticket:
+        """Store a message; when this returns it is safe, and its turn has begun or stands in line."""
+        if self._stopping:
+            raise Busy("The server is stopping; send the message again in a moment.", retry_after=2)
+        claim = len(self._turns) < self._max_turns
+        accepted = await accept(self._database, incoming, worker_id=self.worker_id, claim=claim)
+        log.info(
+            "chat.event",
+            conversationId=accepted.conversation_id,
+            type="message_received",
+            messageId=accepted.message_id,
+        )
+        draft: Draft | None = None
+        if accepted.answered:
+            draft = self._draft(accepted.message_id)
+            draft.listeners += listen
+            if accepted.claimed is not None:
+                self._begin(accepted.claimed)
+        return Ticket(accepted, draft, self)
+
+    async def cancel(self, owner_id: str, conversation_id: str) -> bool:
+        """Stop the conversation's running turn, wherever it runs; False when none does."""
+        async with self._database.statement() as connection:
+            event_id = await Events(connection).request_cancel(owner_id, conversation_id)
+        if event_id is None:
+            return False
+        self._cancel_here(event_id)
+        return True
+
+    async def stored_reply(self, accepted: Accepted) -> Message | None:
+        async with self._database.statement() as connection:
+            return await Messages(connection).reply_to_event(
+                accepted.owner_id, accepted.conversation_id, accepted.message_id
+            )
+
+    def runs(self, event_id: str) -> bool:
+        return event_id in self._turns
+
+    def forget(self, event_id: str) -> None:
+        """Nobody waits for this event here any more."""
+        if event_id not in self._turns:
+            self._drafts.pop(event_id, None)
+
+    # ---- turns
+
+    def _draft(self, event_id: str) -> Draft:
+        draft = self._drafts.get(event_id)
+        if draft is None or draft.done.done():
+            draft = self._drafts[event_id] = Draft()
+        return draft
+
+    def _begin(self, event: ClaimedEvent) -> None:
+        draft = self._draft(event.id)
+        task = asyncio.create_task(self._run(event, draft), name=f"turn {event.id}")
+        self._turns[event.id] = _Turn(event, draft, task)
+        draft.nudge()  # it may have stood in line for a while, with somebody waiting for its tokens
+
+    async def _run(self, event: ClaimedEvent, draft: Draft) -> None:
+        """A turn and what follows from its end; nothing escapes from here."""
+        following: ClaimedEvent | None = None
+        try:
+            finished = await take_turn(
+                event,
+                database=self._database,
+                agent=self._agent,
+                draft=draft,
+                worker_id=self.worker_id,
+                push=event.channel in self._channels,
+            )
+            following = finished.following
+            draft.finish(finished.reply)
+            if event.channel in self._channels:
+                self._wake.set()
+        except Superseded as gone:
+            log.info("turn.superseded", conversationId=event.conversation_id, reason=str(gone))
+        except asyncio.CancelledError:
+            await asyncio.shield(self._put_back(event, "handed over", delay=0))
+            raise
+        except Transient as error:
+            log.warning("turn.postponed", conversationId=event.conversation_id, reason=str(error))
+            draft.fail(
+                Transient(f"{error} Your message is stored and will be answered.", retry_after=error.retry_after)
+            )
+            await self._put_back(event, str(error), delay=min(5.0, 0.25 * 2**event.attempts))
+        except Exception as error:
+            log.exception(
+                "chat.error",
+                conversationId=event.conversation_id,
+                errorType=type(error).__name__,
+                message=str(error),
+            )
+            await self._put_back(event, str(error), delay=min(5.0, 0.25 * 2**event.attempts))
+        finally:
+            self._turns.pop(event.id, None)
+            self._drafts.pop(event.id, None)
+            draft.leave()  # whoever still waits finds the reply of the next attempt in the log
+        if following is not None:
+            await self._follow(following)
+
+    async def _follow(self, event: ClaimedEvent) -> None:
+        if self._stopping:
+            await self._put_back(event, "handed over", delay=0)
+        else:
+            self._begin(event)
+
+    async def _put_back(self, event: ClaimedEvent, why: str, *, delay: float) -> None:
+        try:
+            async with self._database.transaction() as connection:
+                events = Events(connection)
+                if await events.put_back(event, error=why, delay=delay):
+                    await events.hint("queued")
+        except (Transient, Permanent) as error:
+            # Still ours in the database, but not in our memory: the next look for strays puts it back.
+            log.warning("turn.stray", conversationId=event.conversation_id, reason=str(error))
+
+    # ---- the loop
+
+    def _heard(self, hint: str) -> None:
+        """A hint of another process: worth a look, never more."""
+        word, _, event_id = hint.partition(" ")
+        if word == "cancel":
+            self._cancel_here(event_id)
+        elif word == "done":
+            if (draft := self._drafts.get(event_id)) is not None and event_id not in self._turns:
+                draft.nudge()
+        else:
+            self._wake.set()
+
+    def _cancel_here(self, event_id: str) -> None:
+        if (turn := self._turns.get(event_id)) is not None:
+            turn.draft.cancel()
+
+    async def _work(self) -> None:
+        """Look for work now and then, and at once when there is a hint."""
+        while True:
+            try:
+                await self._look()
+            except (Transient, Permanent) as error:
+                log.warning("worker.waiting", reason=str(error))
+            except Exception as error:
+                log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
+            await _first(self._wake.wait(), timeout=POLL_SECONDS)
+            self._wake.clear()
+
+    async def _look(self) -> None:
+        if self._stopping:
+            return
+        async with self._database.transaction() as connection:
+            left = await Workers(connection).bury(except_for=self.worker_id)
+        if left:
+            log.warning("worker.took_over", events=left)
+        async with self._database.statement() as connection:
+            events = Events(connection)
+            for event_id in await events.cancelled(worker_id=self.worker_id):
+                self._cancel_here(event_id)
+            await self._return_strays(events)
+            free = self._max_turns - len(self._turns)
+            claimed = await events.claim_waiting(worker_id=self.worker_id, limit=free) if free > 0 else []
+        for event in claimed:
+            self._begin(event)
+        if self._channels:
+            while await deliver_waiting(self._database, self._channels, worker_id=self.worker_id):
+                pass
+
+    async def _return_strays(self, events: Events) -> None:
+        """Put back what is ours by the database but unknown here: seen twice, so that it isn't just arriving."""
+        seen = await events.running_of(self.worker_id) - set(self._turns)
+        strays = seen & self._strays
+        self._strays = seen - strays
+        if strays:
+            await events.return_strays(self.worker_id, strays)
+            log.warning("worker.strays", events=len(strays))
+
+
+class Ticket:
+    """What a channel holds after handing over a message: proof that it is stored, and a way to wait for the reply."""
+
+    def __init__(self, accepted: Accepted, draft: Draft | None, runtime: Runtime) -> None:
+        self.accepted = accepted
+        self.draft = draft
+        self._runtime = runtime
+
+    async def tokens(self) -> AsyncIterator[str]:
+        """The reply's tokens as they come, if this process makes it, then it is time for `reply()`.
+
+        An empty token is a sign of life while there is nothing to say.
+        """
+        if self.draft is None:
+            return
+        while not self.draft.done.done():
+            if self._runtime.runs(self.accepted.message_id):
+                async for token in self.draft.tokens(silence=SILENCE_SECONDS):
+                    yield token
+                return
+            if await self._runtime.stored_reply(self.accepted) is not None:
+                return
+            await self.draft.wait(timeout=POLL_SECONDS)
+            yield ""
+
+    async def reply(self) -> Message:
+        """The stored reply, whichever process makes it."""
+        if self.draft is None:
+            raise Permanent("Nothing will be said to this message.")
+        try:
+            while True:
+                draft = self.draft
+                if draft.done.done():
+                    return draft.done.result()
+                if not self._runtime.runs(self.accepted.message_id):
+                    # Perhaps another process answered: hints tell, polling makes sure.
+                    if (reply := await self._runtime.stored_reply(self.accepted)) is not None:
+                        return reply
+                await draft.wait(timeout=POLL_SECONDS)
+        finally:
+            self._runtime.forget(self.accepted.message_id)
+
+
+async def _first(waiting: Coroutine[Any, Any, object], *, timeout: float) -> None:
+    try:
+        await asyncio.wait_for(waiting, timeout)
+    except TimeoutError:
+        return

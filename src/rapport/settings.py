@@ -1,0 +1,52 @@
+"""The settings: read once, by `app.py` and the command line, and handed on from there."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import platformdirs
+from dotenv import load_dotenv
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Everything that can be set, from the environment and `.env`; `.env.example` says what each is for."""
+
+    model_config = SettingsConfigDict(env_prefix="RAPPORT_", extra="ignore", populate_by_name=True)
+
+    host: Annotated[str, Field(validation_alias=AliasChoices("HOST"))] = "127.0.0.1"
+    port: Annotated[int, Field(validation_alias=AliasChoices("PORT"), ge=0, le=65535)] = 8000
+    log_level: Annotated[str, Field(validation_alias=AliasChoices("LOG_LEVEL"))] = "info"
+    log_format: Literal["auto", "json", "console"] = "auto"
+    data_dir: Path = Field(default_factory=lambda: platformdirs.user_data_path("rapport"))
+    database_url: Annotated[str | None, Field(validation_alias=AliasChoices("DATABASE_URL"))] = None
+    database_connections: Annotated[int, Field(ge=2, le=200)] = 10
+    model: str = "builtin"
+    model_timeout: Annotated[float, Field(gt=0)] = 60.0
+    turn_deadline: Annotated[float, Field(gt=0)] = 120.0
+    max_message_characters: Annotated[int, Field(ge=1)] = 32_000
+    max_turns: Annotated[int, Field(ge=1)] = 256
+    failpoint: str | None = None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the address the server binds to."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+
+def read_settings() -> Settings:
+    """The settings of this process. Keys for providers may stand in `.env` too: their own libraries find them then."""
+    load_dotenv(Path(".env"), override=False)
+    for name in ("DATABASE_URL", "RAPPORT_FAILPOINT"):
+        if os.environ.get(name) == "":
+            del os.environ[name]
+    return Settings()

@@ -1,0 +1,115 @@
+"""The connection pool, and the only two ways to use it: one statement, or one transaction."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import AsyncConnection, errors
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from rapport.domain.errors import Permanent, Transient
+
+Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
+Pool: TypeAlias = AsyncConnectionPool[Connection]
+
+RETRY_AFTER = 2.0
+
+# Of a stored statement's errors, only these can go away by themselves (a serialisation conflict, a lock or statement
+# time-out, a server that is starting, stopping or full).
+_PASSING = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.ReadOnlySqlTransaction,
+    errors.DiskFull,
+)
+
+
+class Database:
+    """Postgres as the rest of the system sees it: passing troubles come out as `Transient`, never as a hang."""
+
+    def __init__(self, url: str, *, max_size: int = 10) -> None:
+        self.url = url
+        self._pool: Pool = AsyncConnectionPool(
+            url,
+            connection_class=AsyncConnection[tuple[Any, ...]],
+            # autocommit: a lone statement is its own transaction, without a BEGIN and a COMMIT around it.
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": 0,
+                # No statement of ours may run for long, and none may wait for a lock for ever.
+                "options": "-c statement_timeout=15s -c lock_timeout=5s",
+                **CONNECTION_SETTINGS,
+            },
+            min_size=2,
+            max_size=max_size,
+            timeout=5.0,
+            reconnect_timeout=3600.0,
+            max_idle=300.0,
+            check=refuse_broken,
+            open=False,
+        )
+
+    async def open(self) -> None:
+        """Connect, or say why not."""
+        with _translated():
+            await self._pool.open(wait=True, timeout=15.0)
+
+    async def close(self) -> None:
+        await self._pool.close(timeout=2.0)
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncGenerator[Connection]:
+        """A connection on which every statement commits by itself: for reads, and for writes that are one statement."""
+        with _translated():
+            async with self._pool.connection() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Connection]:
+        """All or nothing. Never hold it across a model or network call."""
+        with _translated():
+            async with self._pool.connection() as connection, connection.transaction():
+                yield connection
+
+
+# A peer that vanished without a word is noticed in about 20 s instead of two hours.
+CONNECTION_SETTINGS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "application_name": "rapport",
+}
+
+
+async def refuse_broken(connection: Connection) -> None:
+    """Raise when the server has closed the connection; costs no round trip on a healthy one.
+
+    An idle connection has nothing to read. If it has, that is either a notice or the end: only then ask the server.
+    """
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN | select.POLLHUP)
+    if poll.poll(0):
+        await connection.execute("SELECT 1")
+
+
+class _translated:  # noqa: N801 - reads as a word: `with _translated():`
+    """Turns the driver's errors into ours, keeping the cause."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or not isinstance(error, psycopg.Error | PoolTimeout):
+            return
+        if isinstance(error, PoolTimeout | psycopg.OperationalError | psycopg.InterfaceError | _PASSING):
+            raise Transient("The database can't be reached right now.", retry_after=RETRY_AFTER) from error
+        if isinstance(error, errors.UniqueViolation):
+            return  # repositories that provoke one on purpose handle it themselves
+        raise Permanent(f"The database refused a statement: {type(error).__name__}") from error

@@ -1,0 +1,112 @@
+"""The message log: the truth about what was said. Rows are added, never changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rapport.domain.conversation import Author, Message
+from rapport.domain.errors import InvalidInput
+from rapport.domain.ids import is_id
+from rapport.storage.database import Connection
+
+COLUMNS = (
+    "id, conversation_id, role, content, blocks, created_at, author_id, author_name, reply_to_id,"
+    " client_message_id, event_id, sources, metadata"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    connection: Connection
+
+    async def before(
+        self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None = None
+    ) -> list[Message]:
+        """The newest `limit` messages older than the cursor, oldest of them first."""
+        # Both shapes are one backward walk of messages_order; they are two statements so that each has a fixed plan.
+        if cursor is None:
+            found = await self.connection.execute(
+                f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND owner_id = %s"
+                " ORDER BY created_at DESC, id DESC LIMIT %s",
+                (conversation_id, owner_id, limit),
+            )
+        else:
+            found = await self.connection.execute(
+                f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND owner_id = %s"
+                " AND (created_at, id) < (%s, %s) ORDER BY created_at DESC, id DESC LIMIT %s",
+                (conversation_id, owner_id, *cursor, limit),
+            )
+        return [message_of(row) for row in reversed(await found.fetchall())]
+
+    async def window(self, owner_id: str, conversation_id: str, *, upto: str, limit: int) -> list[Message]:
+        """The message `upto` and the `limit` before it, oldest first: what a turn about it may see."""
+        # Later messages may be stored already (they wait for turns of their own); the row comparison leaves them out.
+        found = await self.connection.execute(
+            f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s"
+            " AND (created_at, id) <= (SELECT created_at, id FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s)"
+            " ORDER BY created_at DESC, id DESC LIMIT %(limit)s",
+            {"conversation": conversation_id, "owner": owner_id, "upto": upto, "limit": limit + 1},
+        )
+        return [message_of(row) for row in reversed(await found.fetchall())]
+
+    async def get(self, owner_id: str, conversation_id: str, message_id: str) -> Message | None:
+        found = await self.connection.execute(
+            f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s",
+            (conversation_id, message_id, owner_id),
+        )
+        row = await found.fetchone()
+        return message_of(row) if row else None
+
+    async def reply_to_event(self, owner_id: str, conversation_id: str, event_id: str) -> Message | None:
+        """The one reply an event has, once it has been answered."""
+        found = await self.connection.execute(
+            f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND event_id = %s AND owner_id = %s",
+            (conversation_id, event_id, owner_id),
+        )
+        row = await found.fetchone()
+        return message_of(row) if row else None
+
+    async def position(self, owner_id: str, conversation_id: str, message_id: str) -> tuple[datetime, str]:
+        """Where a message stands in its conversation: the cursor of a history page."""
+        if is_id(message_id):
+            found = await self.connection.execute(
+                "SELECT created_at, id FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s",
+                (conversation_id, message_id, owner_id),
+            )
+            if row := await found.fetchone():
+                return row[0], row[1]
+        raise InvalidInput(f"There is no message {message_id[:64]!r} in this conversation to page from.")
+
+
+def message_of(row: tuple[Any, ...]) -> Message:
+    """A row of COLUMNS as a message."""
+    (
+        id_,
+        conversation_id,
+        role,
+        content,
+        blocks,
+        created_at,
+        author_id,
+        author_name,
+        reply_to_id,
+        client_message_id,
+        event_id,
+        sources,
+        metadata,
+    ) = row
+    return Message(
+        id=id_,
+        conversation_id=conversation_id,
+        role=role,
+        content=content if blocks is None else blocks,
+        created_at=created_at,
+        author=None if author_id is None else Author(author_id, author_name or author_id),
+        reply_to_id=reply_to_id,
+        client_message_id=client_message_id,
+        event_id=event_id,
+        sources=sources,
+        metadata=metadata,
+    )

@@ -1,0 +1,93 @@
+"""Migrations: numbered SQL files, up and down, each in a transaction, under one lock for all processes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import resources
+
+from rapport.domain.errors import Permanent
+from rapport.storage.database import Connection, Database
+
+_LOCK = 0x7261_7070  # "rapp": every process that migrates waits here for the others
+_FILE = re.compile(r"(\d{4})_(\w+)\.up\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    up: str
+    down: str
+
+
+def known() -> list[Migration]:
+    """The migrations that ship, oldest first."""
+    folder = resources.files("rapport.storage.migrations")
+    found: list[Migration] = []
+    for file in folder.iterdir():
+        if match := _FILE.fullmatch(file.name):
+            down = folder / file.name.replace(".up.sql", ".down.sql")
+            found.append(Migration(int(match[1]), match[2], file.read_text(), down.read_text()))
+    return sorted(found, key=lambda migration: migration.version)
+
+
+@asynccontextmanager
+async def schema_lock(database: Database) -> AsyncGenerator[None]:
+    """Only one process at a time changes the schema, its own tables or LangGraph's; the others wait."""
+    async with database.statement() as connection:
+        # Asked again and again instead of waited for: LangGraph builds indexes concurrently, and such a build waits for
+        # every statement that is under way, this one included.
+        while not await _got_lock(connection):
+            await asyncio.sleep(0.05)
+        try:
+            yield
+        finally:
+            await connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+
+
+async def _got_lock(connection: Connection) -> bool:
+    row = await (await connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,))).fetchone()
+    return row is not None and bool(row[0])
+
+
+async def migrate(database: Database, *, to: int | None = None) -> list[str]:
+    """Bring the schema to version `to` (the newest by default); returns what was done. Call it under `schema_lock`."""
+    every = known()
+    target = every[-1].version if to is None else to
+    done: list[str] = []
+    async with database.transaction() as connection:
+        await connection.execute("SET LOCAL statement_timeout = 0")  # a migration may take as long as it needs
+        applied = await applied_versions(connection)
+        if unknown := applied - {migration.version for migration in every}:
+            raise Permanent(
+                f"The database was migrated to version {max(unknown)} by a newer Rapport; this one knows up to"
+                f" {every[-1].version}. Upgrade this installation."
+            )
+        for migration in every:
+            if migration.version <= target and migration.version not in applied:
+                await connection.execute(migration.up.encode(), prepare=False)
+                await connection.execute(
+                    "INSERT INTO schema_migrations (version, name) VALUES (%s, %s)",
+                    (migration.version, migration.name),
+                )
+                done.append(f"up {migration.version:04d} {migration.name}")
+        for migration in reversed(every):
+            if migration.version > target and migration.version in applied:
+                await connection.execute(migration.down.encode(), prepare=False)
+                await connection.execute("DELETE FROM schema_migrations WHERE version = %s", (migration.version,))
+                done.append(f"down {migration.version:04d} {migration.name}")
+    return done
+
+
+async def applied_versions(connection: Connection) -> set[int]:
+    """The versions this database has; makes the table that remembers them."""
+    await connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_migrations"
+        " (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+    )
+    rows = await (await connection.execute("SELECT version FROM schema_migrations")).fetchall()
+    return {int(row[0]) for row in rows}

@@ -1,0 +1,6 @@
+DROP TABLE outbox;
+DROP TABLE events;
+DROP TABLE workers;
+DROP TABLE messages;
+DROP TABLE conversations;
+DROP TABLE api_keys;

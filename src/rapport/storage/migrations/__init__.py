@@ -1,0 +1,1 @@
+"""Plain SQL, numbered, up and down."""

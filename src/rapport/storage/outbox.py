@@ -1,0 +1,72 @@
+"""The outbox: replies on their way to a channel that has to be sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg.types.json import Jsonb
+
+from rapport.domain.conversation import Message
+from rapport.storage.database import Connection
+from rapport.storage.messages import COLUMNS, message_of
+
+# The oldest unsent row of each conversation, so that replies arrive in order even when one has to be tried again.
+_CLAIM = f"""
+WITH taken AS (
+    UPDATE outbox o SET state = 'sending', worker_id = %(worker)s, attempts = o.attempts + 1
+    FROM (
+        SELECT conversation_id, id FROM outbox q
+        WHERE state = 'queued' AND due_at <= clock_timestamp()
+          AND NOT EXISTS (SELECT FROM outbox o WHERE o.conversation_id = q.conversation_id
+                          AND o.state IN ('queued', 'sending') AND o.id < q.id)
+        ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ) head
+    WHERE o.conversation_id = head.conversation_id AND o.id = head.id
+    RETURNING o.id AS effect_id, o.conversation_id, o.owner_id AS effect_owner, o.channel, o.attempts, o.message_id
+)
+SELECT effect_id, effect_owner, channel, attempts, {", ".join("m." + column.strip() for column in COLUMNS.split(","))}
+FROM taken JOIN messages m ON m.conversation_id = taken.conversation_id AND m.id = taken.message_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One message to send."""
+
+    id: str
+    owner_id: str
+    channel: str
+    attempts: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    connection: Connection
+
+    async def claim(self, *, worker_id: str, limit: int) -> list[Effect]:
+        """The next messages to send, at most one per conversation; nobody else sends them meanwhile."""
+        found = await self.connection.execute(_CLAIM, {"worker": worker_id, "limit": limit})
+        return [Effect(*row[:4], message_of(row[4:])) for row in await found.fetchall()]
+
+    async def sent(self, effect: Effect, *, platform_ids: Sequence[str]) -> None:
+        await self.connection.execute(
+            "UPDATE outbox SET state = 'sent', sent_at = clock_timestamp(), platform_ids = %s, error = NULL"
+            " WHERE conversation_id = %s AND id = %s",
+            (Jsonb(list(platform_ids)), effect.message.conversation_id, effect.id),
+        )
+
+    async def try_again(self, effect: Effect, *, error: str, delay: float) -> None:
+        await self.connection.execute(
+            "UPDATE outbox SET state = 'queued', error = %s, due_at = clock_timestamp() + %s * interval '1 second'"
+            " WHERE conversation_id = %s AND id = %s",
+            (error, delay, effect.message.conversation_id, effect.id),
+        )
+
+    async def give_up(self, effect: Effect, *, error: str, unknown: bool) -> None:
+        """Park it: `unknown` when it may have arrived after all."""
+        await self.connection.execute(
+            "UPDATE outbox SET state = %s, error = %s WHERE conversation_id = %s AND id = %s",
+            ("unknown" if unknown else "failed", error, effect.message.conversation_id, effect.id),
+        )
