@@ -40,9 +40,7 @@ def seed(server: str, conversation_id: str, contents: list[str]) -> None:
     a seeded page, it goes there, and the first touch of each such page writes it whole to the log.
     """
     with psycopg.connect(server, autocommit=True) as connection:
-        row = connection.execute(
-            "SELECT owner_id FROM conversations WHERE id = %s", [conversation_id]
-        ).fetchone()
+        row = connection.execute("SELECT owner_id FROM conversations WHERE id = %s", [conversation_id]).fetchone()
         if row is None:
             raise RuntimeError(f"no conversation {conversation_id} to seed")
         first = datetime.now(UTC) - timedelta(seconds=len(contents))

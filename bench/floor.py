@@ -111,9 +111,7 @@ def main() -> None:
     parser.add_argument("--db", required=True, help="path of the SQLite file")
     args = parser.parse_args()
     app = build(args.model, connect(args.db))
-    uvicorn.run(
-        app, port=args.port, loop="uvloop", http="httptools", access_log=False, log_level="warning", ws="none"
-    )
+    uvicorn.run(app, port=args.port, loop="uvloop", http="httptools", access_log=False, log_level="warning", ws="none")
 
 
 if __name__ == "__main__":

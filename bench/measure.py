@@ -97,7 +97,7 @@ async def stretch(target: Target, clients: int, results: Results, scale: Scale, 
     await load(target, clients, seconds=1, most_turns=clients * 4)
     await asyncio.sleep(SETTLE_S)
     cpu, ours, all_of_it = server.cpu_seconds(), own_cpu(others), machine_cpu()
-    begun = time.perf_counter()
+    database, begun = server.cpu_seconds(of_database=True), time.perf_counter()
     seen = await load(target, clients, seconds=scale.seconds)
     await asyncio.sleep(SETTLE_S)
     wall = time.perf_counter() - begun
@@ -106,6 +106,9 @@ async def stretch(target: Target, clients: int, results: Results, scale: Scale, 
     results.add(f"p95_{clients}", target.name, seen.ms(95))
     results.add(f"rate_{clients}", target.name, seen.turns / seen.wall_s)
     results.add(f"cpu_{clients}", target.name, cpu / seen.turns * 1000)
+    if database > 0:
+        spent = server.cpu_seconds(of_database=True) - database
+        results.add(f"cpu_database_{clients}", target.name, spent / seen.turns * 1000)
     results.add("other_work", target.name, max(0.0, all_of_it - cpu - ours) / wall)
 
 
@@ -174,9 +177,7 @@ async def growth(targets: Sequence[Target], results: Results, scale: Scale) -> N
                     results.add(f"bytes_at_{mark}", target.name, wrote[mark] / len(spent[mark]))
 
 
-async def prepare(
-    target: Target, scale: Scale, checkpoint: Callable[[], None] | None
-) -> dict[int, Iterator[str]]:
+async def prepare(target: Target, scale: Scale, checkpoint: Callable[[], None] | None) -> dict[int, Iterator[str]]:
     """For each mark, the conversation of each turn to come.
 
     At message 10 that is another thread each time, for a thread is there only once. To 1,000 a thread is

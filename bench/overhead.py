@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SECTIONS = tuple(report.TABLES)
-BUSY = 0.2  # cores of other work from which on figures stray by more than a tenth
+BUSY = 0.2  # cores of other work from which on ratios, and so the verdicts, mean little
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,7 @@ async def running(targets: Sequence[Target], chosen: Options, results: report.Re
     if "turns" in chosen.sections:
         await measure.turns(targets, results, chosen.scale, model)
         print_section("turns", results)
-        other = max(results.value("other_work", target.name) for target in targets)
-        warning = "" if other < BUSY else ": too much to trust the times above"
-        print(f"  other work on this machine meanwhile: {other:.2f} cores{warning}", flush=True)
+        print(f"  other work on this machine meanwhile: {other_work(results):.2f} cores", flush=True)
     if "history" in chosen.sections:
         await measure.history(targets, results, chosen.scale)
         print_section("history", results)
@@ -131,12 +129,15 @@ async def ceiling(model_url: str) -> None:
 
 
 def headline(chosen: Options, server_cpus: set[int], load_cpus: set[int]) -> str:
-    pinned = "servers on core {}, model and load on core {}".format(
-        *(min(c) for c in (server_cpus, load_cpus))
-    )
+    pinned = "servers on core {}, model and load on core {}".format(*(min(c) for c in (server_cpus, load_cpus)))
     where = pinned if server_cpus else "nothing pinned: one core"
     what = "the floor beside itself" if chosen.noise else "our server beside the floor"
     return f"{what}; Python {platform.python_version()}, {os.cpu_count()} cores, {where}"
+
+
+def other_work(results: report.Results) -> float:
+    """Cores taken by what is not part of this run; NaN when the section that tells was not run."""
+    return max(results.value("other_work", target) for target in (report.OURS, report.FLOOR))
 
 
 def print_section(section: str, results: report.Results) -> None:
@@ -163,6 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nstopped; what was started is ended", file=sys.stderr)
         return 130
     print(f"\ntargets ({time.perf_counter() - begun:.0f} s)\n{report.verdicts(results)}")
+    if other_work(results) >= BUSY:
+        print(f"  No verdict: {other_work(results):.2f} cores of other work. Repeat it on an idle machine.")
     if chosen.json:
         chosen.json.write_bytes(orjson.dumps(report.as_json(results), option=orjson.OPT_INDENT_2))
     return 1 if report.missed(results) else 0

@@ -103,9 +103,7 @@ class Server:
         """The server, its descendants, its Postgres and the Postgres's backends, each once."""
         found: dict[int, psutil.Process] = {}
         for root in (self._root(), self._postgres()):
-            with contextlib.suppress(psutil.Error):
-                if root is not None:
-                    found |= {process.pid: process for process in (root, *root.children(recursive=True))}
+            found |= {process.pid: process for process in self._with_children(root)}
         return list(found.values())
 
     def pin(self) -> int:
@@ -118,10 +116,10 @@ class Server:
                     moved += 1
         return moved
 
-    def cpu_seconds(self) -> float:
-        """User and system time so far, that of ended and reaped children included."""
+    def cpu_seconds(self, *, of_database: bool = False) -> float:
+        """User and system time so far, that of reaped children included; or the Postgres's part of it."""
         total = 0.0
-        for process in self.tree():
+        for process in self._with_children(self._postgres()) if of_database else self.tree():
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
                 total += times.user + times.system + times.children_user + times.children_system
@@ -166,6 +164,13 @@ class Server:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(left, timeout=5)
+
+    @staticmethod
+    def _with_children(root: psutil.Process | None) -> list[psutil.Process]:
+        try:
+            return [root, *root.children(recursive=True)] if root is not None else []
+        except psutil.Error:
+            return []
 
     def _root(self) -> psutil.Process | None:
         try:

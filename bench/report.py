@@ -30,10 +30,12 @@ TABLES: dict[str, list[Figure]] = {
         Figure("p95_1", "turn, 1 client: p95 (ms)"),
         Figure("rate_1", "turns a second, 1 client", 0),
         Figure("cpu_1", "CPU a turn, 1 client (ms)"),
+        Figure("cpu_database_1", "  of it Postgres (ms)"),
         Figure("p50_32", "turn, 32 clients: p50 (ms)"),
         Figure("p95_32", "turn, 32 clients: p95 (ms)"),
         Figure("rate_32", "turns a second, 32 clients", 0),
         Figure("cpu_32", "CPU a turn, 32 clients (ms)"),
+        Figure("cpu_database_32", "  of it Postgres (ms)"),
         Figure("cpu_idle", "CPU while idle (ms a second)", 1),
         Figure("memory_idle", "memory after start (MB)", 0),
         Figure("memory_loaded", "memory after load (MB)", 0),
@@ -153,7 +155,5 @@ def as_json(results: Results) -> dict[str, Any]:
         key: {name: {"median": statistics.median(values), "rounds": values} for name, values in by.items()}
         for key, by in results.rounds().items()
     }
-    goals = [
-        {"goal": goal.label, "limit": goal.limit, "value": number(goal.measure(results))} for goal in GOALS
-    ]
+    goals = [{"goal": goal.label, "limit": goal.limit, "value": number(goal.measure(results))} for goal in GOALS]
     return {"figures": figures, "goals": goals, "met": not missed(results)}

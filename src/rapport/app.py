@@ -72,7 +72,7 @@ async def open_app(
         failpoints.arm(settings.failpoint)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_database(settings))
-        from rapport.agent.checkpoints import checkpoint_pool, checkpoints, verify_metadata
+        from rapport.agent.checkpoints import Checkpoints, checkpoint_pool, verify_metadata
         from rapport.agent.graph import LangGraphAgent
         from rapport.agent.models import make_model
         from rapport.runtime.runtime import Runtime
@@ -83,7 +83,7 @@ async def open_app(
         pool = checkpoint_pool(database.url, max_size=4, settings=CONNECTION_SETTINGS)
         stack.push_async_callback(pool.close)
         await pool.open()
-        saver = checkpoints(pool)
+        saver = Checkpoints(pool)
         async with schema_lock(database):
             for step in await migrate(database):
                 log.info("storage.migrated", step=step)

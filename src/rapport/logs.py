@@ -44,8 +44,9 @@ def configure_logging(
     *,
     secrets: Iterable[str] = (),
     stream: TextIO | None = None,
+    cache: bool = False,
 ) -> None:
-    """Set up structlog and the standard library's logging alike, for this process."""
+    """Set up structlog and the standard library's logging alike; `cache` when it is for good, which is faster."""
     out = stream or sys.stderr
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
@@ -66,7 +67,7 @@ def configure_logging(
         processors=[*shared, rendered],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(out),
-        cache_logger_on_first_use=False,
+        cache_logger_on_first_use=cache,
     )
     handler = logging.StreamHandler(out)
     handler.setFormatter(

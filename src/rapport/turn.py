@@ -48,9 +48,7 @@ class OnToken(Protocol):
     def __call__(self, token: str, /) -> None: ...
 
 
-async def take_turn(
-    event: ClaimedEvent, *, database: Database, agent: Agent, draft: Draft, worker_id: str, push: bool
-) -> Finished:
+async def take_turn(event: ClaimedEvent, *, database: Database, agent: Agent, draft: Draft, push: bool) -> Finished:
     """Answer one event: load, ask, commit. No transaction is open while the model thinks."""
     profile = AGENTS.get(event.agent_id, LIBRARIAN)
     clock = _Phases(event)
@@ -65,10 +63,8 @@ async def take_turn(
     reply = await _answer(event, window, profile=profile, agent=agent, draft=draft)
     clock.passed("model")
     failpoints.reach("turn.answered")
-    async with database.transaction() as connection:
-        finished = await Events(connection).finish(
-            event, reply, agent_name=profile.name, worker_id=worker_id, push=push
-        )
+    async with database.statement() as connection:
+        finished = await Events(connection).finish(event, reply, agent_name=profile.name, push=push)
     clock.passed("commit")
     failpoints.reach("turn.committed")
     return finished

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from langchain_core.messages import HumanMessage
 from rich.console import Console
 
-from rapport.agent.checkpoints import checkpoint_pool, checkpoints, verify_metadata
+from rapport.agent.checkpoints import Checkpoints, checkpoint_pool, verify_metadata
 from rapport.agent.graph import LangGraphAgent
 from rapport.agent.models import BUILTIN, make_model
 from rapport.app import open_database
@@ -85,7 +85,7 @@ async def _database(database: Database, settings: Settings) -> str:
 
 async def _metadata(database: Database, settings: Settings) -> str:
     async with checkpoint_pool(database.url, max_size=2, settings=CONNECTION_SETTINGS) as pool:
-        saver = checkpoints(pool)
+        saver = Checkpoints(pool)
         async with schema_lock(database):
             await saver.setup()
         model = make_model(BUILTIN, timeout=1, environment=os.environ)

@@ -80,7 +80,7 @@ def start(job: Any, *, level: str | None = None, default_style: str = "console")
     try:
         settings = read_settings()
         style: Any = settings.log_format if settings.log_format != "auto" else default_style
-        configure_logging(level or settings.log_level, style, secrets=_secrets(os.environ))
+        configure_logging(level or settings.log_level, style, secrets=_secrets(os.environ), cache=True)
         work: Coroutine[Any, Any, Any] = job(settings)
         return uvloop.run(work)
     except RapportError as error:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from rapport.domain.conversation import Content, Kind, Message
 
-EventState: TypeAlias = Literal["queued", "running", "done", "failed"]
+EventState: TypeAlias = Literal["queued", "running", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A turn that was committed: its stored reply, and the conversation's next event if one waited."""
+    """A turn that was committed: its stored reply, and whether the conversation's next event waits."""
 
     reply: Message
-    following: ClaimedEvent | None
+    more: bool

@@ -8,8 +8,9 @@ from rapport.domain.conversation import Conversation, Incoming, text_of
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.event import Accepted, ClaimedEvent
 from rapport.ingest.addressing import is_addressed
+from rapport.storage.conversations import Conversations
 from rapport.storage.database import Connection, Database
-from rapport.storage.events import Events, Stored
+from rapport.storage.events import Events
 from rapport.storage.messages import Messages
 
 
@@ -19,15 +20,23 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
     With `claim` the event is this worker's at once if nothing else waits in the conversation. The same
     `client_message_id` again stores nothing and names what was stored the first time.
     """
-    async with database.transaction() as connection:
-        events = Events(connection)
-        conversation = await events.enter_line(incoming.owner_id, incoming.conversation_id)
+    async with database.statement() as connection:
+        conversation = await Conversations(connection).get(incoming.owner_id, incoming.conversation_id)
         answer = await _wants_answer(connection, conversation, incoming)
-        stored = await events.store(incoming, at=conversation.last_at, answer=answer, worker_id=worker_id, claim=claim)
+        # One statement from here: who is in the line, the message and its event are one transaction.
+        events = Events(connection)
+        stored = await events.store(incoming, answer=answer, worker_id=worker_id, claim=claim)
         if stored is None:
             return await _accepted_before(events, incoming)
     failpoints.reach("ingest.stored")
-    return _accepted(conversation, stored, worker_id)
+    return Accepted(
+        message_id=stored.message_id,
+        conversation_id=conversation.id,
+        owner_id=conversation.owner_id,
+        created_at=stored.created_at,
+        answered=answer,
+        claimed=_claimed(conversation, stored.message_id, worker_id) if stored.claimed else None,
+    )
 
 
 async def _wants_answer(connection: Connection, conversation: Conversation, incoming: Incoming) -> bool:
@@ -41,27 +50,17 @@ async def _wants_answer(connection: Connection, conversation: Conversation, inco
     return is_addressed(conversation.kind, text_of(incoming.content), agent, replies_to_agent=replies_to_agent)
 
 
-def _accepted(conversation: Conversation, stored: Stored, worker_id: str) -> Accepted:
-    claimed = None
-    if stored.state == "running":
-        claimed = ClaimedEvent(
-            id=stored.message_id,
-            conversation_id=conversation.id,
-            owner_id=conversation.owner_id,
-            fence=1,
-            attempts=1,
-            agent_id=conversation.agent_id,
-            kind=conversation.kind,
-            channel=conversation.channel,
-            accepted_by=worker_id,
-        )
-    return Accepted(
-        message_id=stored.message_id,
+def _claimed(conversation: Conversation, event_id: str, worker_id: str) -> ClaimedEvent:
+    return ClaimedEvent(
+        id=event_id,
         conversation_id=conversation.id,
         owner_id=conversation.owner_id,
-        created_at=stored.created_at,
-        answered=stored.state is not None,
-        claimed=claimed,
+        fence=1,
+        attempts=1,
+        agent_id=conversation.agent_id,
+        kind=conversation.kind,
+        channel=conversation.channel,
+        accepted_by=worker_id,
     )
 
 

@@ -121,7 +121,14 @@ class Runtime:
             draft.listeners += listen
             if accepted.claimed is not None:
                 self._begin(accepted.claimed)
+            elif not claim:
+                await self._call_others()
         return Ticket(accepted, draft, self)
+
+    async def _call_others(self) -> None:
+        """This process has its hands full: somebody else may be free."""
+        async with self._database.statement() as connection:
+            await Events(connection).hint("queued")
 
     async def cancel(self, owner_id: str, conversation_id: str) -> bool:
         """Stop the conversation's running turn, wherever it runs; False when none does."""
@@ -162,20 +169,19 @@ class Runtime:
 
     async def _run(self, event: ClaimedEvent, draft: Draft) -> None:
         """A turn and what follows from its end; nothing escapes from here."""
-        following: ClaimedEvent | None = None
         try:
             finished = await take_turn(
                 event,
                 database=self._database,
                 agent=self._agent,
                 draft=draft,
-                worker_id=self.worker_id,
                 push=event.channel in self._channels,
             )
-            following = finished.following
             draft.finish(finished.reply)
             if event.channel in self._channels:
                 self._wake.set()
+            if finished.more or event.accepted_by != self.worker_id:
+                await self._after(event)
         except Superseded as gone:
             log.info("turn.superseded", conversationId=event.conversation_id, reason=str(gone))
         except asyncio.CancelledError:
@@ -199,14 +205,19 @@ class Runtime:
             self._turns.pop(event.id, None)
             self._drafts.pop(event.id, None)
             draft.leave()  # whoever still waits finds the reply of the next attempt in the log
-        if following is not None:
-            await self._follow(following)
 
-    async def _follow(self, event: ClaimedEvent) -> None:
-        if self._stopping:
-            await self._put_back(event, "handed over", delay=0)
-        else:
-            self._begin(event)
+    async def _after(self, event: ClaimedEvent) -> None:
+        """Tell the process whose client waits, and go on with the conversation's next event."""
+        async with self._database.statement() as connection:
+            events = Events(connection)
+            if event.accepted_by != self.worker_id:
+                await events.hint(f"done {event.id}")
+            if self._stopping:
+                await events.hint("queued")
+                return
+            claimed = await events.claim_waiting(worker_id=self.worker_id, conversation_id=event.conversation_id)
+        for following in claimed:
+            self._begin(following)
 
     async def _put_back(self, event: ClaimedEvent, why: str, *, delay: float) -> None:
         try:

@@ -7,8 +7,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
+import orjson
 import psycopg
 from psycopg import AsyncConnection, errors
+from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from rapport.domain.errors import Permanent, Transient
@@ -17,6 +19,9 @@ Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 
 RETRY_AFTER = 2.0
+
+set_json_loads(orjson.loads)
+set_json_dumps(orjson.dumps)
 
 # Of a stored statement's errors, only these can go away by themselves (a serialisation conflict, a lock or statement
 # time-out, a server that is starting, stopping or full).

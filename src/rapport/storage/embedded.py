@@ -107,9 +107,13 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Stop using the server; the last user's call returns when it is shut down. Safe to repeat."""
         users, self._users = self._users, None
-        if users is not None:
+        if users is None:
+            return
+        try:
             with self._cluster.mutex() as mutex:
                 self._cluster.leave(users, mutex)
+        except OSError as error:
+            raise EmbeddedPostgresError(f"The embedded Postgres could not be stopped: {error}") from error
 
 
 class _Account(NamedTuple):
@@ -179,13 +183,17 @@ class _Cluster:
         try:
             # Converting a lock drops it first, so this succeeds exactly when nobody else holds one.
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if self._running() is not None:
+        except BlockingIOError:
+            os.close(users)
+            return
+        try:
+            if (socket_dir := self._running()) is not None:
                 # pg_ctl inherits the mutex: should we be killed now, the next start waits until it is done.
                 complaint = self._run("pg_ctl", "stop", "-m", "fast", *self._pg_ctl_options(), keep=mutex)
                 if complaint and self._running() is not None:
                     raise self._failure("could not be stopped.")
-        except BlockingIOError:
-            pass  # others still use it
+                with suppress(OSError):
+                    os.rmdir(socket_dir)  # one of its own, empty now; PGDATA never is
         finally:
             os.close(users)
 
@@ -213,13 +221,14 @@ class _Cluster:
 
     def _initialise(self, account: _Account, mutex: int) -> None:
         new = self._data_dir / "postgres.new"
-        options = ["--encoding=UTF8", "--username=postgres", "--auth-local=trust", "--auth-host=reject"]
-        options += [
-            "--locale-provider=builtin",
-            "--builtin-locale=C.UTF-8",
-            "--locale=C",
+        options = [
             "--no-instructions",
+            "--encoding=UTF8",
+            "--username=postgres",
+            "--auth-local=trust",
+            "--auth-host=reject",
         ]
+        options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
         options += [f"--set={name}={value}" for name, value in _SETTINGS.items()]
         # The builtin provider sorts and folds case alike everywhere, but full-text search splits words by
         # LC_CTYPE: under plain C a “quoted” word keeps its quotes. Not every system has the same locales.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
-from rapport.domain.conversation import Conversation, Incoming, Message, text_of
+from rapport.domain.conversation import Incoming, Message, text_of
 from rapport.domain.errors import RapportError
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.ids import new_id
@@ -18,56 +19,54 @@ from rapport.storage.messages import COLUMNS, message_of
 HINTS = "rapport"
 """The NOTIFY channel. What is said on it is only a hint: whoever misses it finds out by polling."""
 
-# Every write to a conversation begins here. The row lock puts writers in a line, and the time it returns is later than
-# that of every message before, even if the clock went back.
-_TAKE_TURN_IN_LINE = (
-    "UPDATE conversations SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond')"
-    " WHERE id = %s AND owner_id = %s RETURNING id, owner_id, agent_id, kind, channel, title, created_at, last_at"
-)
-
-# Message and event in one statement. The event starts as running if nobody else is in the line and the accepting
-# process wants to run it: no queue in between, and still a row that anyone can pick up if this process dies.
+# One statement, so one transaction. The conversation's row lock puts writers in a line; the time it returns is later
+# than that of every message before, even if the clock went back. If nobody else is in the line and this process wants
+# to, the event starts as running: no queue in between, and still a row that anyone can pick up if the process dies.
 _STORE = """
-WITH message AS (
+WITH line AS (
+    UPDATE conversations
+    SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'), unanswered = unanswered + %(answer)s::int
+    WHERE id = %(conversation)s AND owner_id = %(owner)s
+    RETURNING last_at, %(claim)s AND unanswered = 1 AS is_free
+), message AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           client_message_id, created_at)
-    VALUES (%(conversation)s, %(id)s, %(owner)s, 'user', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
-            %(reply_to)s, %(client_id)s, %(at)s)
-    ON CONFLICT (conversation_id, client_message_id) WHERE client_message_id IS NOT NULL DO NOTHING
-    RETURNING id
-), line AS (
-    SELECT %(claim)s
-       AND NOT EXISTS (SELECT FROM events WHERE conversation_id = %(conversation)s AND state = 'running')
-       AND NOT EXISTS (SELECT FROM events WHERE conversation_id = %(conversation)s AND state = 'queued') AS is_free
+    SELECT %(conversation)s, %(id)s, %(owner)s, 'user', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
+           %(reply_to)s, %(client_id)s, line.last_at
+    FROM line
 ), event AS (
     INSERT INTO events (conversation_id, id, owner_id, state, worker_id, fence, attempts, accepted_by)
-    SELECT %(conversation)s, message.id, %(owner)s,
+    SELECT %(conversation)s, %(id)s, %(owner)s,
            CASE WHEN is_free THEN 'running' ELSE 'queued' END, CASE WHEN is_free THEN %(worker)s END,
            is_free::int, is_free::int, %(worker)s
-    FROM message, line WHERE %(answer)s
-    RETURNING state
+    FROM line WHERE %(answer)s
 )
-SELECT message.id, event.state FROM message LEFT JOIN event ON true
+SELECT last_at, is_free FROM line
 """
 
-# Ends an event, if the fence says that it is still ours, and stores its reply; says whether another event waits.
+# Ends an event, if the fence says that it is still ours, and stores its reply: all or, if it isn't ours, nothing.
 _FINISH = f"""
 WITH event AS (
     UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = NULL
     WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s
     RETURNING id
+), line AS (
+    UPDATE conversations
+    SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'), unanswered = unanswered - 1
+    FROM event WHERE conversations.id = %(conversation)s
+    RETURNING conversations.last_at, unanswered, event.id AS event_id
 ), reply AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           event_id, sources, metadata, created_at)
     SELECT %(conversation)s, %(id)s, %(owner)s, 'assistant', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
-           event.id, event.id, %(sources)s, %(metadata)s, %(at)s
-    FROM event
+           line.event_id, line.event_id, %(sources)s, %(metadata)s, line.last_at
+    FROM line
     RETURNING {COLUMNS}
 ), effect AS (
     INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id)
     SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id FROM reply WHERE %(push)s
 )
-SELECT EXISTS (SELECT FROM events WHERE conversation_id = %(conversation)s AND state = 'queued'), reply.* FROM reply
+SELECT line.unanswered > 0, reply.* FROM line, reply
 """
 
 _CLAIMED = (
@@ -77,20 +76,12 @@ _CLAIMED = (
 
 _RUN = "state = 'running', worker_id = %(worker)s, fence = e.fence + 1, attempts = e.attempts + 1, error = NULL"
 
-# The next in the line of one conversation, taken by whoever just finished there (and still holds the row lock).
-_CLAIM_NEXT = f"""
-UPDATE events e SET {_RUN} FROM conversations c
-WHERE c.id = e.conversation_id AND e.conversation_id = %(conversation)s AND e.id = (
-    SELECT id FROM events WHERE conversation_id = %(conversation)s AND state = 'queued' ORDER BY seq LIMIT 1
-) AND e.due_at <= clock_timestamp()
-RETURNING {_CLAIMED}
-"""
-
 # The heads of all lines where nobody is being served. SKIP LOCKED: two workers never wait for each other here.
 _CLAIM_WAITING = f"""
 UPDATE events e SET {_RUN} FROM conversations c, (
     SELECT conversation_id, id FROM events q
     WHERE state = 'queued' AND due_at <= clock_timestamp()
+      AND (%(conversation)s::text IS NULL OR q.conversation_id = %(conversation)s)
       AND NOT EXISTS (SELECT FROM events o WHERE o.conversation_id = q.conversation_id AND o.state = 'running')
       AND NOT EXISTS (SELECT FROM events o WHERE o.conversation_id = q.conversation_id AND o.state = 'queued' AND o.seq < q.seq)
     ORDER BY seq LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -110,48 +101,43 @@ class Stored:
 
     message_id: str
     created_at: datetime
-    state: str | None
-    """The event's state; None without an event."""
+    claimed: bool
+    """Whether its event is already this worker's to run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
     connection: Connection
 
-    async def enter_line(self, owner_id: str, conversation_id: str) -> Conversation:
-        """Lock the conversation for this transaction; its `last_at` is the time for what is written now."""
-        found = await self.connection.execute(_TAKE_TURN_IN_LINE, (conversation_id, owner_id))
+    async def store(self, incoming: Incoming, *, answer: bool, worker_id: str, claim: bool) -> Stored | None:
+        """Store a message and, if it wants an answer, its event; None when its `client_message_id` is known already."""
+        message_id = new_id()
+        try:
+            found = await self.connection.execute(
+                _STORE,
+                {
+                    "conversation": incoming.conversation_id,
+                    "id": message_id,
+                    "owner": incoming.owner_id,
+                    "author_id": incoming.author and incoming.author.id,
+                    "author_name": incoming.author and incoming.author.name,
+                    "text": text_of(incoming.content),
+                    "blocks": None if isinstance(incoming.content, str) else Jsonb(list(incoming.content)),
+                    "reply_to": incoming.reply_to_id,
+                    "client_id": incoming.client_message_id,
+                    "worker": worker_id,
+                    "claim": claim and answer,
+                    "answer": answer,
+                },
+            )
+        except UniqueViolation as violation:
+            if violation.diag.constraint_name == "messages_client_id":
+                return None
+            raise
         row = await found.fetchone()
         if row is None:
-            raise no_such_conversation(conversation_id)
-        return Conversation(*row)
-
-    async def store(
-        self, incoming: Incoming, *, at: datetime, answer: bool, worker_id: str, claim: bool
-    ) -> Stored | None:
-        """Store a message and, if it wants an answer, its event. None when its `client_message_id` is known already."""
-        blocks = None if isinstance(incoming.content, str) else Jsonb(list(incoming.content))
-        message_id = new_id()
-        found = await self.connection.execute(
-            _STORE,
-            {
-                "conversation": incoming.conversation_id,
-                "id": message_id,
-                "owner": incoming.owner_id,
-                "author_id": incoming.author and incoming.author.id,
-                "author_name": incoming.author and incoming.author.name,
-                "text": text_of(incoming.content),
-                "blocks": blocks,
-                "reply_to": incoming.reply_to_id,
-                "client_id": incoming.client_message_id,
-                "at": at,
-                "worker": worker_id,
-                "claim": claim,
-                "answer": answer,
-            },
-        )
-        row = await found.fetchone()
-        return Stored(message_id, at, row[1]) if row else None
+            raise no_such_conversation(incoming.conversation_id)
+        return Stored(message_id, row[0], claimed=row[1])
 
     async def known(self, owner_id: str, conversation_id: str, client_message_id: str) -> tuple[Message, bool] | None:
         """The message stored under a client's id, and whether it has an event."""
@@ -163,14 +149,8 @@ class Events:
         row = await found.fetchone()
         return (message_of(row[1:]), bool(row[0])) if row else None
 
-    async def finish(
-        self, event: ClaimedEvent, reply: Reply, *, agent_name: str, worker_id: str, push: bool
-    ) -> Finished:
-        """Store the reply, end the event and take the conversation's next one; raises Superseded if it isn't ours."""
-        try:
-            conversation = await self.enter_line(event.owner_id, event.conversation_id)
-        except RapportError as gone:
-            raise Superseded("The conversation was deleted.") from gone
+    async def finish(self, event: ClaimedEvent, reply: Reply, *, agent_name: str, push: bool) -> Finished:
+        """Store the reply and end the event, both or neither; raises Superseded if the event isn't ours any more."""
         found = await self.connection.execute(
             _FINISH,
             {
@@ -185,28 +165,25 @@ class Events:
                 "blocks": None if isinstance(reply.content, str) else Jsonb(list(reply.content)),
                 "sources": Jsonb(list(reply.sources)),
                 "metadata": Jsonb(dict(reply.metadata)),
-                "at": conversation.last_at,
                 "channel": event.channel,
                 "push": push,
             },
         )
         row = await found.fetchone()
         if row is None:
-            raise Superseded("Another worker has taken over this event.")
-        following: ClaimedEvent | None = None
-        if row[0]:
-            found = await self.connection.execute(
-                _CLAIM_NEXT, {"conversation": event.conversation_id, "worker": worker_id}
-            )
-            taken = await found.fetchone()
-            following = ClaimedEvent(*taken) if taken else None
-        if event.accepted_by != worker_id:
-            await self.hint(f"done {event.id}")
-        return Finished(message_of(row[1:]), following)
+            raise Superseded("Another worker has taken over this event, or its conversation was deleted.")
+        return Finished(message_of(row[1:]), more=row[0])
 
-    async def claim_waiting(self, *, worker_id: str, limit: int) -> list[ClaimedEvent]:
+    async def claim_waiting(
+        self, *, worker_id: str, limit: int = 1, conversation_id: str | None = None
+    ) -> list[ClaimedEvent]:
         """Up to `limit` events that wait and whose conversations are not being served; they are this worker's now."""
-        found = await self.connection.execute(_CLAIM_WAITING, {"worker": worker_id, "limit": limit})
+        try:
+            found = await self.connection.execute(
+                _CLAIM_WAITING, {"worker": worker_id, "limit": limit, "conversation": conversation_id}
+            )
+        except UniqueViolation:
+            return []  # somebody else began to serve one of these conversations at the same moment; look again later
         return [ClaimedEvent(*row) for row in await found.fetchall()]
 
     async def put_back(self, event: ClaimedEvent, *, error: str | None, delay: float) -> bool:

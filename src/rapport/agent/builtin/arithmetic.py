@@ -16,28 +16,9 @@ _LEAD = re.compile(
 )
 _TAIL = re.compile(r"(?:\s*(?:equals?|make|makes|please|=))*[\s?!.=]*$", re.IGNORECASE)
 _UNITS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-]
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+]  # fmt: skip
 _NUMERAL = re.compile(rf"\b(?:{'|'.join(_UNITS)})\b")
 _WORDED = (
     (re.compile(r"(?<=\d)[,\u202f](?=\d{3}\b)"), ""),
@@ -57,7 +38,7 @@ _WORDED = (
 _EXPRESSION = re.compile(r"[\d\s.+\-*/%()]+")
 _HAS_OPERATION = re.compile(r"[\d)]\s*(?:[+*/%-])")
 # "555-1234", "2024-05-01" and "24/7" typed alone are a number, a date and a saying.
-_NO_SUM = re.compile(r"\d+(?:[-/]\d+)+")
+_NO_SUM = re.compile(r"\d+(?:-\d+)+|\d+/\d+/\d+|24/7|9/11")
 
 
 class OutOfBounds(ArithmeticError):

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rapport.agent.builtin.care import in_danger
 from rapport.agent.builtin.perspective import clauses, first_person, turned_around
 from rapport.agent.builtin.phrasing import capitalised, finished, quotable
-from rapport.agent.builtin.questions import Kind, gives, is_question, kind_of
-from rapport.agent.builtin.vocabulary import NOT_NAMES
+from rapport.agent.builtin.questions import Kind, asks, gives, kind_of
+from rapport.agent.builtin.vocabulary import NOT_NAMES, word_set
 from rapport.agent.builtin.window import Turn, Window
 from rapport.agent.builtin.words import sentences, stem, terms, words
 
@@ -22,6 +23,7 @@ _ASKS_NAME = re.compile(r"\b(?:my name|who am i|who i am)\b", re.IGNORECASE)
 _ASKS_ALL = re.compile(
     r"\bwhat (?:do you|can you|else do you) (?:know|remember|recall) about (?:me|us)\b"
     r"|\bwhat (?:have i|did i) (?:told|tell|say|said)(?: to)?(?: you)?(?: so far| about (?:me|myself))?\s*[?.!]*$"
+    r"|\bsum(?:mari[sz]e| up) (?:our|this|the) (?:chat|conversation|talk|discussion)\b"
     r"|\btell me (?:what you know )?about (?:me|myself)\b|\bwho am i\b",
     re.IGNORECASE,
 )
@@ -59,27 +61,11 @@ _THEMES = (
 )  # fmt: skip
 _COMPILED_THEMES = tuple((re.compile(a, re.IGNORECASE), re.compile(b, re.IGNORECASE)) for a, b in _THEMES)
 _ASKING_WORDS = frozenset(
-    map(
-        stem,
-        [
-            "remember",
-            "remind",
-            "told",
-            "tell",
-            "said",
-            "say",
-            "mention",
-            "recall",
-            "know",
-            "name",
-            "time",
-            "day",
-            "many",
-            "long",
-        ],
-    )
+    map(stem, word_set("remember remind told tell said say mention recall know name time day many long"))
 )
 _MEMORY_HEADING = re.compile(r"^.*\b(?:memor(?:y|ies)|remember|know about|facts about)\b.*:\s*$", re.IGNORECASE)
+_LONGEST_HEADING = 120
+_LONGEST_ECHO = 120  # once this much is repeated, nothing more is added
 _SUMMARY_LINE = re.compile(r"^User said: (.+)$", re.MULTILINE)
 
 
@@ -125,7 +111,7 @@ def statements(turns: Iterable[Turn]) -> list[Fact]:
         for turn in turns
         if turn.role == "user"
         for sentence in sentences(turn.text)
-        if not is_question(sentence)
+        if not asks(sentence) and not in_danger(sentence)
         for clause in clauses(sentence)
         if len(words(clause)) >= 3
     ]
@@ -138,14 +124,20 @@ def recall(window: Window, question: str) -> str | None:
     if _ASKS_NAME.search(question) and (name := known_name(window)):
         return f"Your name is {name}."
     if _ASKS_LIST.search(question) and (listed := _last_list(window)):
-        return f"You gave me this list: {', '.join(listed)}."
+        return f"You gave me this list: {quotable(', '.join(listed), 180)}."
     facts = [*_from_prompt(window.system), *statements(window.earlier)]
     asker = window.last.speaker if window.last else None
     if _ASKS_ALL.search(question):
         own = [fact for fact in facts if fact.speaker == asker and _SELF.search(fact.clause)]
-        return _told(own[-4:], asker) or "Nothing yet: you haven't told me anything about yourself here."
+        name = known_name(window)
+        known = Fact(f"my name is {name}") if name else None
+        unnamed = [fact for fact in own if not name_in(fact.clause)]
+        return (
+            _told([*([known] if known else []), *unnamed[-4:]], None if known else asker)
+            or "Nothing yet: you haven't told me anything about yourself here."
+        )
     if about := _ABOUT.search(question):
-        return _told(_matching(facts, about.group(1), 0.5)[:3], asker) or (
+        return _told(_matching(facts, about.group(1), 0.5)[:3], asker, lead="You said that ") or (
             f"You haven't said anything about {turned_around(quotable(about.group(1), 60))} here."
         )
     return _told(_themed(facts, question) or _matching(facts, question, 0.6)[:1], asker)
@@ -157,7 +149,8 @@ def asks_about_self(question: str) -> bool:
 
 
 def _last_list(window: Window) -> list[str]:
-    return next((items for turn in reversed(window.earlier) if (items := list_in(turn.text))), [])
+    lists = (list_in(turn.text) for turn in reversed(window.earlier))
+    return next(filter(None, lists), list[str]())
 
 
 def _themed(facts: Sequence[Fact], question: str) -> list[Fact]:
@@ -185,14 +178,17 @@ def _matching(facts: Sequence[Fact], question: str, share: float) -> list[Fact]:
     return [fact for score, _, fact in sorted(scored, key=lambda s: s[:2], reverse=True) if score >= share]
 
 
-def _told(facts: Sequence[Fact], asker: str | None) -> str | None:
+def _told(facts: Sequence[Fact], asker: str | None, lead: str = "") -> str | None:
     told: list[str] = []
     for fact in facts:
         clause = quotable(fact.clause, 160)
         if fact.speaker is None or fact.speaker == asker:
-            told.append(finished(capitalised(turned_around(clause))))
+            turned = turned_around(clause)
+            told.append(finished(capitalised(lead + turned[:1].lower() + turned[1:] if lead else turned)))
         else:
-            told.append(f"{quotable(fact.speaker, 40)} said: “{finished(clause)}”")
+            told.append(f"{quotable(fact.speaker, 40)} said: “{finished(capitalised(clause))}”")
+        if sum(map(len, told)) > _LONGEST_ECHO:
+            break
     return " ".join(dict.fromkeys(told)) or None
 
 
@@ -201,7 +197,7 @@ def _from_prompt(system: str) -> list[Fact]:
     found = [Fact(item) for line in _SUMMARY_LINE.findall(system) for item in line.split("; ")]
     remembering = False
     for line in system.splitlines():
-        if _MEMORY_HEADING.match(line):
+        if len(line) <= _LONGEST_HEADING and _MEMORY_HEADING.match(line):
             remembering = True
         elif remembering and line.lstrip().startswith(("- ", "* ", "• ")):
             found.append(Fact(first_person(line.lstrip(" -*•").strip())))

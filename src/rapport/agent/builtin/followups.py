@@ -2,8 +2,11 @@
 
 import re
 
+from rapport.agent.builtin.care import AFTERWARDS, REPLY, in_danger
+from rapport.agent.builtin.facts import list_in
 from rapport.agent.builtin.phrasing import Phrasebook, capitalised, quotable
 from rapport.agent.builtin.questions import is_question
+from rapport.agent.builtin.rules import asks_to_break_rules
 from rapport.agent.builtin.smalltalk import GREETING, opener, set_piece
 from rapport.agent.builtin.subjects import options, statement, subject
 from rapport.agent.builtin.topics import short_answer
@@ -18,14 +21,14 @@ _TELLTALE = re.compile(
 )
 _ABOUT_STATEMENT = {
     "check_in": (
-        "You mentioned that {s}. How is that going?",
-        "How are things by now? Last time, {s}.",
-        "Any news since you told me that {s}?",
+        "Earlier you told me that {s}. Where do things stand by now?",
+        "Has anything changed since you told me that {s}?",
+        "You mentioned that {s}. Any news?",
     ),
     "task_incomplete": (
         "You mentioned that {s}. How far have you got?",
         "How is it coming along? You told me that {s}.",
-        "Is anything holding you up? As I understood it, {s}.",
+        "You said that {s}. Is anything holding you up?",
     ),
     "waiting_for_decision": (
         "You mentioned that {s}. Have you made up your mind yet?",
@@ -62,14 +65,21 @@ _ABOUT_CHOICE = (
 _ASK_AGAIN = (
     "Whenever you have a moment: {question}",
     "No hurry, but I'd still like to know: {question}",
-    "One thing is still open between us. {question}",
+    "One thing is still open between us: {question}",
+)
+_ASK_AGAIN_ABOUT = (
+    "Coming back to {topic}: {question}",
+    "No hurry, but about {topic}: {question}",
+    "I'd still like to hear about {topic}: {question}",
 )
 
 
 def follow_up(trigger: str, window: Window, name: str | None, book: Phrasebook) -> str:
     """A natural line of the given kind; never a word about why it is sent."""
+    if window.last and in_danger(window.last.text):
+        return AFTERWARDS if book.has_said(REPLY) else REPLY
     kind = trigger if trigger in _ABOUT_NOTHING else "check_in"
-    topic_text = last_topic(window)
+    topic_text = last_topic(window, stated=kind != "question_unanswered") or last_topic(window)
     line = _line(kind, topic_text, window, book)
     if _TELLTALE.search(line):
         line = book.pick(_ABOUT_NOTHING[kind]) if window.turns else opener(book)
@@ -77,16 +87,17 @@ def follow_up(trigger: str, window: Window, name: str | None, book: Phrasebook) 
     return f"{greeting}{line}"
 
 
-def last_topic(window: Window) -> str | None:
-    """The latest thing a person said that has a subject; greetings, thanks and a bare yes have none."""
+def last_topic(window: Window, *, stated: bool = False) -> str | None:
+    """The latest thing a person said that has a subject (`stated`: as a statement); thanks and a bare yes have none."""
+    people = (GREETING.sub("", turn.text) for turn in reversed(window.turns) if turn.role == "user")
+    return next((text for text in people if _has_subject(text) and not (stated and not statement(text))), None)
+
+
+def _has_subject(text: str) -> bool:
     silent = Phrasebook((), ())
-    for turn in reversed(window.turns):
-        if turn.role != "user":
-            continue
-        text = GREETING.sub("", turn.text)
-        if content_words(text) and not set_piece(text, None, silent) and not short_answer(text, None, silent):
-            return text
-    return None
+    if not content_words(text) or asks_to_break_rules(text) or list_in(text) or in_danger(text):
+        return False
+    return not set_piece(text, None, silent) and not short_answer(text, None, silent)
 
 
 def _line(kind: str, topic_text: str | None, window: Window, book: Phrasebook) -> str:
@@ -94,6 +105,9 @@ def _line(kind: str, topic_text: str | None, window: Window, book: Phrasebook) -
         first, second = both
         return book.pick(_ABOUT_CHOICE).format(A=capitalised(first), a=first, b=second)
     if kind == "question_unanswered" and (asked := _open_question(window)):
+        topic = subject(topic_text) if topic_text else None
+        if topic and topic.startswith("your ") and topic not in asked:
+            return book.pick(_ASK_AGAIN_ABOUT).format(topic=topic, question=asked)
         return book.pick(_ASK_AGAIN).format(question=asked)
     if topic_text is None:
         return book.pick(_ABOUT_NOTHING[kind]) if window.turns else opener(book)
@@ -120,4 +134,4 @@ def _open_question(window: Window) -> str | None:
     if not asked:
         return None
     question = quotable(asked[-1].rsplit(": ", 1)[-1], 160)
-    return None if _TELLTALE.search(question) else capitalised(question)
+    return None if _TELLTALE.search(question) else question[:1].lower() + question[1:]

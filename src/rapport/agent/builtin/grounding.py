@@ -10,14 +10,16 @@ from rapport.agent.builtin.phrasing import finished, quotable
 from rapport.agent.builtin.questions import Kind, gives, kind_of
 from rapport.agent.builtin.rules import asks_to_break_rules
 from rapport.agent.builtin.sources import Source
+from rapport.agent.builtin.vocabulary import word_set
 from rapport.agent.builtin.words import passages, sentences, stem, terms
 
 _POINTS_BACK = re.compile(r"^(?:it|they|he|she|this|these|those|there|its|their|that|both)\b", re.IGNORECASE)
 _LEANS_ON_EARLIER = re.compile(
-    r"^(?:and|but|what about|how about|also|or)\b|\b(?:it|they|them|that one|there|he|she|him|the (?:first|second|other) one)\b",
+    r"^(?:and|but|what about|how about|also|or|for|on|in|with|at|without)\b|\b(?:it|they|them|that one|there|he|she|him|the (?:first|second|other) one)\b",
     re.IGNORECASE,
 )
 _MOST_PASSAGES = 600
+_MOST_RANKED = 12
 _MOST_SENTENCES = 3
 _SENTENCE_LIMIT = 400
 
@@ -68,10 +70,11 @@ def answer(question: str, earlier: str, sources: list[Source], *, threshold: flo
         return (direct + _CONTEXT_WEIGHT * around) / total * _fit(kind, passage.text) if direct + around else 0.0
 
     ranked = sorted(((score(p), -n, p) for n, p in enumerate(found)), key=lambda each: each[:2], reverse=True)
-    best = ranked[0][0]
-    if best < threshold or not _truly_meets(ranked[0][2], wanted, kind):
+    # A sentence that gives orders to the reader of the prompt is no answer to anybody's question.
+    fitting = [(s, p) for s, _, p in ranked[:_MOST_RANKED] if s > 0.0 and not asks_to_break_rules(p.text)]
+    if not fitting or fitting[0][0] < threshold or not _truly_meets(fitting[0][1], wanted, kind):
         return None
-    return _cited(_chosen([(s, p) for s, _, p in ranked if s > 0.0], best, set(wanted), kind))
+    return _cited(_chosen(fitting, set(wanted), kind))
 
 
 def _truly_meets(passage: Passage, wanted: dict[str, float], kind: Kind) -> bool:
@@ -84,9 +87,7 @@ def _passages(sources: list[Source]) -> list[Passage]:
     for source in sources:
         before = ""
         for position, (heading, text) in enumerate(passages(source.text)):
-            # A sentence that gives orders to the reader of the prompt is no answer to anybody's question.
-            if not asks_to_break_rules(text):
-                found.append(Passage(source, text, before, heading, position))
+            found.append(Passage(source, text, before, heading, position))
             before = text
     return found[:_MOST_PASSAGES]
 
@@ -98,7 +99,7 @@ def _query(question: str, earlier: str) -> dict[str, float]:
         wanted = dict.fromkeys(terms(question), 1.0)
     else:
         wanted = dict.fromkeys(terms(question), 0.3) | dict.fromkeys(terms(" ".join(asking)), 1.0)
-    if earlier and (len(wanted) < 2 or _LEANS_ON_EARLIER.search(" ".join(asking) or question)):
+    if earlier and (not wanted or _LEANS_ON_EARLIER.search(" ".join(asking) or question)):
         for term in terms(earlier):
             wanted.setdefault(term, _EARLIER_WEIGHT)
     for filler in _FILLERS & wanted.keys():
@@ -108,42 +109,15 @@ def _query(question: str, earlier: str) -> dict[str, float]:
 
 # Words of asking, not of the thing asked for.
 _FILLERS = frozenset(
-    stem(word)
-    for word in [
-        "document",
-        "documents",
-        "source",
-        "sources",
-        "note",
-        "notes",
-        "explain",
-        "describe",
-        "question",
-        "answer",
-        "ask",
-        "show",
-        "find",
-        "list",
-        "help",
-        "info",
-        "information",
-        "detail",
-        "details",
-        "give",
-        "exactly",
-        "long",
-        "many",
-        "time",
-        "year",
-        "day",
-        "does",
-        "number",
-        "name",
-        "hi",
-        "hello",
-        "hey",
-        "anyone",
-    ]
+    map(
+        stem,
+        word_set(
+            """
+            document documents source sources note notes explain describe question answer ask show find list help info
+            information detail details give exactly long many time year day does number name hi hello hey anyone
+            """
+        ),
+    )
 )
 
 
@@ -159,7 +133,8 @@ def _fit(kind: Kind, text: str) -> float:
     return 1.3 if gives(kind, text) else 0.7
 
 
-def _chosen(ranked: list[tuple[float, Passage]], best: float, wanted: set[str], kind: Kind) -> list[Passage]:
+def _chosen(ranked: list[tuple[float, Passage]], wanted: set[str], kind: Kind) -> list[Passage]:
+    best = ranked[0][0]
     chosen = [ranked[0][1]]
     covered = set(chosen[0].terms & wanted)
     floor = 0.6 if kind is Kind.OPEN else 0.75
@@ -167,7 +142,11 @@ def _chosen(ranked: list[tuple[float, Passage]], best: float, wanted: set[str], 
         if len(chosen) == _MOST_SENTENCES or score < floor * best:
             break
         adds = (passage.terms & wanted) - covered
-        if (adds or score >= 0.9 * best) and all(passage.text != other.text for other in chosen):
+        if (
+            passage.terms & wanted
+            and (adds or (kind is Kind.OPEN and score >= 0.9 * best))
+            and all(passage.text != other.text for other in chosen)
+        ):
             chosen.append(passage)
             covered |= adds
     return chosen
@@ -182,7 +161,8 @@ def _cited(chosen: list[Passage]) -> str:
         said: list[str] = []
         for passage in own:
             # "It opens at nine" says nothing without the sentence before it.
-            lead = [passage.before] if passage.points_back and passage.before not in said else []
+            wanting = passage.points_back and passage.before not in said and not asks_to_break_rules(passage.before)
+            lead = [passage.before] if wanting else []
             said.extend([*lead, passage.text])
         text = " ".join(finished(quotable(each, _SENTENCE_LIMIT)) for each in dict.fromkeys(said[:4]))
         parts.append(f"{text} [source: {source_id}]" if source_id else text)

@@ -4,6 +4,7 @@ import re
 
 from rapport.agent.builtin.phrasing import Phrasebook, capitalised, finished, quotable
 from rapport.agent.builtin.questions import is_question
+from rapport.agent.builtin.rules import asks_to_break_rules
 from rapport.agent.builtin.subjects import options
 from rapport.agent.builtin.window import Turn, Window
 from rapport.agent.builtin.words import content_words
@@ -13,11 +14,12 @@ _ASKS_VIEW = re.compile(
     r"do you agree|can you help|what would you do|who(?:'s| is) right|wdyt|opinions?)\b[^.?!]{0,25}[\s?!.^]*$",
     re.IGNORECASE,
 )
+_ARROW = re.compile(r"[\^↑👆☝]")
 _POINTS_UP = re.compile(r"^[\s^↑👆☝?!.]*$")
 
 _ON_CHOICE = (
-    "{who} The choice is {a} or {b}; I have no view of my own on it. What would tip the balance for you?",
-    "{who} So it's {a} or {b}, and I can't taste or test either. What matters most here?",
+    "{who} So the choice is: {a}, or {b}. I take no side, being a program. What would tip the balance for you?",
+    "{who} Two ways, then: {a}, or {b}. I have no view of my own on that. What matters most here?",
 )
 _ON_POINT = (
     "{who} I have no opinion of my own to add, but that seems to be the point to settle. What would settle it?",
@@ -28,7 +30,8 @@ _ON_POINT = (
 
 def view(window: Window, text: str, book: Phrasebook) -> str | None:
     """An answer about the latest substantive message of the others; None if no view was asked for."""
-    asked_bare = bool(_POINTS_UP.match(text)) and (bool(text.strip()) or bool(window.earlier and _is_group(window)))
+    # "@bot" and "@bot ^" mean what stands above; in a direct chat only the arrow does.
+    asked_bare = bool(_POINTS_UP.match(text)) and (_is_group(window) or bool(_ARROW.search(text)))
     if not asked_bare and not _ASKS_VIEW.search(text.strip()):
         return None
     points = _points(window)
@@ -43,7 +46,7 @@ def view(window: Window, text: str, book: Phrasebook) -> str | None:
 def _points(window: Window) -> list[str]:
     """What is on the table: the message replied to, else the latest of up to two other people."""
     if window.anchor:
-        return [f"You're pointing at this: “{quotable(window.anchor, 160)}”"]
+        return [f"You're pointing at this: “{finished(quotable(window.anchor, 160))}”"]
     asker = window.last.speaker if window.last else None
     latest: dict[str | None, Turn] = {}
     for turn in reversed(window.earlier):
@@ -55,7 +58,7 @@ def _points(window: Window) -> list[str]:
 
 
 def _attributed(turn: Turn) -> str:
-    quote = f"“{finished(quotable(turn.text, 90))}”"
+    quote = f"“{finished(capitalised(quotable(turn.text, 90)))}”"
     verb = "asked" if is_question(turn.text) else "said"
     return f"{quotable(turn.speaker, 40)} {verb}: {quote}" if turn.speaker else f"You {verb}: {quote}"
 
@@ -65,4 +68,4 @@ def _is_group(window: Window) -> bool:
 
 
 def _substantive(text: str) -> bool:
-    return len(content_words(text)) >= 2 and not _ASKS_VIEW.search(text.strip())
+    return len(content_words(text)) >= 2 and not _ASKS_VIEW.search(text.strip()) and not asks_to_break_rules(text)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 
+from rapport.agent.builtin.vocabulary import word_set
 from rapport.agent.builtin.words import words
 
 _SCRIPTS = (
@@ -29,57 +30,12 @@ _STOP_WORDS = {
     "Italian": "il lo la gli e è non io tu noi voi un una con per su come cosa dove quando ciao grazie mio mia sono ho oggi domani "
     "anche ma di del della che molto buongiorno qual sei",
 }  # fmt: skip
-_STOP_SETS = {language: frozenset(text.split()) for language, text in _STOP_WORDS.items()}
-_ENGLISH = frozenset(
-    [
-        "the",
-        "and",
-        "is",
-        "are",
-        "i",
-        "you",
-        "we",
-        "it",
-        "to",
-        "of",
-        "in",
-        "on",
-        "for",
-        "with",
-        "my",
-        "your",
-        "what",
-        "how",
-        "when",
-        "where",
-        "who",
-        "why",
-        "do",
-        "does",
-        "did",
-        "can",
-        "not",
-        "this",
-        "that",
-        "have",
-        "has",
-        "be",
-        "was",
-        "were",
-        "am",
-        "at",
-        "from",
-        "about",
-        "me",
-        "a",
-        "an",
-        "or",
-        "but",
-        "so",
-        "if",
-        "no",
-        "as",
-    ]
+_STOP_SETS = {language: word_set(text) for language, text in _STOP_WORDS.items()}
+_ENGLISH = word_set(
+    """
+    the and is are i you we it to of in on for with my your what how when where who why do does did
+    can not this that have has be was were am at from about me a an or but so if no as
+    """
 )
 _UNMISTAKABLE = {
     "hola": "Spanish", "gracias": "Spanish", "bonjour": "French", "merci": "French", "salut": "French", "ciao": "Italian",

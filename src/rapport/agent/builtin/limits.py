@@ -13,22 +13,22 @@ _SWITCH_MARK = "`RAPPORT_MODEL`"
 _BEYOND = tuple(
     (re.compile(pattern, re.IGNORECASE), ability)
     for pattern, ability in (
-        (r"\b(?:write|generate|debug|review|refactor|fix|give me|show me)\b.{0,40}\b(?:code|function|script|program|class|sql|query|regex|"
-         r"python|javascript|typescript|java|rust|golang|bash|html|css|unit tests?)\b|```", "write or check code"),
-        (r"\btranslat(?:e|ion)\b|\bhow (?:do|would) (?:you|i) say\b.*\bin \w+|\bin (?:german|french|spanish|italian|portuguese|"
-         r"japanese|chinese|russian)\s*\?", "translate"),
+        ((r"\b(?:write|generate|debug|review|refactor|fix|give me|show me)\b.{0,40}\b(?:code|function|script|program|class|sql|query|regex|"
+         r"python|javascript|typescript|java|rust|golang|bash|html|css|unit tests?)\b|```"), "write or check code"),
+        ((r"\btranslat(?:e|ion)\b|\bhow (?:do|would) (?:you|i) say\b.*\bin \w+|\bin (?:german|french|spanish|italian|portuguese|"
+         r"japanese|chinese|russian)\s*\?"), "translate"),
         (r"\bweather\b(?!-)|\bforecast\b|\bwill it (?:rain|snow)\b|\b(?:is it|temperature) (?:raining|outside|going to)\b",
          "look up the weather"),
         (r"\b(?:latest|today's|any|current|the) news\b|\bheadlines\b|\bstock price|\bexchange rate|\bwho won\b", "look up news"),
-        (r"\bwhat(?:'s| is)? (?:the )?(?:current )?(?:time|date|day)(?: is it| today| now| is today)\b|\bwhat(?:'s| is) the (?:time|date)\s*\?|"
-         r"\bwhat(?:'s| is) today's date\b", "tell the time or the date"),
+        ((r"\bwhat(?:'s| is)? (?:the )?(?:current )?(?:time|date|day)(?: is it| today| now| is today)\b|\bwhat(?:'s| is) the (?:time|date)\s*\?|"
+         r"\bwhat(?:'s| is) today's date\b"), "tell the time or the date"),
         (r"\b(?:draw|paint|sketch|generate|create|make|show)\b.{0,30}\b(?:image|picture|photo|drawing|logo|illustration|meme|icon|diagram)\b",
          "make images"),
         (r"\b(?:search|browse|google|look up)\b.{0,30}\b(?:web|internet|online|google)\b|\bgoogle (?:it|that|for)\b|^google\b",
          "search the web"),
         (r"\b(?:open|read|visit|check|summari[sz]e)\b.{0,30}https?://|^https?://\S+$", "open links"),
-        (r"\b(?:write|compose|draft|generate|make up)\b.{0,30}\b(?:essay|poem|story|article|blog|e-?mail|letter|song|haiku|speech|report|text|"
-         r"cv|resume|tweet|post)\b", "write longer texts"),
+        ((r"\b(?:write|compose|draft|generate|make up)\b.{0,30}\b(?:essay|poem|story|article|blog|e-?mail|letter|song|haiku|speech|report|text|"
+         r"cv|resume|tweet|post)\b"), "write longer texts"),
         (r"\bremind me\b(?! (?:what|when|where|who|of what|which))|\bset (?:an? )?(?:alarm|timer|reminder)\b|\bwake me\b",
          "set reminders from a chat line"),
         (r"^(?:please |can you |could you |will you )*(?:book|order|buy|reserve|call|phone|send|email|text|play|turn (?:on|off)|schedule|pay)\b",

@@ -2,6 +2,8 @@
 
 import re
 
+from rapport.agent.builtin.vocabulary import word_set
+
 _TURNED = {
     "i": "you", "i'm": "you're", "i've": "you've", "i'll": "you'll", "i'd": "you'd", "me": "you", "my": "your",
     "mine": "yours", "myself": "yourself", "we": "you", "we're": "you're", "we've": "you've", "we'll": "you'll",
@@ -46,7 +48,7 @@ def first_person(note: str) -> str:
 
 def turned_around(clause: str) -> str:
     """`my train leaves at nine` → `your train leaves at nine`; names and the rest stay as they are."""
-    tokens = _TOKEN.findall(clause.replace("’", "'"))
+    tokens: list[str] = _TOKEN.findall(clause.replace("’", "'"))
     turned: list[str] = []
     previous = ""
     for n, token in enumerate(tokens):
@@ -63,32 +65,11 @@ def turned_around(clause: str) -> str:
     return "".join(turned)
 
 
-_AFTER_SUBJECT = frozenset(
-    [
-        "are",
-        "were",
-        "will",
-        "would",
-        "can",
-        "could",
-        "should",
-        "may",
-        "might",
-        "have",
-        "had",
-        "do",
-        "did",
-        "don't",
-        "know",
-        "think",
-        "said",
-        "say",
-        "told",
-        "tell",
-        "want",
-        "need",
-        "like",
-    ]
+_AFTER_SUBJECT = word_set(
+    """
+    are were will would can could should may might have had do did don't know think said say told
+    tell want need like
+    """
 )
 
 

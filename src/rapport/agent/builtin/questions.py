@@ -34,7 +34,7 @@ _PLACE = re.compile(
 _REASON = re.compile(r"\b(?:because|due to|since|so that|in order to|as a result|therefore|reason)\b", re.IGNORECASE)
 _OPENS_QUESTION = re.compile(
     r"^(?:(?:so|and|but|ok|okay|well|hey|hi|hello|please|then|now|also)\b[,!.]?\s*)*"
-    r"(?:who|whom|whose|what|what's|whats|when|where|where's|which|why|how|how's|is|are|am|was|were|do|does|did|can|could|"
+    r"(?:i (?:was wondering|wonder|would like to know)|i'd like to know|who|whom|whose|what|what's|whats|when|where|where's|which|why|how|how's|is|are|am|was|were|do|does|did|can|could|"
     r"will|would|should|shall|may|might|has|have|had|isn't|aren't|don't|doesn't|didn't|can't|won't)\b",
     re.IGNORECASE,
 )
@@ -49,6 +49,11 @@ def is_question(sentence: str) -> bool:
     """Whether the sentence asks, with or without a question mark."""
     text = sentence.strip()
     return text.rstrip(" \"')”").endswith(("?", "？", "؟")) or bool(_OPENS_QUESTION.match(text))
+
+
+def asks(sentence: str) -> bool:
+    """Whether the sentence wants to be told something, as a question or as an order."""
+    return is_question(sentence) or bool(_REQUEST.match(sentence.strip()))
 
 
 def is_request(text: str) -> bool:

@@ -7,14 +7,16 @@ from langchain_core.messages import BaseMessage
 
 from rapport.agent.builtin import sources as source_blocks
 from rapport.agent.builtin.arithmetic import work_out
+from rapport.agent.builtin.care import AFTERWARDS, REPLY, in_danger
 from rapport.agent.builtin.facts import asks_about_self, known_name, list_in, name_in, recall
 from rapport.agent.builtin.followups import follow_up, last_topic
 from rapport.agent.builtin.grounding import answer
 from rapport.agent.builtin.groups import view
 from rapport.agent.builtin.languages import NOTE_MARK, foreign
 from rapport.agent.builtin.limits import beyond, decline, not_known
+from rapport.agent.builtin.perspective import clauses
 from rapport.agent.builtin.phrasing import Phrasebook, listed, quotable
-from rapport.agent.builtin.questions import is_question, is_request
+from rapport.agent.builtin.questions import asks, is_question, is_request
 from rapport.agent.builtin.rules import REFUSALS, REFUSALS_WITH_SOURCES, asks_to_break_rules
 from rapport.agent.builtin.smalltalk import GREETING, greet, opener, repeated, set_piece
 from rapport.agent.builtin.sources import Source
@@ -27,19 +29,11 @@ from rapport.agent.builtin.words import sentences, words
 LONGEST_REPLY = 2000
 _STRICT_THRESHOLD, _BLEND_THRESHOLD = 0.34, 0.5
 _ANY_LETTER = re.compile(r"\w")
-_IN_DANGER = re.compile(
-    r"\b(?:kill(?:ing)? myself|suicid(?:e|al)|end my life|want to die|hurt(?:ing)? myself|self[- ]harm)\b",
-    re.IGNORECASE,
-)
 
 NO_IMAGES = "I can't see images with the built-in model."
 _NOT_COVERED = (
     "The documents I have don't cover that.",
     "I couldn't find that in the documents I have.",
-)
-_DANGER = (
-    "I'm very sorry you're going through this. I'm only a small program and not the right help here: please call your local "
-    "emergency number or a crisis line now, or talk to someone you trust."
 )
 _EMPTY = (
     "That came through empty. What would you like to say?",
@@ -52,6 +46,10 @@ _WORDLESS = (
 _NOISE = "That looks like one long string without words to me. What is it about?"
 _FOREIGN = (
     "I see you're writing in {language}. I'm sorry, I " + NOTE_MARK + ". Could you put it in a few English words?"
+)
+_FOREIGN_AGAIN = (
+    "I couldn't follow that one, sorry. Which English word comes closest to it?",
+    "That one went past me, I'm afraid. What's the gist of it?",
 )
 _NICE_TO_MEET = (
     "Nice to meet you, {name}! What's on your mind?",
@@ -89,8 +87,8 @@ def _about_image(window: Window, text: str, book: Phrasebook) -> str:
 
 
 def _about_text(window: Window, text: str, book: Phrasebook) -> str:
-    if _IN_DANGER.search(text):
-        return _DANGER
+    if in_danger(text):
+        return REPLY
     offered = source_blocks.parse(window.system)
     if asks_to_break_rules(text):
         return book.pick(REFUSALS_WITH_SOURCES if offered else REFUSALS)
@@ -98,6 +96,8 @@ def _about_text(window: Window, text: str, book: Phrasebook) -> str:
         return _from_sources_only(window, text, offered, book)
     if seen := view(window, text, book):
         return seen
+    if offered and foreign(text) and (found := _blended(window, text, offered)):
+        return found
     return _odd(text, book) or _conversation(window, text, offered, book)
 
 
@@ -106,8 +106,10 @@ def _from_sources_only(window: Window, text: str, offered: list[Source], book: P
     rest = GREETING.sub("", text).strip()
     if text and not rest:
         return greet(name, book, again=bool(window.replies))
-    found = answer(rest, _question_before(window), offered, threshold=_STRICT_THRESHOLD)
-    return found or set_piece(rest, name, book, polite_only=True) or _not_covered(rest, book)
+    piece = set_piece(rest, name, book, polite_only=True)
+    # "Thanks!" takes nothing over from the question before it.
+    found = answer(rest, "" if piece else _question_before(window), offered, threshold=_STRICT_THRESHOLD)
+    return found or piece or _not_covered(rest, book)
 
 
 def _not_covered(text: str, book: Phrasebook) -> str:
@@ -122,9 +124,9 @@ def _odd(text: str, book: Phrasebook) -> str | None:
         return book.pick(_EMPTY)
     if not _ANY_LETTER.search(text):
         return book.pick(_WORDLESS)
-    if (language := foreign(text)) and not book.has_said(NOTE_MARK):
-        return _FOREIGN.format(language=language)
-    if not language and max(map(len, text[:400].split()), default=0) > 60 and "://" not in text:
+    if language := foreign(text):
+        return book.pick(_FOREIGN_AGAIN) if book.has_said(NOTE_MARK) else _FOREIGN.format(language=language)
+    if max(map(len, text[:400].split()), default=0) > 60 and "://" not in text:
         return _NOISE
     return None
 
@@ -146,19 +148,38 @@ def _direct(window: Window, text: str, name: str | None, book: Phrasebook) -> st
         return said
     if total := next((found for each in (text, *sentences(text)[-1:]) if (found := work_out(each))), None):
         return total
-    topic_text = last_topic(window)
-    if short := short_answer(text, subject(topic_text) if topic_text else None, book):
-        return short
+    topic_text = last_topic(window, stated=True)
+    if short := short_answer(text, _named(topic_text), book):
+        return AFTERWARDS if REPLY in window.replies[-1:] else short
     if items := list_in(text):
-        return f"Got it, for this conversation: {listed(items)}."
-    if (called := name_in(text)) and len(words(text)) <= 8:
-        return book.pick(_NICE_TO_MEET).format(name=quotable(called, 40))
-    return None
+        return f"Got it, for this conversation: {quotable(listed(items), 180)}."
+    return _introduced(text, book)
+
+
+def _introduced(text: str, book: Phrasebook) -> str | None:
+    called = name_in(text)
+    if not called or any(is_question(each) for each in sentences(text)):
+        return None
+    rest = [clause for each in sentences(text) for clause in clauses(each) if not name_in(clause)]
+    if any(len(words(clause)) >= 3 for clause in rest):
+        return f"Nice to meet you, {called}! {continue_with('. '.join(rest), book)}"
+    return book.pick(_NICE_TO_MEET).format(name=called)
+
+
+def _named(topic_text: str | None) -> str | None:
+    """What to call a topic when coming back to it."""
+    if topic_text is None:
+        return None
+    if options(topic_text):
+        return "that choice"
+    topic = subject(topic_text)
+    # Only what is the user's own is sure to be a thing one can come back to by name.
+    return topic if topic and topic.startswith("your ") else None
 
 
 def _informed(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:
     """What needs to be known: from what people said, else from the sources, else honestly not at all."""
-    asked = [each for each in sentences(text) if is_question(each)]
+    asked = [each for each in sentences(text) if asks(each)]
     if asked and (remembered := recall(window, asked[-1])):
         return remembered
     if offered and is_request(text) and (found := _blended(window, text, offered)):
@@ -166,10 +187,10 @@ def _informed(window: Window, text: str, offered: list[Source], book: Phrasebook
     if ability := beyond(text):
         return decline(ability, book)
     if asked and asks_about_self(asked[-1]):
-        return "You haven't told me that in this conversation, so I don't know."
+        return "I can't find that in what you've told me in this conversation."
     if asked and not options(text):
         return _not_covered(asked[-1], book) if offered else not_known(book)
-    return continue_with(text, book)
+    return continue_with(text, book, answering=bool(window.replies) and window.replies[-1].endswith("?"))
 
 
 def _blended(window: Window, text: str, offered: list[Source]) -> str | None:

@@ -20,8 +20,8 @@ _I_CAN = (
 
 # In order: the first that fits answers.
 _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("how_are_you", r"^(?:and |so )?(?:how (?:are|r) (?:you|u|ya|things)\b|how(?:'s| is) it going|how do you do|what'?s up|sup|how have you been"
-     r"|how(?:'s| is) your day)", (
+    ("how_are_you", (r"^(?:and |so )?(?:how (?:are|r) (?:you|u|ya|things)\b|how(?:'s| is) it going|how do you do|what'?s up|sup|how have you been"
+     r"|how(?:'s| is) your day)"), (
         "All running smoothly here, thank you. How is your day going?",
         "I'm a small program, so every day is a steady one. How are you?",
         "Ready when you are, thanks for asking. What's new with you?",
@@ -30,30 +30,30 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         f"I'm not a person. {_I_AM}",
         f"A program, nothing more. {_I_AM}",
     )),
-    ("model", r"\b(?:which|what) (?:ai |language |chat )?(?:model|llm|ai|version)\b.*\b(?:you|this|use|using|running)\b"
+    ("model", (r"\b(?:which|what) (?:ai |language |chat )?(?:model|llm|ai|version)\b.*\b(?:you|this|use|using|running)\b"
      r"|\bare you (?:an? )?(?:chat ?gpt|gpt|claude|gemini|llama|mistral|copilot|siri|alexa|deepseek|qwen|grok|bard|openai|anthropic)"
-     r"|\bwho (?:made|built|created|trained|wrote|developed) you\b|\b(?:are you|you're) (?:based on|powered by|using|running on)\b", (
+     r"|\bwho (?:made|built|created|trained|wrote|developed) you\b|\b(?:are you|you're) (?:based on|powered by|using|running on)\b"), (
         f"None of the well-known ones. {_I_AM}",
         f"I'm no large model of any maker. {_I_AM}",
     )),
-    ("switch", r"\bhow (?:do|can|could|would|to)\b.*\b(?:switch|change|use|connect|set ?up|configure|get|plug in|run)\b.*"
-     r"\b(?:model|openai|anthropic|ollama|llm|claude|gpt|api key)\b|\brapport_model\b", (
+    ("switch", (r"\bhow (?:do|can|could|would|to)\b.*\b(?:switch|change|use|connect|set ?up|configure|get|plug in|run)\b.*"
+     r"\b(?:model|openai|anthropic|ollama|llm|claude|gpt|api key)\b|\brapport_model\b"), (
         f"{SWITCH} Restart the server afterwards.",
     )),
     ("notes", r"\bhow (?:do|can|could|to)\b.*\b(?:add|upload|import|put|give)\b.*\b(?:notes?|documents?|files?|pdfs?|sources?)\b", (
         "You can add notes on the web page or with `rapport notes` in a terminal; once they are in, I answer from them and name the source.",
     )),
-    ("identity", r"\b(?:who|what)(?: exactly)? are (?:you|u)\b(?! (?:doing|talking|saying|up to))|\bwhat(?:'s| is) your name\b|\bintroduce yourself\b"
-     r"|\btell me (?:something |more )?about yourself\b|\bwho am i (?:talking|speaking|chatting) (?:to|with)\b|^what is (?:this|rapport)\b|^who is this\b", (
+    ("identity", (r"\b(?:who|what)(?: exactly)? are (?:you|u)\b(?! (?:doing|talking|saying|up to))|\bwhat(?:'s| is) your name\b|\bintroduce yourself\b"
+     r"|\btell me (?:something |more )?about yourself\b|\bwho am i (?:talking|speaking|chatting) (?:to|with)\b|^what is (?:this|rapport)$|^who is this$"), (
         f"{_I_AM} {_I_CAN}",
     )),
-    ("abilities", r"\bwhat (?:can|could) (?:you|u) (?:do|help|tell)|\bwhat can i (?:do|ask|say)\b|^(?:please )?help(?: me)?$|\bwhat do you do\b"
+    ("abilities", (r"\bwhat (?:can|could) (?:you|u) (?:do|help|tell)|\bwhat can i (?:do|ask|say)\b|^(?:please )?help(?: me)?$|\bwhat do you do\b"
      r"|\bhow (?:do|can) i use (?:you|this)\b|\bhow does this work\b|\bwhat are you (?:good|able|capable)\b|^(?:commands|capabilities|menu|/help|/start|start)$"
-     r"|\bcan you help\b(?!.*\bwith \w)", (
+     r"|\bcan you help\b(?!.*\bwith \w)"), (
         f"{_I_CAN} I'm the built-in model, so there is no language model behind me.",
     )),
-    ("tastes", r"\bdo you (?:like|love|prefer|enjoy|hate|believe|feel|dream|sleep|eat)\b|\bwhat(?:'s| is) your (?:favou?rite|opinion)\b|\bhow do you feel\b"
-     r"|\bdo you have (?:feelings|emotions|friends|a family|hobbies)\b", (
+    ("tastes", (r"^(?:and|how about|what about) (?:you|yourself)$|\bdo you (?:like|love|prefer|enjoy|hate|believe|feel|dream|sleep|eat)\b|\bwhat(?:'s| is) your (?:favou?rite|opinion)\b|\bhow do you feel\b"
+     r"|\bdo you have (?:feelings|emotions|friends|a family|hobbies)\b"), (
         "I have no tastes or feelings of my own, being a program. How about you?",
         "That takes a person: I'm only a program. What's your own view?",
     )),
@@ -62,27 +62,35 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "There are 10 kinds of people: those who read binary and those who don't.",
         "A query walks up to two tables and asks: may I join you?",
     )),
+    ("idle", r"^(?:oh,? )?(?:not much|nothing (?:much|special|really)|nm|just (?:testing|trying|looking|playing|curious|checking))\b", (
+        "Feel free to look around. Tell me something about your day, or ask me what I can do.",
+        "Make yourself at home. What's something you're working on these days?",
+    )),
+    ("bye", (r"^(?:ok(?:ay)?,? |well,? |alright,? |(?:thanks|cheers|thank you)(?: a lot)?[,!.]? (?:and )?)?(?:bye|goodbye|good night|see (?:you|ya)|farewell|talk (?:to you )?(?:later|soon)|ttyl|cya|"
+     r"have a (?:nice|good|great)|(?:i(?:'ve| have)? (?:got to|gotta|must|have to|need to) (?:go|run|leave))|i'm off|take care)\b"), (
+        "Goodbye{name}, and take care!",
+        "See you{name}. All the best until then!",
+        "Bye{name}, it was good to talk.",
+    )),
     ("thanks", r"^(?:ok(?:ay)?,? |great,? |perfect,? |cool,? |many |no,? )?(?:thanks|thank (?:you|u)|thx|ty|cheers|much appreciated)\b", (
         "You're welcome!",
         "Glad to help.",
         "Any time.",
     )),
-    ("bye", r"^(?:ok(?:ay)?,? |well,? |alright,? |thanks,? )?(?:bye|goodbye|good night|see (?:you|ya)|farewell|talk (?:to you )?(?:later|soon)|ttyl|cya|"
-     r"have a (?:nice|good|great)|(?:i(?:'ve| have)? (?:got to|gotta|must|have to|need to) (?:go|run|leave))|i'm off|take care)\b", (
-        "Goodbye{name}, and take care!",
-        "See you{name}. All the best until then!",
-        "Bye{name}, it was good to talk.",
+    ("confused", r"^(?:what|huh|eh|wait what|i don't (?:get|understand)(?: it| that| you)?|that makes no sense|what do you mean by that)$", (
+        "Sorry, that wasn't clear of me. What were you after?",
+        "I may have missed your point, sorry. How would you put it?",
     )),
     ("sorry", r"^(?:oh,? |i'm |i am )?(?:so )?(?:sorry|my bad|apologies|pardon)(?: about that)?$", (
         "No harm done. Where were we?",
     )),
-    ("insult", r"\byou(?:'re| are)(?: (?:so|really|a|an|such|just))* (?:stupid|dumb|useless|idiot|bad|terrible|boring|annoying|worthless|rubbish|wrong)\b"
-     r"|\b(?:stupid|dumb|useless) (?:bot|thing|program|model)\b|^(?:wtf|this sucks|you suck|fuck (?:you|off)|shut up)", (
+    ("insult", (r"\byou(?:'re| are)(?: (?:so|really|a|an|such|just))* (?:stupid|dumb|useless|idiot|bad|terrible|boring|annoying|worthless|rubbish|wrong)\b"
+     r"|\b(?:stupid|dumb|useless) (?:bot|thing|program|model)\b|^(?:wtf|this sucks|you suck|fuck (?:you|off)|shut up)"), (
         "Fair enough, I'm a simple program and I do miss the point at times. What were you hoping for?",
         "Understood, that wasn't what you needed. What would be more useful?",
     )),
-    ("praise", r"^(?:wow,? |you(?:'re| are)(?: (?:so|really|very|quite|pretty))* (?:great|good|nice|smart|clever|cool|awesome|amazing|helpful|funny)"
-     r"|good (?:bot|job|one|answer)|well done|nice (?:one|job|work)|i like you|impressive)", (
+    ("praise", (r"^(?:wow,? |you(?:'re| are)(?: (?:so|really|very|quite|pretty))* (?:great|good|nice|smart|clever|cool|awesome|amazing|helpful|funny)"
+     r"|good (?:bot|job|one|answer)|well done|nice (?:one|job|work)|i like you|impressive)"), (
         "That's kind, thank you. What would you like to talk about next?",
         "Thank you! What's next?",
     )),

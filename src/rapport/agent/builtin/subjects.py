@@ -3,108 +3,40 @@
 import re
 
 from rapport.agent.builtin.perspective import clauses, turned_around
-from rapport.agent.builtin.phrasing import capitalised, quotable
+from rapport.agent.builtin.phrasing import quotable
 from rapport.agent.builtin.questions import is_question
-from rapport.agent.builtin.vocabulary import STOP_WORDS
+from rapport.agent.builtin.vocabulary import STOP_WORDS, word_set
 from rapport.agent.builtin.words import content_words, sentences, words
 
 _LONGEST_ECHO = 90
 _STATES = re.compile(
-    r"^(?:i|i'm|i've|i'll|i'd|im|ive|we|we're|we've|we'll|my|our|the|a|an|this|that|these|those|it|it's|he|he's|she|she's|they|they're|his|"
+    r"^(?:(?:probably|maybe|perhaps|luckily|unfortunately|sadly|hopefully|apparently|sometimes|usually|now|still)\s+)?"
+    r"(?:i|i'm|i've|i'll|i'd|im|ive|we|we're|we've|we'll|my|our|the|a|an|this|that|these|those|it|it's|he|he's|she|she's|they|they're|his|"
     r"her|their|there|there's|some|somebody|someone|everyone|everything|nobody|nothing|today|tomorrow|yesterday)\b",
     re.IGNORECASE,
 )
+_HEDGES = ("probably", "maybe", "perhaps")
 _NAMED_SUBJECT = re.compile(
-    r"^[A-Z][a-z]+ (?:is|was|are|were|has|had|will|wants|says|said|needs|keeps|does|did|can|\w+ed|\w+s)\b"
+    r"^(?:(?:[Pp]robably|[Mm]aybe|[Pp]erhaps) )?[A-Z][a-z]+ (?:is|was|are|were|has|had|will|wants|says|said|needs|keeps|does|did|can|\w+ed|\w+s)\b"
 )
 _DETERMINED = re.compile(r"\b(my|our|the|his|her|their|this|a|an)\s+((?:[\w'’-]+\s?){1,4})", re.IGNORECASE)
 _RELATED = re.compile(r"\b(?:about|with|for|regarding|on|of|to|in)\s+((?:[\w'’-]+\s?){1,3})", re.IGNORECASE)
 _RANK = {"my": 4, "our": 4, "the": 3, "his": 2, "her": 2, "their": 2, "this": 2, "a": 1, "an": 1}
-_VERBS = frozenset(
-    [
-        "leaves",
-        "leave",
-        "starts",
-        "start",
-        "begins",
-        "ends",
-        "runs",
-        "run",
-        "goes",
-        "works",
-        "work",
-        "working",
-        "breaks",
-        "broke",
-        "broken",
-        "crashed",
-        "crashes",
-        "fails",
-        "failed",
-        "failing",
-        "stopped",
-        "keeps",
-        "kept",
-        "comes",
-        "came",
-        "looks",
-        "look",
-        "looked",
-        "takes",
-        "took",
-        "seems",
-        "feels",
-        "felt",
-        "arrived",
-        "arrives",
-        "opens",
-        "closes",
-        "moved",
-        "moving",
-        "died",
-        "hurts",
-        "happened",
-        "happens",
-        "called",
-        "went",
-        "got",
-        "gets",
-        "needs",
-        "needed",
-        "wants",
-        "wanted",
-        "said",
-        "told",
-        "made",
-        "makes",
-        "lost",
-        "left",
-        "sucks",
-        "changed",
-        "cost",
-        "costs",
-        "doesn't",
-        "didn't",
-        "won't",
-        "isn't",
-        "wasn't",
-        "can't",
-        "hasn't",
-        "haven't",
-        "aren't",
-        "couldn't",
-        "wouldn't",
-        "again",
-        "today",
-        "tomorrow",
-        "yesterday",
-        "tonight",
-    ]
+_VERBS = word_set(
+    """
+    leaves leave starts start begins ends runs run goes works work working breaks broke broken
+    crashed crashes fails failed failing stopped keeps kept comes came looks look looked takes took
+    seems feels felt arrived arrives opens closes moved moving died hurts happened happens called
+    went got gets needs needed wants wanted said told made makes lost left sucks changed cost costs
+    doesn't didn't won't isn't wasn't can't hasn't haven't aren't couldn't wouldn't again today
+    tomorrow yesterday tonight
+    """
 )
+_TRAILING = re.compile(r",? (?:though|too|anyway|as well|lol|haha|btw|actually)$", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s+(.{2,60}?)\s+and\s+(.{2,60}?)\s*(?:[.?!;,\n]|$)", re.IGNORECASE)
 _WEIGHS = re.compile(
-    r"\b(?:either|whether(?: to)?|should (?:i|we)|shall (?:i|we)|choose|choosing|deciding|decide(?: on| if i should| if we should)?|"
-    r"consider(?:ing)?|torn|which(?: is| one)?(?: better)?[:,]?|what(?:'s| is) better[:,]?|prefer|better to|pick)\s+"
+    r"\b(?:either|whether(?: to)?|should (?:i|we)|shall (?:i|we)|choose|choosing|(?:deciding|decide)(?: on| whether to| if (?:i|we) should| between)?|"
+    r"(?:i|we|you) could|consider(?:ing)?|torn|which(?: is| one)?(?: better)?[:,]?|what(?:'s| is) better[:,]?|prefer|better to|pick)\s+"
     r"(?:is better[:,]? |to |on )?(.{2,60}?),?\s+or\s+(?:should (?:i|we) )?(.{2,60}?)\s*(?:[.?!;,\n]|$)",
     re.IGNORECASE,
 )
@@ -130,7 +62,7 @@ def statement(text: str) -> str | None:
     if not fitting:
         return None
     own = [clause for clause in fitting if re.match(r"(?:i|i'm|i've|i'll|my|we|we're|our)\b", clause, re.IGNORECASE)]
-    chosen = turned_around(quotable((own or fitting)[-1], _LONGEST_ECHO).rstrip(" .!?,;:…"))
+    chosen = turned_around(_TRAILING.sub("", quotable((own or fitting)[-1], _LONGEST_ECHO).rstrip(" .!?,;:…")))
     return chosen if _keeps_capital(chosen) else chosen[:1].lower() + chosen[1:]
 
 
@@ -158,7 +90,7 @@ _DEFINITE = {"my": "your", "our": "your", "a": "the", "an": "the", "this": "this
 def _telling(head: str) -> str | None:
     telling = content_words(head)[:3]
     if not telling:
-        return None
+        return f"“{quotable(head, 40)}”" if re.search(r"\d", head) else None
     match = re.search(re.escape(telling[0]), head, re.IGNORECASE)
     start = match.start() if match else 0
     return f"“{quotable(head[start : start + 60], 40).rstrip(' .!?,;:')}”"
@@ -167,11 +99,23 @@ def _telling(head: str) -> str | None:
 def _run(phrase: str) -> str:
     """The words of a phrase up to the first that cannot belong to a noun."""
     taken: list[str] = []
-    for word in phrase.split():
-        if word.lower() in STOP_WORDS or word.lower() in _VERBS or (taken and word.lower().endswith(("ed", "ly"))):
+    for n, word in enumerate(phrase.split()):
+        if word.lower() == "of" and taken:
+            taken.append("of")
+            continue
+        # "my partner loves Porto": an inflected word inside the run is most likely the verb.
+        inflected = bool(taken) and word.lower().endswith("s") and not word.lower().endswith(("ss", "us", "is", "'s"))
+        if (
+            (inflected and n + 1 < len(phrase.split()))
+            or word.lower() in STOP_WORDS
+            or word.lower() in _VERBS
+            or (taken and word.lower().endswith(("ed", "ly")))
+        ):
             break
         taken.append(word.strip("'’-"))
-    return " ".join(taken[:3])
+    while taken and taken[-1] == "of":
+        taken.pop()
+    return " ".join(taken)
 
 
 def _declares(clause: str) -> bool:
@@ -180,8 +124,4 @@ def _declares(clause: str) -> bool:
 
 def _keeps_capital(text: str) -> bool:
     first = text.split(" ", 1)[0]
-    return first in ("I", "I'm", "I've", "I'll", "I'd") or not _STATES.match(text)
-
-
-def sentence_of(text: str) -> str:
-    return capitalised(text)
+    return first in ("I", "I'm", "I've", "I'll", "I'd") or not (_STATES.match(text) or first.lower() in _HEDGES)

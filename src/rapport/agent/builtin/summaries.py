@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from rapport.agent.builtin.facts import list_in, name_in
 from rapport.agent.builtin.perspective import clauses
-from rapport.agent.builtin.phrasing import quotable
+from rapport.agent.builtin.phrasing import finished, quotable
 from rapport.agent.builtin.questions import is_question
 from rapport.agent.builtin.window import Turn, Window
-from rapport.agent.builtin.words import content_words, sentences
+from rapport.agent.builtin.words import sentences, terms
 
 TOKEN_LIMIT = 180
 _SECTIONS = ("User said", "Goals", "Resolved", "Outstanding")
@@ -24,6 +24,7 @@ _NO_ANSWER = re.compile(
 )
 _TOKEN = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|[^\w\s]")
 _MOST_ITEMS = 8
+_MOST_SENTENCES = 40  # of one turn
 
 
 def estimate(text: str) -> int:
@@ -50,13 +51,13 @@ def _read(turns: tuple[Turn, ...], found: dict[str, list[str]]) -> None:
         if turn.role != "user" or _EARLIER.search(turn.text):
             continue
         prefix = f"{turn.speaker}: " if turn.speaker else ""
-        for sentence in sentences(turn.text):
+        answer = _answer_to(turns[n + 1 :])
+        for sentence in sentences(turn.text)[-_MOST_SENTENCES:]:
             item = prefix + quotable(sentence, 110).replace("; ", ", ").rstrip(".!")
-            if not content_words(sentence):
+            if not terms(sentence):
                 continue
             if is_question(sentence):
-                answer = _answer_to(turns[n + 1 :])
-                found["Resolved" if answer else "Outstanding"].append(f"{item} {answer}" if answer else item)
+                found["Resolved" if answer else "Outstanding"].append(f"{item} → {answer}" if answer else item)
             elif _GOAL.search(sentence):
                 found["Goals"].append(item)
             else:
@@ -91,4 +92,4 @@ def _earlier(window: Window) -> dict[str, list[str]]:
 
 def _written(items: list[tuple[str, str]]) -> str:
     lines = ((section, [item for s, item in items if s == section]) for section in _SECTIONS)
-    return "\n".join(f"{section}: {'; '.join(own)}." for section, own in lines if own)
+    return "\n".join(f"{section}: {finished('; '.join(own))}" for section, own in lines if own)

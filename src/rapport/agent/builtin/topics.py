@@ -2,8 +2,10 @@
 
 import re
 
-from rapport.agent.builtin.phrasing import Phrasebook, capitalised
+from rapport.agent.builtin.perspective import turned_around
+from rapport.agent.builtin.phrasing import Phrasebook, capitalised, quotable
 from rapport.agent.builtin.subjects import options, statement, subject
+from rapport.agent.builtin.words import content_words, words
 
 _BAD = (
     "sad|tired|exhausted|anxious|worried|stressed|nervous|afraid|scared|angry|upset|lonely|depressed|frustrated|bored|overwhelmed|"
@@ -15,16 +17,17 @@ _MOODS = tuple(
     for mood, pattern in (
         ("bad", rf"\b(?:i|we)(?:'m| am|'ve been| feel| have been| was|'re| are)\b[^.!?]{{0,25}}\b(?:{_BAD})\b|\b(?:passed away|died)\b|\bi miss\b"),
         ("good", rf"\b(?:i|we)(?:'m| am| feel|'re| are)\b[^.!?]{{0,25}}\b(?:{_GOOD})\b|\b(?:got|passed|won|finished)\b[^.!?]*!"),
-        ("problem", r"\b(?:can't|cannot|doesn't work|not working|won't|broken|broke|error|errors|fail(?:s|ed|ing)?|problem|issue|stuck|lost|bug|"
-         r"crash(?:es|ed|ing)?|late|trouble|stopped working|struggling|hurts|slow|missing|leak(?:s|ed|ing)?)\b"),
+        ("problem", (r"\b(?:can't|cannot|doesn't work|not working|won't|broken|broke|error|errors|fail(?:s|ed|ing)?|problem|issue|stuck|lost|bug|"
+         r"crash(?:es|ed|ing)?|late|trouble|stopped working|struggling|hurts|refused|denied|timed? ?out|nothing works|didn't (?:help|work)|slow|missing|leak(?:s|ed|ing)?)\b")),
         ("opinion", r"\b(?:i|we) (?:really |just |still )?(?:think|believe|guess|suppose|feel like|feel that|reckon|doubt|agree|disagree)\b|\bin my opinion\b|\bimo\b"),
+        ("distaste", r"\b(?:i|we) (?:really |also |just |absolutely )?(?:hate|dislike|don't like|can't stand)\b"),
         ("taste", r"\b(?:i|we) (?:really |also |quite |just |absolutely )?(?:like|love|enjoy|prefer|adore|hate|dislike|don't like)\b|\bmy favou?rite\b"),
-        ("plan", r"\b(?:i'll|we'll|i will|we will|going to|gonna|plan(?:ning|s)? (?:to|on|for|a)|want to|would like to|i'd like to|hope to|hoping to|thinking (?:of|about)|"
+        ("plan", (r"\b(?:i'll|we'll|i will|we will|going to|gonna|plan(?:ning|s)? (?:to|on|for|a)|want to|would like to|i'd like to|hope to|hoping to|thinking (?:of|about)|"
          r"next (?:week|month|year|weekend|summer|monday|tuesday|wednesday|thursday|friday|saturday|sunday)|tomorrow|this weekend|tonight|moving to|"
-         r"preparing|need to|have to|trying to|working on|started|building|learning)\b"),
-        ("date", r"\b(?:my|our|the)\b[^.!?]*\b(?:is|are|starts?|leaves?|begins?|ends?|arrives?|takes place)\b[^.!?]*\b(?:on|at|in|until)\b"),
+         r"preparing|need to|have to|trying to|working on|started|building|learning)\b")),
+        ("date", r"\b(?:my|our|the)\b[^.!?]*\b(?:is|are|starts?|leaves?|begins?|ends?|arrives?|gets in|lands?|departs?|opens?|closes?|takes place)\b[^.!?]*\b(?:on|at|in|until)\b"),
         ("past", r"\b(?:went|visited|met|saw|watched|read|bought|had|did|finished|cooked|made|played|walked|was|were|travelled|spent|yesterday|last (?:week|night|month|year))\b"),
-        ("self", r"\b(?:i|we) (?:live|work|study|am|grew up|come|have|own|speak|teach)\b|\bi'm\b"),
+        ("self", r"\b(?:i|we) (?:live|work|run|manage|study|am|grew up|come|have|own|speak|teach)\b|\bi'm\b"),
     )
 )  # fmt: skip
 
@@ -32,7 +35,7 @@ _WITH_STATEMENT: dict[str, tuple[str, ...]] = {
     "bad": (
         "I'm sorry to hear {s}. What would make it a little easier?",
         "That doesn't sound easy: {s}. What do you think is behind it?",
-        "I see, {s}. What has it been like for you?",
+        "That must weigh on you: {s}. What has it been like?",
     ),
     "good": (
         "Good to hear {s}! What's the best part of it?",
@@ -41,23 +44,27 @@ _WITH_STATEMENT: dict[str, tuple[str, ...]] = {
     ),
     "problem": (
         "That sounds annoying: {s}. What have you tried so far?",
-        "I see: {s}. When did it start?",
+        "Got it: {s}. When did it start?",
         "So {s}. What would a good outcome look like?",
         "Hm, {s}. What has changed since it last went well?",
     ),
     "opinion": (
         "So {s}. What makes you say so?",
         "Fair enough: {s}. What would change your mind?",
-        "I follow: {s}. Who would see it differently?",
+        "I follow: {s}. What points that way?",
+    ),
+    "distaste": (
+        "So {s}. What do you go for instead?",
+        "Fair enough: {s}. What is it about it?",
     ),
     "taste": (
         "So {s}. How did that start?",
         "Good to know: {s}. What is it about it?",
-        "I'll go by that here: {s}. What else should I know about your tastes?",
+        "Right, {s}. What else do you like?",
     ),
     "plan": (
         "So {s}. What has to happen first?",
-        "I see, {s}. What are you looking forward to most?",
+        "Right, {s}. What are you looking forward to most?",
         "All right: {s}. What could still get in the way?",
         "That's a clear aim: {s}. How far along are you?",
     ),
@@ -68,19 +75,19 @@ _WITH_STATEMENT: dict[str, tuple[str, ...]] = {
     ),
     "past": (
         "So {s}. How was it?",
-        "I see, {s}. What stayed with you most?",
+        "Right, {s}. How did it turn out?",
         "Ah, {s}. What happened next?",
     ),
     "self": (
         "Good to know: {s}. What's that like?",
         "So {s}. How long has that been so?",
-        "I see, {s}. What do you like best about it?",
+        "Right, {s}. What does that look like day to day?",
     ),
     "other": (
-        "I see: {s}. What matters most to you about it?",
-        "So {s}. How did that come about?",
-        "Understood: {s}. What would you like to do about it?",
-        "Right, {s}. What makes you bring it up?",
+        "Got it: {s}. What matters most to you there?",
+        "So {s}. What else should I know?",
+        "Understood: {s}. What follows from that?",
+        "Right, {s}. What's the story there?",
     ),
 }  # fmt: skip
 _WITH_SUBJECT = (
@@ -92,7 +99,12 @@ _WITH_SUBJECT = (
 _BOTH = (
     "{A} or {b}: which of the two would you regret more not doing?",
     "{A}, or {b}. What speaks for the one, in your eyes, that the other can't offer?",
-    "So it's {a} or {b}. Which way are you leaning, and why?",
+    "{A}, or {b}: which way are you leaning, and why?",
+)
+_FRAGMENT = (
+    "“{text}”, I see. What makes it so?",
+    "All right, “{text}”. What else plays a part?",
+    "“{text}”: good to know. How does that fit with the rest?",
 )
 _NOTHING = (
     "I'm listening. What's on your mind?",
@@ -105,15 +117,15 @@ _NO = re.compile(
     re.IGNORECASE,
 )
 _OK = re.compile(r"^(?:ok|okay|k|cool|nice|great|good|fine|alright|all right|got it|i see|makes sense|interesting|hmm+|hm|wow|oh|ah|aha|perfect|awesome|well|so|and)$", re.IGNORECASE)  # fmt: skip
-_UNSURE = re.compile(r"^(?:i (?:don't|dont|do not) know|not sure|no idea|dunno|idk|maybe|perhaps|i guess|hard to say|whatever|i'm not sure)(?: yet)?$", re.IGNORECASE)  # fmt: skip
+_UNSURE = re.compile(r"^(?:i (?:don't|dont|do not) know|not sure|no idea|dunno|idk|maybe|perhaps|i guess|hard to say|whatever|i'm not sure|(?:i'm )?still (?:thinking|deciding)|thinking about it|let me think|we'll see|not decided)(?: yet| about it)?$", re.IGNORECASE)  # fmt: skip
 _WHY = re.compile(r"^(?:but )?(?:why|how so|how come|what do you mean|why (?:do you ask|not))$", re.IGNORECASE)
 _SHORT: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...]], ...] = (
     (_YES, ("Good. What would be the next step with {topic}?", "All right. What else should I know about {topic}?", "Good to know. How do you feel about {topic} now?"),
      ("Good. Tell me more?", "All right. What comes next?")),
     (_NO, ("Fair enough. What would you rather see happen with {topic}?", "All right, no. What else is there to {topic}?"),
      ("Fair enough. What would you rather talk about?", "All right. What would suit you better?")),
-    (_UNSURE, ("That's fine. What would you need to know about {topic} to be surer?", "No rush. Which part of {topic} is the least clear?"),
-     ("That's fine, there's no rush. What's the first thing that comes to mind?",)),
+    (_UNSURE, ("That's fine. What would you need to know to be surer?", "No rush. What's the least clear part of it?"),
+     ("That's fine. What would you need to know to be surer?", "That's fine, there's no rush. What's the first thing that comes to mind?")),
     (_OK, ("Good. Is there more to say about {topic}?", "All right. Where does that leave {topic}?"),
      ("Good. What else is on your mind?", "All right. What shall we turn to?")),
     (_WHY, ("I ask because you brought up {topic}, and I only go by what you tell me. How do you see it?",),
@@ -121,13 +133,18 @@ _SHORT: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-def continue_with(text: str, book: Phrasebook) -> str:
+def continue_with(text: str, book: Phrasebook, *, answering: bool = False) -> str:
     """One sentence taking up the message and one open question; always something, never at length."""
     if both := options(text):
         first, second = both
-        return capitalised(book.pick(_BOTH).format(A=capitalised(first), a=first, b=second))
+        return capitalised(book.pick(_BOTH).format(A=capitalised(first), b=second))
     if said := statement(text):
-        return book.pick(_WITH_STATEMENT[_mood(text)]).format(s=said)
+        templates = _WITH_STATEMENT[_mood(said, text)]
+        # "You need paint first. What has to happen first?" reads as not listening.
+        fresh = [each for each in templates if set(content_words(each)).isdisjoint(words(said))]
+        return book.pick(fresh or templates).format(s=said)
+    if answering and len(words(text)) <= 10 and len(text) <= 80:
+        return book.pick(_FRAGMENT).format(text=quotable(text, 80).rstrip(" .!"))
     if topic := subject(text):
         return book.pick(_WITH_SUBJECT).format(topic=topic)
     return book.pick(_NOTHING)
@@ -142,6 +159,10 @@ def short_answer(text: str, topic: str | None, book: Phrasebook) -> str | None:
     return None
 
 
-def _mood(text: str) -> str:
-    straight = text.replace("’", "'")[:1500]
-    return next((mood for mood, pattern in _MOODS if pattern.search(straight)), "other")
+def _mood(said: str, text: str) -> str:
+    """The mood of the clause taken up, else of the message around it."""
+    own = turned_around(said)  # turned twice it is in the user's person again
+    for part in (own, text.replace("’", "'")[:1500]):
+        if mood := next((mood for mood, pattern in _MOODS if pattern.search(part)), None):
+            return mood
+    return "other"

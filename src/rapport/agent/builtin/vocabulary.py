@@ -1,11 +1,12 @@
 """The small English word lists that the built-in model goes by."""
 
 
-def _words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list written as prose."""
     return frozenset(text.split())
 
 
-STOP_WORDS = _words(
+STOP_WORDS = word_set(
     """
     a about above after again all also am an and any are aren't as at be because been before being below between
     both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each either else
@@ -22,13 +23,13 @@ STOP_WORDS = _words(
 )
 
 # Question words that carry a meaning of their own only through the kind of answer they expect.
-NUMBER_WORDS = _words(
+NUMBER_WORDS = word_set(
     """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
     eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million half dozen
     """
 )
-TIME_WORDS = _words(
+TIME_WORDS = word_set(
     """
     monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays
     sundays january february march april june july august september october november december today tomorrow
@@ -82,7 +83,7 @@ SYNONYMS = {
 }
 
 # Labels that look like a speaker ("Note: …") and are none.
-LABELS = _words(
+LABELS = word_set(
     """
     note notes remember reminder todo question answer q a re fw fwd subject ps nb tip warning error update edit
     example examples sources source summary goal goals plan plans problem idea list shopping agenda address phone
@@ -94,7 +95,7 @@ LABELS = _words(
 )
 
 # Capitalised words after "I'm …" that are no names.
-NOT_NAMES = _words(
+NOT_NAMES = word_set(
     """
     german french english spanish portuguese italian american british irish scottish welsh dutch danish swedish
     norwegian finnish polish czech russian ukrainian greek turkish chinese japanese korean indian pakistani

@@ -9,6 +9,7 @@ from rapport.agent.builtin.vocabulary import IRREGULAR, STOP_WORDS, SYNONYMS
 # Chinese, Japanese, Korean and Thai are written without spaces between words (or nearly so).
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = re.compile(rf"\d+(?:[.,:]\d+)*|[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]+(?:['’][^\W\d_]+)?|[^\W_]+")
+_ASCII_WORD = re.compile(r"\d+(?:[.,:]\d+)*|[a-z]+(?:'[a-z]+)?|[a-z0-9]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _LONGEST_WORD = 40  # anything longer is noise to a word index
 
@@ -21,9 +22,10 @@ _MARKUP = re.compile(r"\*\*|__|`")
 
 def words(text: str) -> list[str]:
     """Every word of the text, lower-cased; unspaced scripts come as bigrams of characters."""
+    if text.isascii():
+        return [word[:_LONGEST_WORD] for word in _ASCII_WORD.findall(text.lower())]
     found: list[str] = []
-    for match in _WORD.finditer(text.replace("’", "'")):
-        word = match.group().lower()
+    for word in _WORD.findall(text.replace("’", "'").lower()):
         if _IS_UNSPACED.match(word):
             found.extend(word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:

@@ -18,9 +18,12 @@ CREATE TABLE conversations (
     channel     text NOT NULL,
     title       text,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- The time of the newest message. Every write to a conversation takes this row's lock first and moves it on by at
-    -- least a microsecond: that is what makes message times strictly increasing, whatever the clock does.
-    last_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+    -- The time of the newest message. Every write to a conversation goes through this row and moves it on by at least a
+    -- microsecond: that is what makes message times strictly increasing, whatever the clock does.
+    last_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- How many events of it are not done. Counted here, under the row's lock, because whoever waited for that lock sees
+    -- the row as it is now, but other tables only as they were when its statement began.
+    unanswered  integer NOT NULL DEFAULT 0 CHECK (unanswered >= 0)
 );
 CREATE INDEX conversations_recent ON conversations (owner_id, last_at DESC, id DESC);
 
@@ -64,7 +67,7 @@ CREATE TABLE events (
     id                text NOT NULL,
     seq               bigint NOT NULL GENERATED ALWAYS AS IDENTITY,   -- order within a conversation (given under its lock)
     owner_id          text NOT NULL,
-    state             text NOT NULL CHECK (state IN ('queued', 'running', 'done', 'failed')),
+    state             text NOT NULL CHECK (state IN ('queued', 'running', 'done')),
     worker_id         text,
     fence             bigint NOT NULL DEFAULT 0,  -- rises with every claim; only the highest may commit
     attempts          integer NOT NULL DEFAULT 0,
