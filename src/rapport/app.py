@@ -74,12 +74,13 @@ async def open_app(
         database = await stack.enter_async_context(open_database(settings))
         from rapport.agent.checkpoints import Checkpoints, checkpoint_pool, verify_metadata
         from rapport.agent.graph import LangGraphAgent
-        from rapport.agent.models import make_model
+        from rapport.agent.models import close_model, make_model
         from rapport.runtime.runtime import Runtime
         from rapport.storage.database import CONNECTION_SETTINGS
         from rapport.storage.migrate import migrate, schema_lock
 
         chosen = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
+        stack.push_async_callback(close_model, chosen)
         pool = checkpoint_pool(database.url, max_size=4, settings=CONNECTION_SETTINGS)
         stack.push_async_callback(pool.close)
         await pool.open()
@@ -90,7 +91,8 @@ async def open_app(
             await saver.setup()
         agent = LangGraphAgent(chosen, saver, deadline=settings.turn_deadline)
         await verify_metadata(agent.graph, saver)
-        runtime = Runtime(database, agent, channels=channels, max_turns=settings.max_turns)
+        stack.push_async_callback(saver.flush)
+        runtime = Runtime(database, agent, channels=channels, background=[saver.run], max_turns=settings.max_turns)
         await runtime.start()
         stack.push_async_callback(runtime.stop)
         yield App(settings, database, agent, runtime)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, TypeAlias
 
+import psycopg
+import structlog
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -18,11 +21,13 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from rapport.domain.errors import Permanent
 from rapport.domain.ids import new_id
 from rapport.domain.synthetic import is_synthetic
+
+log = structlog.get_logger()
 
 CheckpointPool: TypeAlias = AsyncConnectionPool[AsyncConnection[DictRow]]
 
@@ -37,36 +42,68 @@ PROBE = {
 }
 
 
-# What LangGraph's saver does in two pipelined statements, as one.
+# What LangGraph's saver does in two statements a checkpoint, as one statement for many.
 _PUT = """
 WITH blobs AS (
     INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
-    SELECT %(thread)s, %(ns)s, * FROM unnest(%(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(blobs)s::bytea[])
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[])
     ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 )
 INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
-VALUES (%(thread)s, %(ns)s, %(id)s, %(parent)s, %(checkpoint)s, %(metadata)s)
+SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::jsonb[], %s::jsonb[])
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id)
 DO UPDATE SET checkpoint = excluded.checkpoint, metadata = excluded.metadata
 """
 
+FLUSH_SECONDS = 0.2
+MAX_PENDING = 64
+
 
 class Checkpoints(AsyncPostgresSaver):
-    """LangGraph's own Postgres saver with its own tables; only the write that every turn makes is done more cheaply.
+    """LangGraph's own Postgres saver on its own tables, whose writes are gathered for a moment and written together.
 
-    The original takes one lock per process, a thread for a serialisation of 30 µs, and two statements in a pipeline.
-    For a turn that has just begun this one also knows without asking that there is nothing to load.
+    A turn's only checkpoint is the one at its end, which nothing waits for: the reply is committed on its own. If the
+    process dies within that moment the turn is run again or its working state is missing, and nobody loses a word.
+    Reading, or deleting a thread, writes what is pending first.
     """
 
     def __init__(self, pool: CheckpointPool) -> None:
         # Revives only known message types from what it reads, never arbitrary code.
         super().__init__(pool, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
         self._pool = pool
+        self._blobs: list[tuple[Any, ...]] = []
+        self._rows: list[tuple[Any, ...]] = []
+
+    async def run(self) -> None:
+        """Write what is pending, again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            try:
+                await self.flush()
+            except (psycopg.Error, PoolTimeout) as error:
+                log.warning("checkpoints.dropped", reason=type(error).__name__)
+
+    async def flush(self) -> None:
+        """Write everything that is pending."""
+        if not self._rows:
+            return
+        blobs, self._blobs = self._blobs, []
+        rows, self._rows = self._rows, []
+        columns = [list(column) for column in zip(*blobs, strict=True)] or [[]] * 6
+        columns += [list(column) for column in zip(*rows, strict=True)]
+        async with self._pool.connection() as connection:
+            await connection.execute(_PUT, columns)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The newest checkpoint of a thread. Of a turn that has just begun it is known without asking: there is none."""
         if config.get("configurable", {}).get(FRESH) is True:
             return None
+        await self.flush()
         return await super().aget_tuple(config)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self.flush()
+        await super().adelete_thread(thread_id)
 
     async def aput(
         self,
@@ -76,37 +113,24 @@ class Checkpoints(AsyncPostgresSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         configurable: dict[str, Any] = config.get("configurable", {})
+        thread, namespace = configurable["thread_id"], configurable["checkpoint_ns"]
         values = checkpoint["channel_values"]
         inline = {name: value for name, value in values.items() if isinstance(value, str | int | float | None)}
-        blobs = self._dump_blobs(
-            configurable["thread_id"],
-            configurable["checkpoint_ns"],
-            values,
-            {name: version for name, version in new_versions.items() if name in values and name not in inline},
-        )
-        async with self._pool.connection() as connection:
-            await connection.execute(
-                _PUT,
-                {
-                    "thread": configurable["thread_id"],
-                    "ns": configurable["checkpoint_ns"],
-                    "id": checkpoint["id"],
-                    "parent": configurable.get("checkpoint_id"),
-                    "checkpoint": Jsonb({**checkpoint, "channel_values": inline}),
-                    "metadata": Jsonb(get_serializable_checkpoint_metadata(config, metadata)),
-                    "channels": [blob[2] for blob in blobs],
-                    "versions": [blob[3] for blob in blobs],
-                    "types": [blob[4] for blob in blobs],
-                    "blobs": [blob[5] for blob in blobs],
-                },
+        changed = {name: version for name, version in new_versions.items() if name in values and name not in inline}
+        self._blobs += self._dump_blobs(thread, namespace, values, changed)
+        self._rows.append(
+            (
+                thread,
+                namespace,
+                checkpoint["id"],
+                configurable.get("checkpoint_id"),
+                Jsonb({**checkpoint, "channel_values": inline}),
+                Jsonb(get_serializable_checkpoint_metadata(config, metadata)),
             )
-        return {
-            "configurable": {
-                "thread_id": configurable["thread_id"],
-                "checkpoint_ns": configurable["checkpoint_ns"],
-                "checkpoint_id": checkpoint["id"],
-            }
-        }
+        )
+        if len(self._rows) >= MAX_PENDING:
+            await self.flush()
+        return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}}
 
 
 def checkpoint_pool(url: str, *, max_size: int, settings: dict[str, Any]) -> CheckpointPool:

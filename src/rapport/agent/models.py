@@ -46,5 +46,12 @@ def _any_provider(name: str, provider: str, *, timeout: float) -> BaseChatModel:
     return init_chat_model(name, **settings)
 
 
+async def close_model(model: BaseChatModel) -> None:
+    """Let go of what the model holds open, if it holds anything."""
+    close = getattr(model, "aclose", None)
+    if close is not None:
+        await close()
+
+
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

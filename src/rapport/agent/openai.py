@@ -1,28 +1,43 @@
-"""OpenAI and everything that speaks its API, at a third of the client's usual cost per call."""
+"""OpenAI and everything that speaks its API, at a fraction of the client's usual cost per call."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
-import openai
+import aiohttp
 import orjson
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatResult
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
+from pydantic import PrivateAttr, SecretStr
+
+_DATA = b"data:"
+_DONE = b"[DONE]"
+
+
+class ProviderError(Exception):
+    """The provider answered with an error status."""
+
+    def __init__(self, status_code: int, response: aiohttp.ClientResponse, text: str) -> None:
+        super().__init__(text[:300] or f"HTTP {status_code}")
+        self.status_code = status_code
+        self.response = response
 
 
 class LeanChatOpenAI(ChatOpenAI):
-    """ChatOpenAI that hands finished JSON to the SDK and takes JSON back.
+    """ChatOpenAI, whose chat completions go out over aiohttp as the JSON they are.
 
-    The SDK walks every field of every message against its type hints, to translate names that messages don't have, and
-    builds typed objects that LangChain turns into a dict again, in a thread: together two thirds of a call's time with
-    a 12-message window. Requests of other kinds (structured output, the responses API) go the usual way.
+    LangChain says what is sent and reads what comes back; only the SDK in between is left out. It checks every field
+    of every message against its type hints and builds typed objects that LangChain turns into dicts again: four fifths
+    of a call's time, and five sixths of a stream's. Other kinds of requests (structured output, the responses API)
+    take the usual way.
     """
+
+    _session: aiohttp.ClientSession | None = PrivateAttr(default=None)
 
     async def _agenerate(
         self,
@@ -31,20 +46,56 @@ class LeanChatOpenAI(ChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        payload = super()._get_request_payload(messages, stop=stop, **kwargs)
+        payload: dict[str, Any] = self._get_request_payload(messages, stop=stop, **kwargs)
         if "response_format" in payload or self._use_responses_api(payload):
             return await super()._agenerate(messages, stop, run_manager, **kwargs)
-        response = await self.root_async_client.post("/chat/completions", body=payload, cast_to=httpx2.Response)
-        return self._create_chat_result(orjson.loads(response.content))
+        async with self._post(payload) as response:
+            return self._create_chat_result(orjson.loads(await response.read()))
 
-    def _get_request_payload(
-        self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
-    ) -> dict[str, Any]:
-        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
-        if "messages" in payload:  # what stands in `extra_body` is merged as it is
-            payload["extra_body"] = {**(payload.get("extra_body") or {}), "messages": payload["messages"]}
-            payload["messages"] = []
-        return payload
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        # LangChain calls this with `stop` and `run_manager` by name.
+        payload: dict[str, Any] = self._get_request_payload(messages, stop=kwargs.get("stop"), stream=True)
+        if "response_format" in payload or self._use_responses_api(payload) or args:
+            async for chunk in super()._astream(messages, *args, **kwargs):
+                yield chunk
+            return
+        async with self._post(payload) as response:
+            async for line in response.content:
+                if line.startswith(_DATA) and (data := line[len(_DATA) :].strip()) != _DONE:
+                    chunk = self._convert_chunk_to_generation_chunk(orjson.loads(data), AIMessageChunk, None)
+                    if chunk is not None:
+                        yield chunk
+
+    @asynccontextmanager
+    async def _post(self, payload: dict[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
+        session = self._http()
+        async with session.post(f"{self.openai_api_base}/chat/completions", data=orjson.dumps(payload)) as response:
+            if response.status >= 400:
+                raise ProviderError(response.status, response, await response.text(errors="replace"))
+            yield response
+
+    def _http(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            assert isinstance(self.openai_api_key, SecretStr)
+            self._session = aiohttp.ClientSession(
+                # Between two bytes, not in all: a long answer may take its time, a dead line may not.
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=float(self.request_timeout or 60)),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+                headers={
+                    "Authorization": f"Bearer {self.openai_api_key.get_secret_value()}",
+                    "Content-Type": "application/json",
+                },
+                trust_env=bool(urllib.request.getproxies()),  # looked up for every request, so only if there are any
+            )
+        return self._session
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
 
 def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -> ChatOpenAI:
@@ -55,9 +106,8 @@ def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -
         raise ValueError("set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own.")
     return LeanChatOpenAI(
         model=model,
-        api_key=SecretStr(key or "none"),  # servers on one's own machine mostly want none, the SDK insists on one
-        base_url=base_url or None,
+        api_key=SecretStr(key or "none"),  # servers on one's own machine mostly want none
+        base_url=(base_url or "https://api.openai.com/v1").rstrip("/"),
         timeout=timeout,
         max_retries=0,
-        http_async_client=openai.DefaultAioHttpClient(timeout=timeout),
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rapport.agent.checkpoints import Checkpoints, checkpoint_pool, verify_metadata
 from rapport.agent.graph import LangGraphAgent
-from rapport.agent.models import BUILTIN, make_model
+from rapport.agent.models import BUILTIN, close_model, make_model
 from rapport.app import open_database
 from rapport.domain.errors import RapportError
 from rapport.settings import Settings
@@ -65,6 +65,8 @@ async def _model(settings: Settings) -> str:
         reply = await model.ainvoke([HumanMessage("Hello! Answer with one short sentence.")])
     except Exception as error:
         raise RapportError(f"{settings.model} does not answer") from error
+    finally:
+        await close_model(model)
     if settings.model == BUILTIN:
         return f"the built-in one. {HOW_TO_SWITCH}"
     return f"{settings.model} answers ({len(str(reply.text))} characters)"

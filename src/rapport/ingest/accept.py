@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rapport.domain import failpoints
-from rapport.domain.agents import AGENTS, LIBRARIAN
-from rapport.domain.conversation import Conversation, Incoming, text_of
+from rapport.domain.agents import AGENTS
+from rapport.domain.conversation import Incoming, text_of
 from rapport.domain.errors import Conflict, InvalidInput
-from rapport.domain.event import Accepted, ClaimedEvent
-from rapport.ingest.addressing import is_addressed
+from rapport.domain.event import Accepted
+from rapport.ingest.addressing import mentioned_agents
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.events import Events
@@ -20,48 +20,27 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
     With `claim` the event is this worker's at once if nothing else waits in the conversation. The same
     `client_message_id` again stores nothing and names what was stored the first time.
     """
+    mentions = mentioned_agents(text_of(incoming.content), AGENTS.values())
     async with database.statement() as connection:
-        conversation = await Conversations(connection).get(incoming.owner_id, incoming.conversation_id)
-        answer = await _wants_answer(connection, conversation, incoming)
-        # One statement from here: who is in the line, the message and its event are one transaction.
+        replies_to_agent = await _replies_to_agent(connection, incoming)
         events = Events(connection)
-        stored = await events.store(incoming, answer=answer, worker_id=worker_id, claim=claim)
-        if stored is None:
+        accepted = await events.store(
+            incoming, mentions=mentions, replies_to_agent=replies_to_agent, worker_id=worker_id, claim=claim
+        )
+        if accepted is None:
             return await _accepted_before(events, incoming)
     failpoints.reach("ingest.stored")
-    return Accepted(
-        message_id=stored.message_id,
-        conversation_id=conversation.id,
-        owner_id=conversation.owner_id,
-        created_at=stored.created_at,
-        answered=answer,
-        claimed=_claimed(conversation, stored.message_id, worker_id) if stored.claimed else None,
-    )
+    return accepted
 
 
-async def _wants_answer(connection: Connection, conversation: Conversation, incoming: Incoming) -> bool:
-    replies_to_agent = False
-    if incoming.reply_to_id is not None:
-        parent = await Messages(connection).get(incoming.owner_id, conversation.id, incoming.reply_to_id)
-        if parent is None:
-            raise InvalidInput("`reply_to_id` names no message of this conversation.")
-        replies_to_agent = parent.role == "assistant"
-    agent = AGENTS.get(conversation.agent_id, LIBRARIAN)
-    return is_addressed(conversation.kind, text_of(incoming.content), agent, replies_to_agent=replies_to_agent)
-
-
-def _claimed(conversation: Conversation, event_id: str, worker_id: str) -> ClaimedEvent:
-    return ClaimedEvent(
-        id=event_id,
-        conversation_id=conversation.id,
-        owner_id=conversation.owner_id,
-        fence=1,
-        attempts=1,
-        agent_id=conversation.agent_id,
-        kind=conversation.kind,
-        channel=conversation.channel,
-        accepted_by=worker_id,
-    )
+async def _replies_to_agent(connection: Connection, incoming: Incoming) -> bool:
+    if incoming.reply_to_id is None:
+        return False
+    parent = await Messages(connection).get(incoming.owner_id, incoming.conversation_id, incoming.reply_to_id)
+    if parent is None:
+        await Conversations(connection).get(incoming.owner_id, incoming.conversation_id)  # that may be what is missing
+        raise InvalidInput("`reply_to_id` names no message of this conversation.")
+    return parent.role == "assistant"
 
 
 async def _accepted_before(events: Events, incoming: Incoming) -> Accepted:

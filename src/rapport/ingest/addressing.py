@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rapport.domain.agents import AgentProfile
-from rapport.domain.conversation import Kind
+
+
+def mentioned_agents(text: str, agents: Iterable[AgentProfile]) -> list[str]:
+    """The ids of those agents that the text mentions by one of their handles."""
+    if "@" not in text:
+        return []
+    return [agent.id for agent in agents if mentions(text, agent)]
 
 
 def mentions(text: str, agent: AgentProfile) -> bool:
@@ -13,8 +20,3 @@ def mentions(text: str, agent: AgentProfile) -> bool:
     handles = "|".join(re.escape(handle) for handle in agent.handles)
     # Not inside a word or an address ("me@bot.example"), nor the beginning of a longer handle ("@bottle", "@bot_2").
     return re.search(rf"(?<![\w@.])@(?:{handles})(?![\w-]|\.\w)", text, re.IGNORECASE) is not None
-
-
-def is_addressed(kind: Kind, text: str, agent: AgentProfile, *, replies_to_agent: bool) -> bool:
-    """In a direct chat every message is; in a group a mention of the agent or a reply to it."""
-    return kind == "direct" or replies_to_agent or mentions(text, agent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,12 +45,14 @@ class Runtime:
         agent: Agent,
         *,
         channels: Mapping[str, Channel] | None = None,
+        background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         max_turns: int = 256,
     ) -> None:
         self.worker_id = new_id()
         self._database = database
         self._agent = agent
         self._channels = channels or {}
+        self._background = background
         self._max_turns = max_turns
         self._turns: dict[str, _Turn] = {}
         self._drafts: dict[str, Draft] = {}
@@ -68,6 +70,7 @@ class Runtime:
         self._loops = [
             asyncio.create_task(self._presence.run(), name="presence"),
             asyncio.create_task(self._work(), name="work"),
+            *(asyncio.create_task(job()) for job in self._background),
         ]
         await asyncio.wait_for(self._presence.wait_joined(), 15)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
 from rapport.domain.conversation import Incoming, Message, text_of
 from rapport.domain.errors import RapportError
-from rapport.domain.event import ClaimedEvent, Finished, Reply
+from rapport.domain.event import Accepted, ClaimedEvent, Finished, Reply
 from rapport.domain.ids import new_id
 from rapport.storage.conversations import no_such_conversation
 from rapport.storage.database import Connection
@@ -25,9 +25,12 @@ HINTS = "rapport"
 _STORE = """
 WITH line AS (
     UPDATE conversations
-    SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'), unanswered = unanswered + %(answer)s::int
+    SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'),
+        unanswered = unanswered + (kind = 'direct' OR %(replies)s OR agent_id = ANY(%(mentions)s))::int
     WHERE id = %(conversation)s AND owner_id = %(owner)s
-    RETURNING last_at, %(claim)s AND unanswered = 1 AS is_free
+    RETURNING last_at, agent_id, kind, channel,
+        kind = 'direct' OR %(replies)s OR agent_id = ANY(%(mentions)s) AS answered,
+        (kind = 'direct' OR %(replies)s OR agent_id = ANY(%(mentions)s)) AND %(claim)s AND unanswered = 1 AS is_free
 ), message AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           client_message_id, created_at)
@@ -39,9 +42,9 @@ WITH line AS (
     SELECT %(conversation)s, %(id)s, %(owner)s,
            CASE WHEN is_free THEN 'running' ELSE 'queued' END, CASE WHEN is_free THEN %(worker)s END,
            is_free::int, is_free::int, %(worker)s
-    FROM line WHERE %(answer)s
+    FROM line WHERE answered
 )
-SELECT last_at, is_free FROM line
+SELECT last_at, agent_id, kind, channel, answered, is_free FROM line
 """
 
 # Ends an event, if the fence says that it is still ours, and stores its reply: all or, if it isn't ours, nothing.
@@ -96,21 +99,16 @@ class Superseded(RapportError):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What the store says of an accepted message."""
-
-    message_id: str
-    created_at: datetime
-    claimed: bool
-    """Whether its event is already this worker's to run."""
-
-
-@dataclass(frozen=True, slots=True)
 class Events:
     connection: Connection
 
-    async def store(self, incoming: Incoming, *, answer: bool, worker_id: str, claim: bool) -> Stored | None:
-        """Store a message and, if it wants an answer, its event; None when its `client_message_id` is known already."""
+    async def store(
+        self, incoming: Incoming, *, mentions: Sequence[str], replies_to_agent: bool, worker_id: str, claim: bool
+    ) -> Accepted | None:
+        """Store a message and, if it is for the agent, its event; None when its `client_message_id` is known already.
+
+        It is for the agent in a direct conversation, when `mentions` (ids of agents) names it, or when it replies to it.
+        """
         message_id = new_id()
         try:
             found = await self.connection.execute(
@@ -126,8 +124,9 @@ class Events:
                     "reply_to": incoming.reply_to_id,
                     "client_id": incoming.client_message_id,
                     "worker": worker_id,
-                    "claim": claim and answer,
-                    "answer": answer,
+                    "claim": claim,
+                    "mentions": list(mentions),
+                    "replies": replies_to_agent,
                 },
             )
         except UniqueViolation as violation:
@@ -137,7 +136,21 @@ class Events:
         row = await found.fetchone()
         if row is None:
             raise no_such_conversation(incoming.conversation_id)
-        return Stored(message_id, row[0], claimed=row[1])
+        last_at, agent_id, kind, channel, answered, is_free = row
+        claimed = None
+        if is_free:
+            claimed = ClaimedEvent(
+                id=message_id,
+                conversation_id=incoming.conversation_id,
+                owner_id=incoming.owner_id,
+                fence=1,
+                attempts=1,
+                agent_id=agent_id,
+                kind=kind,
+                channel=channel,
+                accepted_by=worker_id,
+            )
+        return Accepted(message_id, incoming.conversation_id, incoming.owner_id, last_at, answered, claimed)
 
     async def known(self, owner_id: str, conversation_id: str, client_message_id: str) -> tuple[Message, bool] | None:
         """The message stored under a client's id, and whether it has an event."""

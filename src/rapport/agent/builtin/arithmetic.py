@@ -78,7 +78,7 @@ def _answer(shown: str, expression: str) -> str | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     number, exact = _written(value)
-    if re.search(r"[a-z]", shown, re.IGNORECASE):
+    if re.search(r"[a-wyz]", shown, re.IGNORECASE):
         return f"{shown[:1].upper()}{shown[1:]} is {'' if exact else 'about '}{number}."
     return f"{shown} {'=' if exact else '≈'} {number}"
 

@@ -8,7 +8,7 @@ from rapport.agent.builtin.care import in_danger
 from rapport.agent.builtin.perspective import clauses, first_person, turned_around
 from rapport.agent.builtin.phrasing import capitalised, finished, quotable
 from rapport.agent.builtin.questions import Kind, asks, gives, kind_of
-from rapport.agent.builtin.vocabulary import NOT_NAMES, word_set
+from rapport.agent.builtin.vocabulary import NOT_NAMES, STOP_WORDS, word_set
 from rapport.agent.builtin.window import Turn, Window
 from rapport.agent.builtin.words import sentences, stem, terms, words
 
@@ -19,6 +19,8 @@ _NAME = (
     ),
     re.compile(r"\bI(?:'m| am) ([A-Z][\w'-]{1,30})(?=\s*(?:$|[.,!;)]| and | from | by ))"),
 )
+_BARE_NAME = re.compile(r"^([^\W\d_][\w'-]{1,30})[.!]?$")
+ASK_NAME = "What should I call you?"
 _ASKS_NAME = re.compile(r"\b(?:my name|who am i|who i am)\b", re.IGNORECASE)
 _ASKS_ALL = re.compile(
     r"\bwhat (?:do you|can you|else do you) (?:know|remember|recall) about (?:me|us)\b"
@@ -41,10 +43,12 @@ _ABOUT = re.compile(
     r"\b(?:i|we)\b (?:\w+ )?(?:say|said|tell|told|mention|mentioned)(?: \w+)? (?:about|of) (.+?)[?.!]*$",
     re.IGNORECASE,
 )
+_KNOWN_OF = re.compile(r"\byou (?:know|remember|recall) (?:about|of) (.+?)[?.!]*$", re.IGNORECASE)
 _SELF = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|my|me|mine|we|we're|our|us)\b", re.IGNORECASE)
 # Questions about oneself that only one's own words can answer; "what do I do now?" is not one of them.
 _ABOUT_SELF = re.compile(
     r"\b(?:what|when|where|which|who|whose|how (?:old|many|much|long))(?:'s|\b)(?: \w+){0,3}? (?:my|our|i|we)\b"
+    r"|^\W*(?:and |what about |how about )+(?:my|our) [\w ]{2,40}\?"
     r"|\b(?:do you (?:know|remember)|remind me|did i|have i|do i (?:like|love|hate|live|work|have))\b",
     re.IGNORECASE,
 )
@@ -61,11 +65,13 @@ _THEMES = (
 )  # fmt: skip
 _COMPILED_THEMES = tuple((re.compile(a, re.IGNORECASE), re.compile(b, re.IGNORECASE)) for a, b in _THEMES)
 _ASKING_WORDS = frozenset(
-    map(stem, word_set("remember remind told tell said say mention recall know name time day many long"))
+    map(stem, word_set("remember remind told tell said say mention recall know name time day many long due"))
 )
 _MEMORY_HEADING = re.compile(r"^.*\b(?:memor(?:y|ies)|remember|know about|facts about)\b.*:\s*$", re.IGNORECASE)
 _LONGEST_HEADING = 120
 _LONGEST_ECHO = 120  # once this much is repeated, nothing more is added
+_HOW = re.compile(r"\bhow (?:fast|big|large|tall|far|often|old|long|much|many|soon|late|early|heavy)\b", re.IGNORECASE)
+_DEMANDING = frozenset({Kind.TIME, Kind.NUMBER, Kind.PLACE})
 _SUMMARY_LINE = re.compile(r"^User said: (.+)$", re.MULTILINE)
 
 
@@ -82,9 +88,19 @@ def known_name(window: Window) -> str | None:
     last = window.last
     if last and last.speaker:
         return quotable(last.speaker, 40)
-    texts = [fact.clause for fact in _from_prompt(window.system)]
-    texts += [turn.text for turn in window.turns if turn.role == "user"]
-    return next((name for text in reversed(texts) if (name := name_in(text))), None)
+    told = [name_in(fact.clause) for fact in _from_prompt(window.system)]
+    asked = False
+    for turn in window.turns:
+        if turn.role == "user":
+            told.append(name_in(turn.text) or (_bare_name(turn.text) if asked else None))
+        asked = turn.role == "assistant" and turn.text.endswith(ASK_NAME)
+    return next((name for name in reversed(told) if name), None)
+
+
+def _bare_name(text: str) -> str | None:
+    """A name given as the whole answer to being asked for it."""
+    match = _BARE_NAME.match(text.strip())
+    return capitalised(match.group(1)) if match and match.group(1).lower() not in NOT_NAMES | STOP_WORDS else None
 
 
 def name_in(text: str) -> str | None:
@@ -121,8 +137,9 @@ def recall(window: Window, question: str) -> str | None:
     """An answer from what was said earlier; None if the question is not of that kind or nothing fits."""
     if _DEFINES.match(question):
         return None
-    if _ASKS_NAME.search(question) and (name := known_name(window)):
-        return f"Your name is {name}."
+    if _ASKS_NAME.search(question):
+        name = known_name(window)
+        return f"Your name is {name}." if name else f"You haven't told me your name yet. {ASK_NAME}"
     if _ASKS_LIST.search(question) and (listed := _last_list(window)):
         return f"You gave me this list: {quotable(', '.join(listed), 180)}."
     facts = [*_from_prompt(window.system), *statements(window.earlier)]
@@ -140,6 +157,8 @@ def recall(window: Window, question: str) -> str | None:
         return _told(_matching(facts, about.group(1), 0.5)[:3], asker, lead="You said that ") or (
             f"You haven't said anything about {turned_around(quotable(about.group(1), 60))} here."
         )
+    if (known_of := _KNOWN_OF.search(question)) and (found := _matching(facts, known_of.group(1), 0.5)[:3]):
+        return _told(found, asker)
     return _told(_themed(facts, question) or _matching(facts, question, 0.6)[:1], asker)
 
 
@@ -165,16 +184,16 @@ def _themed(facts: Sequence[Fact], question: str) -> list[Fact]:
 
 def _matching(facts: Sequence[Fact], question: str, share: float) -> list[Fact]:
     """The statements that share enough of the question's words, best and latest first."""
-    wanted = set(terms(question)) - _ASKING_WORDS
+    wanted = set(terms(_HOW.sub("", question))) - _ASKING_WORDS
     if not wanted:
         return []
     kind = kind_of(question)
     scored: list[tuple[float, int, Fact]] = []
     for order, fact in enumerate(facts):
-        score = len(wanted & set(terms(fact.clause))) / len(wanted)
-        if score:
-            fit = 0.0 if kind is Kind.OPEN else 0.2 if gives(kind, fact.clause) else -0.2
-            scored.append((score + fit, order, fact))
+        score = len(wanted & set(terms(f"{fact.speaker or ''} {fact.clause}"))) / len(wanted)
+        # "My daughter is sick" does not say how old she is, however well its words match.
+        if score and (kind not in _DEMANDING or gives(kind, fact.clause)):
+            scored.append((score, order, fact))
     return [fact for score, _, fact in sorted(scored, key=lambda s: s[:2], reverse=True) if score >= share]
 
 

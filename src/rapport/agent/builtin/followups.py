@@ -83,8 +83,8 @@ def follow_up(trigger: str, window: Window, name: str | None, book: Phrasebook) 
     line = _line(kind, topic_text, window, book)
     if _TELLTALE.search(line):
         line = book.pick(_ABOUT_NOTHING[kind]) if window.turns else opener(book)
-    greeting = f"Hi {name}! " if name and not book.has_said(f"Hi {name}!") else ""
-    return f"{greeting}{line}"
+    greets = name and not _TELLTALE.search(name) and not book.has_said(f"Hi {name}!")
+    return f"Hi {name}! {line}" if greets else line
 
 
 def last_topic(window: Window, *, stated: bool = False) -> str | None:

@@ -18,13 +18,14 @@ _LEANS_ON_EARLIER = re.compile(
     r"^(?:and|but|what about|how about|also|or|for|on|in|with|at|without)\b|\b(?:it|they|them|that one|there|he|she|him|the (?:first|second|other) one)\b",
     re.IGNORECASE,
 )
+_ASKS_PRICE = re.compile(r"\bhow (?:much (?:is|are|does|do|for)|expensive)\b|\bfor how much\b", re.IGNORECASE)
 _MOST_PASSAGES = 600
 _MOST_RANKED = 12
 _MOST_SENTENCES = 3
 _SENTENCE_LIMIT = 400
 
 _CONTEXT_WEIGHT = 0.45  # a heading, a document's id or the sentence before counts, but less than the sentence
-_EARLIER_WEIGHT = 0.5  # what an elliptic question takes over from the one before it
+_EARLIER_WEIGHT = 0.25  # what an elliptic question takes over from the one before it
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def answer(question: str, earlier: str, sources: list[Source], *, threshold: flo
     fitting = [(s, p) for s, _, p in ranked[:_MOST_RANKED] if s > 0.0 and not asks_to_break_rules(p.text)]
     if not fitting or fitting[0][0] < threshold or not _truly_meets(fitting[0][1], wanted, kind):
         return None
-    return _cited(_chosen(fitting, set(wanted), kind))
+    return _cited(_chosen(fitting, {term for term, share in wanted.items() if share >= 1.0} or set(wanted), kind))
 
 
 def _truly_meets(passage: Passage, wanted: dict[str, float], kind: Kind) -> bool:
@@ -102,6 +103,8 @@ def _query(question: str, earlier: str) -> dict[str, float]:
     if earlier and (not wanted or _LEANS_ON_EARLIER.search(" ".join(asking) or question)):
         for term in terms(earlier):
             wanted.setdefault(term, _EARLIER_WEIGHT)
+    if _ASKS_PRICE.search(question):
+        wanted.setdefault(stem("price"), 1.0)
     for filler in _FILLERS & wanted.keys():
         del wanted[filler]
     return wanted
@@ -114,7 +117,7 @@ _FILLERS = frozenset(
         word_set(
             """
             document documents source sources note notes explain describe question answer ask show find list help info
-            information detail details give exactly long many time year day does number name hi hello hey anyone
+            information detail details give exactly long many time year day does number name everything anything something hi hello hey anyone
             """
         ),
     )

@@ -68,4 +68,9 @@ def _is_group(window: Window) -> bool:
 
 
 def _substantive(text: str) -> bool:
-    return len(content_words(text)) >= 2 and not _ASKS_VIEW.search(text.strip()) and not asks_to_break_rules(text)
+    return (
+        bool(content_words(text))
+        and len(text.split()) >= 3
+        and not _ASKS_VIEW.search(text.strip())
+        and not asks_to_break_rules(text)
+    )

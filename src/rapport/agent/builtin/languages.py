@@ -51,7 +51,7 @@ def foreign(text: str) -> str | None:
     sample = text[:400]
     latin = len(_LATIN.findall(sample))
     for name, script in _SCRIPTS:
-        if len(script.findall(sample)) > latin:
+        if len(script.findall(sample)) > max(1, latin):
             return name
     return _by_stop_words(words(sample))
 

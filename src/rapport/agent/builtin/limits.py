@@ -15,6 +15,7 @@ _BEYOND = tuple(
     for pattern, ability in (
         ((r"\b(?:write|generate|debug|review|refactor|fix|give me|show me)\b.{0,40}\b(?:code|function|script|program|class|sql|query|regex|"
          r"python|javascript|typescript|java|rust|golang|bash|html|css|unit tests?)\b|```"), "write or check code"),
+        (r"^\s*[{<][\s\S]*[}>]\s*$|\bselect\b.+\bfrom\b.+|\bdef \w+\(|\bfunction\s*\w*\(|</\w+>|#include\b", "read or run code"),
         ((r"\btranslat(?:e|ion)\b|\bhow (?:do|would) (?:you|i) say\b.*\bin \w+|\bin (?:german|french|spanish|italian|portuguese|"
          r"japanese|chinese|russian)\s*\?"), "translate"),
         (r"\bweather\b(?!-)|\bforecast\b|\bwill it (?:rain|snow)\b|\b(?:is it|temperature) (?:raining|outside|going to)\b",

@@ -34,7 +34,7 @@ _THIRD_PERSON = (
 def clauses(sentence: str) -> list[str]:
     """A sentence's statements, one by one, without the words that only lead into them."""
     parts = (_OPENERS.sub("", part.strip()).strip(" ,.!") for part in _CLAUSE.split(sentence.replace("’", "'")))
-    return [part for part in parts if part]
+    return [part.lower() if part.isupper() and len(part) > 4 else part for part in parts if part]
 
 
 def first_person(note: str) -> str:

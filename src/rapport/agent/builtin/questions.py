@@ -39,7 +39,7 @@ _OPENS_QUESTION = re.compile(
     re.IGNORECASE,
 )
 _REQUEST = re.compile(
-    r"^(?:please\s+|can you\s+|could you\s+)?(?:tell|explain|describe|show|list|find|summari[sz]e|give|define|compare|look up|search)\b",
+    r"^(?:please\s+|can you\s+|could you\s+)?(?:tell|explain|describe|show|list|find|summari[sz]e|give|define|compare|look up|search|remind|write|translate|draw|book|send|play|open|generate)\b",
     re.IGNORECASE,
 )
 _PERSONAL = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|we|we're|our|us)\b", re.IGNORECASE)

@@ -22,7 +22,7 @@ from rapport.agent.builtin.smalltalk import GREETING, greet, opener, repeated, s
 from rapport.agent.builtin.sources import Source
 from rapport.agent.builtin.subjects import options, subject
 from rapport.agent.builtin.summaries import summarise
-from rapport.agent.builtin.topics import continue_with, short_answer
+from rapport.agent.builtin.topics import continue_with, is_guess, short_answer
 from rapport.agent.builtin.window import Window, read
 from rapport.agent.builtin.words import sentences, words
 
@@ -34,6 +34,10 @@ NO_IMAGES = "I can't see images with the built-in model."
 _NOT_COVERED = (
     "The documents I have don't cover that.",
     "I couldn't find that in the documents I have.",
+)
+_ANYTHING_ELSE = (
+    "Is there anything else you'd like to know from the documents?",
+    "What else would you like to look up in the documents?",
 )
 _EMPTY = (
     "That came through empty. What would you like to say?",
@@ -109,7 +113,9 @@ def _from_sources_only(window: Window, text: str, offered: list[Source], book: P
     piece = set_piece(rest, name, book, polite_only=True)
     # "Thanks!" takes nothing over from the question before it.
     found = answer(rest, "" if piece else _question_before(window), offered, threshold=_STRICT_THRESHOLD)
-    return found or piece or _not_covered(rest, book)
+    if found or piece:
+        return found or piece or ""
+    return book.pick(_ANYTHING_ELSE) if short_answer(rest, None, book) else _not_covered(rest, book)
 
 
 def _not_covered(text: str, book: Phrasebook) -> str:
@@ -153,11 +159,11 @@ def _direct(window: Window, text: str, name: str | None, book: Phrasebook) -> st
         return AFTERWARDS if REPLY in window.replies[-1:] else short
     if items := list_in(text):
         return f"Got it, for this conversation: {quotable(listed(items), 180)}."
-    return _introduced(text, book)
+    return _introduced(text, name, book)
 
 
-def _introduced(text: str, book: Phrasebook) -> str | None:
-    called = name_in(text)
+def _introduced(text: str, name: str | None, book: Phrasebook) -> str | None:
+    called = name_in(text) or (name if name and name.lower() == text.strip(" .!").lower() else None)
     if not called or any(is_question(each) for each in sentences(text)):
         return None
     rest = [clause for each in sentences(text) for clause in clauses(each) if not name_in(clause)]
@@ -188,7 +194,7 @@ def _informed(window: Window, text: str, offered: list[Source], book: Phrasebook
         return decline(ability, book)
     if asked and asks_about_self(asked[-1]):
         return "I can't find that in what you've told me in this conversation."
-    if asked and not options(text):
+    if asked and not options(text) and not is_guess(text):
         return _not_covered(asked[-1], book) if offered else not_known(book)
     return continue_with(text, book, answering=bool(window.replies) and window.replies[-1].endswith("?"))
 

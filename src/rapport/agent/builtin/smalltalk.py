@@ -40,17 +40,31 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
      r"\b(?:model|openai|anthropic|ollama|llm|claude|gpt|api key)\b|\brapport_model\b"), (
         f"{SWITCH} Restart the server afterwards.",
     )),
-    ("notes", r"\bhow (?:do|can|could|to)\b.*\b(?:add|upload|import|put|give)\b.*\b(?:notes?|documents?|files?|pdfs?|sources?)\b", (
+    ("notes", (r"\bhow (?:do|can|could|to)\b.*\b(?:add|upload|import|put|give)\b.*\b(?:notes?|documents?|files?|pdfs?|sources?)\b"
+     r"|^(?:can|could|do) you (?:also )?(?:read|open|use|search|handle)\b.*\b(?:notes?|documents?|docs|files?|pdfs?)\b"), (
         "You can add notes on the web page or with `rapport notes` in a terminal; once they are in, I answer from them and name the source.",
+        "Through notes: add files or text on the web page, or with `rapport notes`. I then answer from them and name the source.",
     )),
     ("identity", (r"\b(?:who|what)(?: exactly)? are (?:you|u)\b(?! (?:doing|talking|saying|up to))|\bwhat(?:'s| is) your name\b|\bintroduce yourself\b"
      r"|\btell me (?:something |more )?about yourself\b|\bwho am i (?:talking|speaking|chatting) (?:to|with)\b|^what is (?:this|rapport)$|^who is this$"), (
         f"{_I_AM} {_I_CAN}",
+        f"Rapport's built-in model, at your service: rules and no language model. {_I_CAN}",
     )),
     ("abilities", (r"\bwhat (?:can|could) (?:you|u) (?:do|help|tell)|\bwhat can i (?:do|ask|say)\b|^(?:please )?help(?: me)?$|\bwhat do you do\b"
      r"|\bhow (?:do|can) i use (?:you|this)\b|\bhow does this work\b|\bwhat are you (?:good|able|capable)\b|^(?:commands|capabilities|menu|/help|/start|start)$"
      r"|\bcan you help\b(?!.*\bwith \w)"), (
         f"{_I_CAN} I'm the built-in model, so there is no language model behind me.",
+        f"Not everything, being the built-in model without a language model behind it. {_I_CAN}",
+    )),
+    ("privacy", r"\b(?:do|are|will|is|where)\b.*\b(?:stor(?:e|ed|ing)|sav(?:e|ed|ing)|log(?:ged|ging)?|record(?:ed|ing)?|private|privacy)\b", (
+        "The server you are on stores our conversation so that it can be read back. The built-in model itself sends nothing over the network.",
+    )),
+    ("remembering", r"^(?:can|could|do|will) you (?:really )?remember (?:things|stuff|anything|something|me|what i|facts)\b", (
+        "What you tell me in this conversation I can recall. Try me: tell me something, then ask for it.",
+    )),
+    ("judging", r"^(?:so |and |but )?(?:do|don't|would) you (?:think|agree|say|reckon|recommend|suggest)\b|^what would you\b", (
+        "I have no view of my own to offer, being a program. What speaks for it, as you see it?",
+        "I can't judge that from here. What would speak against it?",
     )),
     ("tastes", (r"^(?:and|how about|what about) (?:you|yourself)$|\bdo you (?:like|love|prefer|enjoy|hate|believe|feel|dream|sleep|eat)\b|\bwhat(?:'s| is) your (?:favou?rite|opinion)\b|\bhow do you feel\b"
      r"|\bdo you have (?:feelings|emotions|friends|a family|hobbies)\b"), (
@@ -66,7 +80,7 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Feel free to look around. Tell me something about your day, or ask me what I can do.",
         "Make yourself at home. What's something you're working on these days?",
     )),
-    ("bye", (r"^(?:ok(?:ay)?,? |well,? |alright,? |(?:thanks|cheers|thank you)(?: a lot)?[,!.]? (?:and )?)?(?:bye|goodbye|good night|see (?:you|ya)|farewell|talk (?:to you )?(?:later|soon)|ttyl|cya|"
+    ("bye", (r"^(?:ok(?:ay)?,? |well,? |alright,? |(?:thanks|thx|ty|cheers|thank you)(?: a lot)?[,!.]? (?:and )?)?(?:bye|goodbye|good night|see (?:you|ya)|farewell|talk (?:to you )?(?:later|soon)|ttyl|cya|"
      r"have a (?:nice|good|great)|(?:i(?:'ve| have)? (?:got to|gotta|must|have to|need to) (?:go|run|leave))|i'm off|take care)\b"), (
         "Goodbye{name}, and take care!",
         "See you{name}. All the best until then!",
@@ -94,7 +108,7 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "That's kind, thank you. What would you like to talk about next?",
         "Thank you! What's next?",
     )),
-    ("test", r"^(?:(?:this is (?:just )?)?(?:a )?test(?:ing)?(?: 123| 1 2 3)?|ping|anyone (?:there|here)|are you (?:there|here)|you there|hello world)$", (
+    ("test", r"^(?:(?:this is (?:just )?)?(?:a )?test(?:ing)?(?: 123| 1 2 3)?|ping|is (?:this|it)(?: thing)? (?:on|working|live)|anyone (?:there|here)|are you (?:there|here)|you there|hello world)$", (
         "I'm here, and it works.",
         "Received. What shall we talk about?",
     )),
@@ -111,7 +125,23 @@ _COMPILED = tuple((name, re.compile(pattern, re.IGNORECASE), replies) for name, 
 _REPEAT = re.compile(r"^(?:what did you (?:just )?say|(?:can|could) you repeat(?: that)?|repeat(?: that)?(?: please)?|say (?:that )?again|pardon|come again)$", re.IGNORECASE)  # fmt: skip
 _MENTIONS_SWITCH = frozenset({"model", "identity", "abilities", "insult"})
 # What a prompt that only allows its sources still leaves room for.
-_POLITE = frozenset({"how_are_you", "human", "model", "identity", "abilities", "thanks", "bye", "test", "sorry"})
+_POLITE = frozenset(
+    {
+        "how_are_you",
+        "human",
+        "model",
+        "identity",
+        "abilities",
+        "thanks",
+        "bye",
+        "test",
+        "sorry",
+        "insult",
+        "praise",
+        "confused",
+        "stop",
+    }
+)
 
 _HELLO = (
     "Hello{name}! What's on your mind?",

@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from rapport.agent.builtin.vocabulary import LABELS
+
 _HEADER = re.compile(r"^[#*\s]*sources\s*:\s*\**\s*$", re.IGNORECASE | re.MULTILINE)
 _FENCED_START = re.compile(r"^\[source:\s*[A-Za-z0-9_-]+\]\s*\n\s*<<<", re.MULTILINE)
 _TRAILER = re.compile(r"^Answer clearly and concisely, then list citations", re.MULTILINE)
@@ -71,6 +73,8 @@ def _unfenced(block: str) -> list[Source]:
     for paragraph in re.split(r"\n\s*\n", block):
         for number, line in enumerate(paragraph.strip().splitlines()):
             head = _TAGGED.match(line) or (_LABELLED.match(line) if number == 0 or every_line_labelled else None)
+            if head and number and head.group(1).lower() in LABELS:
+                head = None  # "Note: …" inside a paragraph belongs to its text
             if head:
                 found.append(Source(head.group(1), head.group(2)))
             elif number == 0 and not (found and found[-1].id and not found[-1].text):

@@ -57,13 +57,20 @@ def options(text: str) -> tuple[str, str] | None:
 
 def statement(text: str) -> str | None:
     """The message's own main clause turned towards the reader ("you're moving to Porto"), if it has a short one."""
+    return next(iter(declared(text)), None)
+
+
+def declared(text: str) -> list[str]:
+    """The short statements of a message turned towards the reader: the sender's own before others, the latest first."""
     stated = [c for s in sentences(text[:2000]) if not is_question(s) for c in clauses(s)]
     fitting = [c for c in stated if len(words(c)) >= 3 and len(c) <= _LONGEST_ECHO and _declares(c)]
-    if not fitting:
-        return None
     own = [clause for clause in fitting if re.match(r"(?:i|i'm|i've|i'll|my|we|we're|our)\b", clause, re.IGNORECASE)]
-    chosen = turned_around(_TRAILING.sub("", quotable((own or fitting)[-1], _LONGEST_ECHO).rstrip(" .!?,;:…")))
-    return chosen if _keeps_capital(chosen) else chosen[:1].lower() + chosen[1:]
+    return [_towards_reader(clause) for clause in reversed((own or fitting)[-12:])]
+
+
+def _towards_reader(clause: str) -> str:
+    turned = turned_around(_TRAILING.sub("", quotable(clause, _LONGEST_ECHO).rstrip(" .!?,;:…")))
+    return turned if _keeps_capital(turned) else turned[:1].lower() + turned[1:]
 
 
 def subject(text: str) -> str | None:

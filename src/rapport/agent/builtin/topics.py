@@ -4,7 +4,7 @@ import re
 
 from rapport.agent.builtin.perspective import turned_around
 from rapport.agent.builtin.phrasing import Phrasebook, capitalised, quotable
-from rapport.agent.builtin.subjects import options, statement, subject
+from rapport.agent.builtin.subjects import declared, options, subject
 from rapport.agent.builtin.words import content_words, words
 
 _BAD = (
@@ -15,7 +15,9 @@ _GOOD = "happy|excited|glad|proud|delighted|relieved|grateful|thrilled|in love|c
 _MOODS = tuple(
     (mood, re.compile(pattern, re.IGNORECASE))
     for mood, pattern in (
-        ("bad", rf"\b(?:i|we)(?:'m| am|'ve been| feel| have been| was|'re| are)\b[^.!?]{{0,25}}\b(?:{_BAD})\b|\b(?:passed away|died)\b|\bi miss\b"),
+        ("bad", (rf"\b(?:i|we)(?:'m| am|'ve been| feel| have been| was|'re| are)\b[^.!?]{{0,25}}\b(?:{_BAD})\b|\b(?:passed away|died)\b|\bi miss\b"
+          r"|\b(?:my|our) \w+(?: \w+)? (?:is|was|got|are|'s) (?:very |really |so )?(?:sick|ill|hurt|dying|in hospital)\b"
+          r"|\b(?:rough|hard|bad|awful|terrible|horrible|tough) (?:day|week|time|night|month|year)\b")),
         ("good", rf"\b(?:i|we)(?:'m| am| feel|'re| are)\b[^.!?]{{0,25}}\b(?:{_GOOD})\b|\b(?:got|passed|won|finished)\b[^.!?]*!"),
         ("problem", (r"\b(?:can't|cannot|doesn't work|not working|won't|broken|broke|error|errors|fail(?:s|ed|ing)?|problem|issue|stuck|lost|bug|"
          r"crash(?:es|ed|ing)?|late|trouble|stopped working|struggling|hurts|refused|denied|timed? ?out|nothing works|didn't (?:help|work)|slow|missing|leak(?:s|ed|ing)?)\b")),
@@ -34,7 +36,7 @@ _MOODS = tuple(
 _WITH_STATEMENT: dict[str, tuple[str, ...]] = {
     "bad": (
         "I'm sorry to hear {s}. What would make it a little easier?",
-        "That doesn't sound easy: {s}. What do you think is behind it?",
+        "That doesn't sound easy: {s}. How are you holding up?",
         "That must weigh on you: {s}. What has it been like?",
     ),
     "good": (
@@ -71,7 +73,7 @@ _WITH_STATEMENT: dict[str, tuple[str, ...]] = {
     "date": (
         "All right: {s}. Is there anything left to prepare?",
         "Good to know: {s}. What happens after that?",
-        "So {s}. What would you like to come of it?",
+        "So {s}. What is the plan around it?",
     ),
     "past": (
         "So {s}. How was it?",
@@ -116,7 +118,7 @@ _NO = re.compile(
     r"^(?:no|nope|nah|not really|not yet|n|never|i don't|no way|not at all)(?: (?:thanks|thank you|it isn't|i don't))?$",
     re.IGNORECASE,
 )
-_OK = re.compile(r"^(?:ok|okay|k|cool|nice|great|good|fine|alright|all right|got it|i see|makes sense|interesting|hmm+|hm|wow|oh|ah|aha|perfect|awesome|well|so|and)$", re.IGNORECASE)  # fmt: skip
+_OK = re.compile(r"^(?:ok|okay|k|cool|nice|great|good|fine|alright|all right|got it|i see|makes sense|interesting|hmm+|hm|wow|oh|ah|aha|perfect|awesome)$", re.IGNORECASE)  # fmt: skip
 _UNSURE = re.compile(r"^(?:i (?:don't|dont|do not) know|not sure|no idea|dunno|idk|maybe|perhaps|i guess|hard to say|whatever|i'm not sure|(?:i'm )?still (?:thinking|deciding)|thinking about it|let me think|we'll see|not decided)(?: yet| about it)?$", re.IGNORECASE)  # fmt: skip
 _WHY = re.compile(r"^(?:but )?(?:why|how so|how come|what do you mean|why (?:do you ask|not))$", re.IGNORECASE)
 _SHORT: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...]], ...] = (
@@ -133,21 +135,35 @@ _SHORT: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
+_ORDER = [*(mood for mood, _ in _MOODS), "other"]
+_GUESS = re.compile(r"^(?:maybe|perhaps|probably|could it be|what if(?: it's)?|or)\b,? (.{2,80}?)\?+$", re.IGNORECASE)
+_ON_GUESS = ("“{guess}” could be it. What would confirm that?", "Possibly, yes: “{guess}”. How could you check?")
+
+
 def continue_with(text: str, book: Phrasebook, *, answering: bool = False) -> str:
     """One sentence taking up the message and one open question; always something, never at length."""
     if both := options(text):
         first, second = both
         return capitalised(book.pick(_BOTH).format(A=capitalised(first), b=second))
-    if said := statement(text):
+    if guessed := _GUESS.match(text.strip()):
+        return book.pick(_ON_GUESS).format(guess=quotable(guessed.group(1), 60))
+    if stated := declared(text):
+        # What weighs most is taken up: "my daughter is sick" before "the report is due".
+        said = min(stated, key=lambda each: _ORDER.index(_mood(each)))
         templates = _WITH_STATEMENT[_mood(said, text)]
         # "You need paint first. What has to happen first?" reads as not listening.
         fresh = [each for each in templates if set(content_words(each)).isdisjoint(words(said))]
         return book.pick(fresh or templates).format(s=said)
-    if answering and len(words(text)) <= 10 and len(text) <= 80:
+    if answering and (content_words(text) or " " in text) and len(words(text)) <= 10 and len(text) <= 80:
         return book.pick(_FRAGMENT).format(text=quotable(text, 80).rstrip(" .!"))
     if topic := subject(text):
         return book.pick(_WITH_SUBJECT).format(topic=topic)
     return book.pick(_NOTHING)
+
+
+def is_guess(text: str) -> bool:
+    """A guess put as a question ("maybe the pool?"): the asker wants it weighed, not answered."""
+    return bool(_GUESS.match(text.strip()))
 
 
 def short_answer(text: str, topic: str | None, book: Phrasebook) -> str | None:
@@ -159,7 +175,7 @@ def short_answer(text: str, topic: str | None, book: Phrasebook) -> str | None:
     return None
 
 
-def _mood(said: str, text: str) -> str:
+def _mood(said: str, text: str = "") -> str:
     """The mood of the clause taken up, else of the message around it."""
     own = turned_around(said)  # turned twice it is in the user's person again
     for part in (own, text.replace("’", "'")[:1500]):

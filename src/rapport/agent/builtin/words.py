@@ -39,9 +39,8 @@ def stem(word: str) -> str:
     word = word.removesuffix("'s")
     if word in SYNONYMS:
         return SYNONYMS[word]
-    if word in IRREGULAR:
-        return SYNONYMS.get(IRREGULAR[word], IRREGULAR[word])
-    bare = _strip_suffix(word)
+    word = IRREGULAR.get(word, word)
+    bare = SYNONYMS.get(word) or _strip_suffix(word)
     return SYNONYMS.get(bare, bare)
 
 

@@ -1,0 +1,1 @@
+"""The real command, as its own processes, against a real Postgres and a real HTTP model."""

@@ -1,0 +1,349 @@
+"""Real processes for tests: `rapport serve` in a session of its own, its Postgres, and a client that never gives up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+
+from rapport.storage.embedded import EmbeddedPostgres
+
+from .scripted import ScriptedModel
+
+COMMAND = Path(sys.executable).with_name("rapport")
+KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH")
+READY_SECONDS = 60.0
+_LISTENING = re.compile(r"listening: open (http://\S+)")
+
+Json = dict[str, Any]
+
+
+def environment(values: Mapping[str, str]) -> dict[str, str]:
+    """These values and next to nothing else: no key, proxy or setting of the developer reaches the server."""
+    return {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ} | dict(values)
+
+
+@dataclass(slots=True)
+class Home:
+    """A data directory in a place of its own, and everything that was started on it."""
+
+    path: Path
+    model: ScriptedModel
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    servers: list[Server] = field(default_factory=list["Server"])
+
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
+
+    @property
+    def database_url(self) -> str:
+        """Where the embedded Postgres of this home answers."""
+        return f"postgresql://postgres@/rapport?host={self.data / 'postgres'}&port=5432"
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        return environment(
+            {
+                "RAPPORT_DATA_DIR": str(self.data),
+                "RAPPORT_MODEL": "openai:mock",
+                "OPENAI_BASE_URL": self.model.url,
+                "OPENAI_API_KEY": "mock",
+                "HOST": "127.0.0.1",
+                "PORT": "0",  # the kernel's choice: nobody else can take it in between
+                "LOG_LEVEL": "info",
+                "RAPPORT_LOG_FORMAT": "json",
+                **self.env,
+                **(more or {}),
+            }
+        )
+
+    def spawn(self, **env: str) -> Server:
+        """Start `rapport serve`; it is not ready yet."""
+        server = Server(self, len(self.servers), env)
+        self.servers.append(server)
+        return server
+
+    async def serve(self, **env: str) -> Server:
+        """Start `rapport serve` and wait until it can take messages."""
+        server = self.spawn(**env)
+        await server.until_ready()
+        return server
+
+    async def command(self, *arguments: str) -> tuple[int, str, str]:
+        """Run another `rapport` command to its end: its code, output and complaints."""
+        process = await asyncio.create_subprocess_exec(
+            str(COMMAND),
+            *arguments,
+            env=self.environment(),
+            cwd=self.path,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), READY_SECONDS)
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    def postmaster(self) -> psutil.Process | None:
+        """The Postgres of this home, if it runs."""
+        return postmaster(self.data / "postgres")
+
+    def kill_postgres(self) -> None:
+        """As a power cut does: postmaster and backends, all at once and without a word."""
+        kill_postgres(self.data / "postgres")
+
+    def clean(self) -> None:
+        """End what is left, and remove the directory (unless RAPPORT_E2E_KEEP is set)."""
+        for server in self.servers:
+            server.kill()
+        for pgdata in self.path.glob("*/postgres"):
+            kill_postgres(pgdata)
+        if "RAPPORT_E2E_KEEP" not in os.environ:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def make_home(model: ScriptedModel) -> Home:
+    return Home(Path(tempfile.mkdtemp(prefix="rapport-e2e-")), model)
+
+
+def postmaster(pgdata: Path) -> psutil.Process | None:
+    try:
+        process = psutil.Process(int((pgdata / "postmaster.pid").read_text().split("\n", 1)[0]))
+        # A stale file may name a pid that is somebody else's by now; Postgres lives in its data directory.
+        return process if Path(process.cwd()).samefile(pgdata) else None
+    except (OSError, ValueError, psutil.Error):
+        return None
+
+
+def kill_postgres(pgdata: Path) -> None:
+    main = postmaster(pgdata)
+    if main is None:
+        return
+    with suppress(psutil.Error):
+        main.suspend()  # so that it starts nothing new while its children are counted
+        doomed = [main, *main.children(recursive=True)]
+        for process in doomed:
+            with suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(doomed, timeout=10)
+
+
+class Cluster:
+    """A Postgres of the test's own, for servers that are given a DATABASE_URL: it can be stopped under them."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.path / "cluster"
+        self._user: EmbeddedPostgres | None = None
+
+    async def start(self) -> str:
+        """Returns its URL once it answers."""
+        self._user = await asyncio.to_thread(EmbeddedPostgres.start, self._path)
+        return self._user.url
+
+    async def stop(self) -> None:
+        """A fast shutdown behind everybody's back, as an administrator does it."""
+        main = postmaster(self._path / "postgres")
+        assert main is not None
+        main.send_signal(signal.SIGINT)
+        await asyncio.to_thread(main.wait, 30)
+        await asyncio.to_thread(self.leave)
+
+    def leave(self) -> None:
+        if self._user is not None:
+            self._user.stop()
+            self._user = None
+
+
+class Server:
+    """One `rapport serve`."""
+
+    def __init__(self, home: Home, number: int, env: Mapping[str, str]) -> None:
+        self.out = home.path / f"server-{number}.out"
+        self.log = home.path / f"server-{number}.log"
+        self.url = ""
+        self.started = time.monotonic()
+        with self.out.open("wb") as out, self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [COMMAND, "serve"],
+                env=home.environment(env),
+                cwd=home.path,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    async def until_ready(self, *, seconds: float = READY_SECONDS) -> None:
+        """Until it listens; its database answered and it joined the workers before that."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.alive:
+            if found := _LISTENING.search(self.out.read_text()):
+                self.url = found[1].replace("0.0.0.0", "127.0.0.1")
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"the server did not become ready; its log ends with:\n{self.tail()}")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and gone."""
+        if self.alive:
+            self._process.kill()
+        self._process.wait(10)
+
+    async def exit_code(self, *, seconds: float) -> int:
+        """How it ended; AssertionError if it doesn't within `seconds`."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if (code := self._process.poll()) is not None:
+                return code
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"the server did not exit within {seconds} s; its log ends with:\n{self.tail()}")
+
+    def lines(self) -> list[Json]:
+        """What it logged."""
+        found: list[Json] = []
+        for line in self.log.read_text(errors="replace").splitlines():
+            with suppress(json.JSONDecodeError):
+                found.append(json.loads(line))
+        return found
+
+    def errors(self) -> list[Json]:
+        """What it logged as an error, and what it said outside of its log (a traceback)."""
+        raw = [line for line in self.log.read_text(errors="replace").splitlines() if not line.startswith("{")]
+        return [line for line in self.lines() if line.get("level") in {"error", "critical"}] + [
+            {"raw": line} for line in raw
+        ]
+
+    def tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message as its sender knows it."""
+
+    conversation: str
+    sender: str
+    number: int
+    text: str
+    acknowledged: bool = False
+    reply: Json | None = None
+    """The answer, for senders that waited for it."""
+    tries: int = 0
+
+    @property
+    def client_id(self) -> str:
+        return f"{self.sender}-{self.number}"
+
+    @property
+    def body(self) -> Json:
+        return {"content": self.text, "client_message_id": self.client_id}
+
+
+class Refused(AssertionError):
+    """The server answered with something that no retry is meant for."""
+
+
+class Client:
+    """An HTTP client that knows where the server is now, and sends again until it is told that its message is safe."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: Callable[[], str]) -> None:
+        self._session = session
+        self._url = url
+
+    async def create(self, **body: Any) -> str:
+        """A new conversation."""
+        async with self._session.post(f"{self._url()}/chat/conversations", json=body) as response:
+            assert response.status == 201, await response.text()
+            return (await response.json())["id"]
+
+    async def say(self, sent: Sent, *, seconds: float = 120.0) -> Json:
+        """Send until it is answered."""
+        return await self._insist(sent, self._post, seconds)
+
+    async def drop(self, sent: Sent, *, seconds: float = 120.0) -> None:
+        """Send until it is acknowledged, and go away without waiting for the answer."""
+        await self._insist(sent, self._open_stream, seconds)
+
+    async def _insist(self, sent: Sent, attempt: Callable[[Sent], Any], seconds: float) -> Any:
+        deadline = time.monotonic() + seconds
+        trouble = "no try"
+        while time.monotonic() < deadline:
+            sent.tries += 1
+            try:
+                return await attempt(sent)
+            except Unavailable as error:
+                trouble = str(error)
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                trouble = repr(error)
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{sent.text!r} was not acknowledged within {seconds} s ({trouble})")
+
+    async def _post(self, sent: Sent) -> Json:
+        async with self._session.post(self._address(sent), json=sent.body) as response:
+            await _check(response)
+            reply: Json = await response.json()
+            sent.reply, sent.acknowledged = reply, True
+            return reply
+
+    async def _open_stream(self, sent: Sent) -> None:
+        headers = {"Accept": "text/event-stream"}
+        async with self._session.post(self._address(sent), json=sent.body, headers=headers) as response:
+            await _check(response)
+            assert response.headers["X-Message-Id"]
+            sent.acknowledged = True
+            response.close()
+
+    def _address(self, sent: Sent) -> str:
+        return f"{self._url()}/chat/conversations/{sent.conversation}/messages"
+
+    async def history(self, conversation: str, *, limit: int = 100) -> list[Json]:
+        """Everything that was said, by paging from the end to the beginning."""
+        pages: list[Json] = []
+        before: str | None = None
+        for _ in range(1000):
+            query = {"limit": str(limit)} | ({"before": before} if before else {})
+            address = f"{self._url()}/api/threads/{conversation}/history"
+            async with self._session.get(address, params=query) as response:
+                assert response.status == 200, await response.text()
+                page = await response.json()
+            pages = page["messages"] + pages
+            before = page["next"]
+            if before is None:
+                return pages
+        raise AssertionError("the history has no beginning")
+
+
+class Unavailable(Exception):
+    """503 as it should be: a problem, with a time to come back."""
+
+
+async def _check(response: aiohttp.ClientResponse) -> None:
+    if response.status == 200:
+        return
+    text = await response.text()
+    if response.status == 503 and "Retry-After" in response.headers:
+        raise Unavailable(text)
+    raise Refused(f"{response.status}: {text}")

@@ -1,0 +1,47 @@
+"""A process that dies at the worst moments of a turn loses nothing and answers once."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import aiohttp
+import pytest
+
+from rapport.domain.failpoints import NAMES
+
+from .audit import audit, until_idle
+from .harness import Client, Home, Sent
+from .scripted import ScriptedModel, reply_to
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize("place", sorted(NAMES - {"deliver.sent"}))
+async def test_a_kill_inside_a_turn_is_mended_by_the_next_start(
+    place: str, home: Home, model: ScriptedModel, http: aiohttp.ClientSession
+) -> None:
+    server = await home.serve(RAPPORT_FAILPOINT=place)
+    client = Client(http, lambda: server.url)
+    conversation = await client.create()
+    sent = Sent(conversation, "ada", 1, "one what is left of a turn that was killed?")
+
+    with pytest.raises(aiohttp.ClientError):
+        async with http.post(f"{server.url}/chat/conversations/{conversation}/messages", json=sent.body):
+            pass
+    assert await server.exit_code(seconds=10) == -signal.SIGKILL
+
+    begun = time.monotonic()
+    server = await home.serve()
+    reply = await client.say(sent)
+    recovery = time.monotonic() - begun
+
+    assert reply["content"] == reply_to(sent.text)
+    assert reply["reply_to_id"] is not None
+    await until_idle(home.database_url)
+    figures = await audit(home.database_url, [sent], model)
+    assert figures.troubles == {}
+    assert (figures.messages, figures.replies) == (1, 1)
+    assert [message["role"] for message in await client.history(conversation)] == ["user", "assistant"]
+    assert recovery < 10
+    assert server.errors() == []

@@ -1,0 +1,76 @@
+"""Two servers on one database, one of them killed: order, exclusiveness and completeness hold all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import time
+
+import aiohttp
+import pytest
+
+from .audit import audit, clients_agree, history_agrees, until_idle
+from .harness import Client, Home, Sent, Server
+from .scripted import ScriptedModel
+
+pytestmark = pytest.mark.e2e
+
+log = logging.getLogger("rapport.e2e")
+
+CONVERSATIONS, MESSAGES = (int(part) for part in os.environ.get("RAPPORT_REPLICA_SCALE", "12x12").split("x"))
+SENDERS = 4
+
+
+@pytest.mark.timeout(120 + CONVERSATIONS * MESSAGES // 4)
+async def test_two_servers_keep_order_when_one_is_killed(
+    home: Home, model: ScriptedModel, http: aiohttp.ClientSession
+) -> None:
+    seed = int(os.environ.get("RAPPORT_REPLICA_SEED", "0")) or time.time_ns() % 1_000_000
+    log.info("seed %d", seed)
+    chance = random.Random(seed)
+    model.delay = lambda _text: chance.uniform(0.02, 0.08)
+    first, second = await asyncio.gather(home.serve(), home.serve())
+    alive: list[Server] = [first, second]
+    client = Client(http, lambda: chance.choice(alive).url)
+    conversations = [await client.create() for _ in range(CONVERSATIONS)]
+    sent: list[Sent] = []
+    answered = 0
+
+    async def sender(name: str, place: int) -> None:
+        """One sender's part of one conversation: a message, its answer, the next message, to either server."""
+        nonlocal answered
+        for number in range(MESSAGES // SENDERS):
+            message = Sent(conversations[place], name, number, f"c{place} {name} says #{number}")
+            sent.append(message)
+            await client.say(message)
+            answered += 1
+
+    async def killer() -> None:
+        """When half of it is done, the first server dies in the middle of its turns."""
+        while answered < CONVERSATIONS * MESSAGES // 2:
+            await asyncio.sleep(0.005)
+        first.signal(signal.SIGKILL)
+        await asyncio.sleep(0.05)  # for a moment clients still try the dead one
+        alive.remove(first)
+
+    begun = time.monotonic()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(killer())
+        for place in range(CONVERSATIONS):
+            for number in range(SENDERS):
+                tasks.create_task(sender(f"s{number}", place))
+    took = time.monotonic() - begun
+
+    await until_idle(home.database_url)
+    figures = await audit(home.database_url, sent, model)
+    broken = sum(call.broken for call in model.calls)
+    log.info("%.1f s, %d calls (%d broken): %s", took, len(model.calls), broken, figures)
+    assert figures.troubles == {}, f"seed {seed}: {figures}"
+    assert figures.messages == figures.replies == CONVERSATIONS * (MESSAGES // SENDERS) * SENDERS
+    assert broken > 0  # or the kill proved nothing: there were turns under way
+    await clients_agree(home.database_url, sent)
+    await history_agrees(client, home.database_url)
+    assert first.errors() == second.errors() == []
