@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -43,7 +44,8 @@ async def open_database(settings: Settings) -> AsyncGenerator[Database]:
         # The wheel's Postgres starts in processes of its own: meanwhile this one imports what it needs.
         starting = None
         if settings.database_url is None:
-            starting = asyncio.create_task(asyncio.to_thread(EmbeddedPostgres.start, settings.data_dir))
+            loop = asyncio.get_running_loop()
+            starting = loop.run_in_executor(None, EmbeddedPostgres.start, settings.data_dir)
         from rapport.storage.database import Database
 
         if starting is not None:
@@ -72,16 +74,16 @@ async def open_app(
         failpoints.arm(settings.failpoint)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_database(settings))
-        from rapport.agent.checkpoints import Checkpoints, checkpoint_pool, verify_metadata
         from rapport.agent.graph import LangGraphAgent
+        from rapport.agent.metadata import verify_metadata
         from rapport.agent.models import close_model, make_model
         from rapport.runtime.runtime import Runtime
-        from rapport.storage.database import CONNECTION_SETTINGS
+        from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
         from rapport.storage.migrate import migrate, schema_lock
 
         chosen = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
         stack.push_async_callback(close_model, chosen)
-        pool = checkpoint_pool(database.url, max_size=4, settings=CONNECTION_SETTINGS)
+        pool = checkpoint_pool(database.url)
         stack.push_async_callback(pool.close)
         await pool.open()
         saver = Checkpoints(pool)
@@ -100,5 +102,5 @@ async def open_app(
 
 def _import_the_rest() -> None:
     """The slow imports (LangGraph above all), while Postgres starts on the other core."""
-    import rapport.agent.graph
-    import rapport.runtime.runtime  # noqa: F401
+    for name in ("rapport.agent.graph", "rapport.runtime.runtime"):
+        importlib.import_module(name)

@@ -141,7 +141,17 @@ def kill_postgres(pgdata: Path) -> None:
         for process in doomed:
             with suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(doomed, timeout=10)
+        deadline = time.monotonic() + 10
+        while any(map(_lives, doomed)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Not even a zombie: whoever inherited it may take a while to bury it."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 class Cluster:
@@ -156,12 +166,17 @@ class Cluster:
         self._user = await asyncio.to_thread(EmbeddedPostgres.start, self._path)
         return self._user.url
 
-    async def stop(self) -> None:
-        """A fast shutdown behind everybody's back, as an administrator does it."""
+    async def stop(self, *, suddenly: bool) -> None:
+        """Behind everybody's back: a fast shutdown as an administrator does it, or kill -9 of every process."""
         main = postmaster(self._path / "postgres")
         assert main is not None
-        main.send_signal(signal.SIGINT)
-        await asyncio.to_thread(main.wait, 30)
+        if suddenly:
+            await asyncio.to_thread(kill_postgres, self._path / "postgres")
+        else:
+            main.send_signal(signal.SIGINT)
+        async with asyncio.timeout(30):
+            while _lives(main):
+                await asyncio.sleep(0.02)
         await asyncio.to_thread(self.leave)
 
     def leave(self) -> None:

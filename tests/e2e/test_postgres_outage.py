@@ -90,8 +90,9 @@ async def cluster(home: Home) -> AsyncGenerator[Cluster]:
     await asyncio.to_thread(made.leave)
 
 
+@pytest.mark.parametrize("suddenly", [False, True], ids=["shutdown", "kill -9"])
 async def test_an_outage_of_postgres_is_said_survived_and_over(
-    home: Home, cluster: Cluster, model: ScriptedModel, http: aiohttp.ClientSession
+    suddenly: bool, home: Home, cluster: Cluster, model: ScriptedModel, http: aiohttp.ClientSession
 ) -> None:
     chance = random.Random(7)
     model.delay = lambda _text: chance.uniform(0.0, 0.2)
@@ -101,7 +102,7 @@ async def test_an_outage_of_postgres_is_said_survived_and_over(
     clients = [asyncio.create_task(load.client(number)) for number in range(CLIENTS)]
     await asyncio.sleep(1.5)
 
-    await cluster.stop()
+    await cluster.stop(suddenly=suddenly)
     gone = time.monotonic()
     healthy, ready = await _health(http, server.url)
     while time.monotonic() - gone < OUTAGE_SECONDS:

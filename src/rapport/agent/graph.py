@@ -11,12 +11,12 @@ import stamina
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from rapport.agent.checkpoints import FRESH
 from rapport.agent.failures import ModelFailed, backoff, describe
+from rapport.domain.event import FRESH
 
 OnToken: TypeAlias = Callable[[str], None]
 
@@ -41,7 +41,7 @@ class RunContext:
 class LangGraphAgent:
     """Runs a model over a window; safe to run again after a crash, because its nodes change nothing outside."""
 
-    def __init__(self, model: BaseChatModel, saver: AsyncPostgresSaver, *, deadline: float) -> None:
+    def __init__(self, model: BaseChatModel, saver: BaseCheckpointSaver[Any], *, deadline: float) -> None:
         self._model = model
         self._deadline = deadline
         builder = StateGraph(TurnState, context_schema=RunContext)
@@ -119,9 +119,8 @@ class LangGraphAgent:
     async def _stream(self, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
         whole: AIMessageChunk | None = None
         async for chunk in self._model.astream(messages):
-            piece = cast("AIMessageChunk", chunk)
-            whole = piece if whole is None else whole + piece
-            if text := str(piece.text):
+            whole = chunk if whole is None else whole + chunk
+            if text := str(chunk.text):
                 on_token(text)
         if whole is None:
             return _checked(AIMessage(""))

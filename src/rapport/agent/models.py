@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 
@@ -43,7 +43,7 @@ def _any_provider(name: str, provider: str, *, timeout: float) -> BaseChatModel:
     settings: dict[str, Any] = {"timeout": timeout, "max_retries": 0}
     if provider == "ollama":
         settings = {"client_kwargs": {"timeout": timeout}}  # it knows neither of the other names
-    return init_chat_model(name, **settings)
+    return cast("BaseChatModel", init_chat_model(name, **settings))
 
 
 async def close_model(model: BaseChatModel) -> None:

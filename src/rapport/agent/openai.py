@@ -1,9 +1,12 @@
 """OpenAI and everything that speaks its API, at a fraction of the client's usual cost per call."""
 
+# LangChain annotates the methods that this module overrides and calls with bare dicts.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -37,6 +40,9 @@ class LeanChatOpenAI(ChatOpenAI):
     take the usual way.
     """
 
+    silence: float
+    """The longest time-out between two bytes of an answer."""
+
     _session: aiohttp.ClientSession | None = PrivateAttr(default=None)
 
     async def _agenerate(
@@ -69,7 +75,7 @@ class LeanChatOpenAI(ChatOpenAI):
                         yield chunk
 
     @asynccontextmanager
-    async def _post(self, payload: dict[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _post(self, payload: dict[str, Any]) -> AsyncGenerator[aiohttp.ClientResponse]:
         session = self._http()
         async with session.post(f"{self.openai_api_base}/chat/completions", data=orjson.dumps(payload)) as response:
             if response.status >= 400:
@@ -80,8 +86,8 @@ class LeanChatOpenAI(ChatOpenAI):
         if self._session is None:
             assert isinstance(self.openai_api_key, SecretStr)
             self._session = aiohttp.ClientSession(
-                # Between two bytes, not in all: a long answer may take its time, a dead line may not.
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=float(self.request_timeout or 60)),
+                # Not in all: a long answer may take its time (the turn has a deadline), a dead line may not.
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=self.silence),
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
                 headers={
                     "Authorization": f"Bearer {self.openai_api_key.get_secret_value()}",
@@ -109,5 +115,6 @@ def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -
         api_key=SecretStr(key or "none"),  # servers on one's own machine mostly want none
         base_url=(base_url or "https://api.openai.com/v1").rstrip("/"),
         timeout=timeout,
+        silence=timeout,
         max_retries=0,
     )

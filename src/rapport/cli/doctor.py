@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable
 from langchain_core.messages import HumanMessage
 from rich.console import Console
 
-from rapport.agent.checkpoints import Checkpoints, checkpoint_pool, verify_metadata
 from rapport.agent.graph import LangGraphAgent
+from rapport.agent.metadata import verify_metadata
 from rapport.agent.models import BUILTIN, close_model, make_model
 from rapport.app import open_database
 from rapport.domain.errors import RapportError
 from rapport.settings import Settings
-from rapport.storage.database import CONNECTION_SETTINGS, Database
+from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
+from rapport.storage.database import Database
 from rapport.storage.keys import Keys
 from rapport.storage.migrate import known, migrate, schema_lock
 
@@ -86,7 +87,7 @@ async def _database(database: Database, settings: Settings) -> str:
 
 
 async def _metadata(database: Database, settings: Settings) -> str:
-    async with checkpoint_pool(database.url, max_size=2, settings=CONNECTION_SETTINGS) as pool:
+    async with checkpoint_pool(database.url) as pool:
         saver = Checkpoints(pool)
         async with schema_lock(database):
             await saver.setup()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
 from rapport.cli import keys
 from rapport.domain.errors import RapportError
-from rapport.settings import read_settings
+from rapport.settings import Settings, read_settings
+
+T = TypeVar("T")
 
 app = typer.Typer(
     name="rapport",
@@ -69,7 +71,12 @@ def migrate(
     start(lambda settings: run_migrations(settings, to=to), level="warning")
 
 
-def start(job: Any, *, level: str | None = None, default_style: str = "console") -> Any:
+def start(
+    job: Callable[[Settings], Coroutine[Any, Any, T]],
+    *,
+    level: str | None = None,
+    default_style: Literal["auto", "console"] = "console",
+) -> T:
     """Read the settings, set up logging, and run a command; a foreseeable failure is one line, not a traceback."""
     import os
 
@@ -79,10 +86,9 @@ def start(job: Any, *, level: str | None = None, default_style: str = "console")
 
     try:
         settings = read_settings()
-        style: Any = settings.log_format if settings.log_format != "auto" else default_style
+        style = settings.log_format if settings.log_format != "auto" else default_style
         configure_logging(level or settings.log_level, style, secrets=_secrets(os.environ), cache=True)
-        work: Coroutine[Any, Any, Any] = job(settings)
-        return uvloop.run(work)
+        return uvloop.run(job(settings))
     except RapportError as error:
         fail(str(error))
     except ValueError as error:  # settings that are not what they should be
@@ -96,7 +102,7 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def _secrets(environment: Any) -> list[str]:
+def _secrets(environment: Mapping[str, str]) -> list[str]:
     """Values that must never be logged, whatever they look like."""
     return [
         value

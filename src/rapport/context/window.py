@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from rapport.domain.agents import AgentProfile
-from rapport.domain.conversation import Block, Content, Kind, Message
+from rapport.domain.conversation import Content, Kind, Message
 
 MAX_CHAT_HISTORY = 12
 
@@ -49,4 +48,4 @@ def _spoken_by(name: str, content: Content) -> Content:
 def _content(content: Content) -> str | list[str | dict[str, object]]:
     if isinstance(content, str):
         return content
-    return [dict(cast("Block", block)) for block in content]
+    return [dict(block) for block in content]

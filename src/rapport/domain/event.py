@@ -11,6 +11,9 @@ from rapport.domain.conversation import Content, Kind, Message
 
 EventState: TypeAlias = Literal["queued", "running", "done"]
 
+FRESH = "rapport_fresh"
+"""Set in a graph run's configuration when its event has never been tried: there can't be a checkpoint of it yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimedEvent:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
-import psycopg
 import structlog
-from psycopg import AsyncConnection
 
-from rapport.storage.database import CONNECTION_SETTINGS, Connection
+from rapport.domain.errors import Permanent, Transient
+from rapport.storage.database import Connection, own_connection
 from rapport.storage.events import HINTS
 from rapport.storage.workers import Workers
 
@@ -36,22 +34,14 @@ class Presence:
         pause = 0.1
         while True:
             try:
-                connection = await self._connect()
-                try:
+                async with own_connection(self._url) as connection:
                     await self._stay(connection)
-                finally:
-                    await connection.close()
-            except psycopg.Error as error:
-                log.warning("worker.disconnected", worker=self._worker_id, reason=type(error).__name__)
+            except (Transient, Permanent) as error:
+                log.warning("worker.disconnected", worker=self._worker_id, reason=str(error))
                 # A restarting database is back within seconds; asking often is cheap and keeps the outage short.
                 pause = min(pause * 2, 1.0) if not self._joined.is_set() else 0.1
                 self._joined.clear()
                 await asyncio.sleep(pause)
-
-    async def _connect(self) -> Connection:
-        return await AsyncConnection[tuple[Any, ...]].connect(
-            self._url, autocommit=True, options="-c statement_timeout=10s", **CONNECTION_SETTINGS
-        )
 
     async def _stay(self, connection: Connection) -> None:
         workers = Workers(connection)

@@ -325,10 +325,10 @@ class Ticket:
                 draft = self.draft
                 if draft.done.done():
                     return draft.done.result()
-                if not self._runtime.runs(self.accepted.message_id):
-                    # Perhaps another process answered: hints tell, polling makes sure.
-                    if (reply := await self._runtime.stored_reply(self.accepted)) is not None:
-                        return reply
+                # Perhaps another process answered: hints tell, polling makes sure.
+                elsewhere = not self._runtime.runs(self.accepted.message_id)
+                if elsewhere and (reply := await self._runtime.stored_reply(self.accepted)) is not None:
+                    return reply
                 await draft.wait(timeout=POLL_SECONDS)
         finally:
             self._runtime.forget(self.accepted.message_id)

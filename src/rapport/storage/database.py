@@ -83,6 +83,17 @@ class Database:
                 yield connection
 
 
+@asynccontextmanager
+async def own_connection(url: str) -> AsyncGenerator[Connection]:
+    """A connection outside the pool, for one who keeps it: to listen, or to hold a lock by being there."""
+    with _translated():
+        connection = await AsyncConnection[tuple[Any, ...]].connect(
+            url, autocommit=True, options="-c statement_timeout=10s", **CONNECTION_SETTINGS
+        )
+        async with connection:
+            yield connection
+
+
 # A peer that vanished without a word is noticed in about 20 s instead of two hours.
 CONNECTION_SETTINGS: dict[str, Any] = {
     "connect_timeout": 5,

@@ -25,13 +25,15 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 from urllib.parse import quote
 
 import psycopg
 
+from rapport.domain.errors import Permanent
+from rapport.storage.account import Account, let_in, system_account
+
 _DATABASE = "rapport"
-_SYSTEM_ACCOUNT = "rapport-pg"
 _SOCKET = ".s.PGSQL.5432"
 _SOCKET_PATH_BYTES = 100  # the kernel's limit is 108 on Linux and 104 on macOS
 _PG_CTL_SECONDS = "300"  # crash recovery replays up to max_wal_size of WAL
@@ -60,7 +62,7 @@ _SETTINGS = {
 }
 
 
-class EmbeddedPostgresError(Exception):
+class EmbeddedPostgresError(Permanent):
     """The embedded Postgres cannot be used; the message says why and what to do."""
 
 
@@ -114,13 +116,6 @@ class EmbeddedPostgres:
                 self._cluster.leave(users, mutex)
         except OSError as error:
             raise EmbeddedPostgresError(f"The embedded Postgres could not be stopped: {error}") from error
-
-
-class _Account(NamedTuple):
-    """The system account that runs Postgres: our own, unless we are root."""
-
-    uid: int
-    gid: int
 
 
 class _Cluster:
@@ -201,7 +196,7 @@ class _Cluster:
         account = self._account()
         socket_dir = self._choose_socket_dir(account)
         if os.geteuid() == 0:
-            _let_in(account, self._wheel, self._pgdata, socket_dir)
+            let_in(account, self._wheel, self._pgdata, socket_dir)
         if not (self._pgdata / "PG_VERSION").exists():
             self._initialise(account, mutex)
         self._clear_stale_locks(socket_dir)
@@ -219,7 +214,7 @@ class _Cluster:
     def _pg_ctl_options(self) -> tuple[str, ...]:
         return ("-s", "-w", "-t", _PG_CTL_SECONDS, "-D", str(self._pgdata))
 
-    def _initialise(self, account: _Account, mutex: int) -> None:
+    def _initialise(self, account: Account, mutex: int) -> None:
         new = self._data_dir / "postgres.new"
         options = [
             "--no-instructions",
@@ -275,20 +270,20 @@ class _Cluster:
                 os.kill(pid, 0)  # fails for a dead one, whose file tells Postgres which shared memory to check
             (self._pgdata / "postmaster.pid").unlink(missing_ok=True)
 
-    def _account(self) -> _Account:
+    def _account(self) -> Account:
         if os.geteuid() != 0:
-            return _Account(os.geteuid(), os.getegid())
+            return Account(os.geteuid(), os.getegid())
         # Postgres refuses to run as root. An existing cluster keeps its owner, even one without a name here
         # (a volume from another container); a new one follows its directory, if initdb can name that owner.
         if self._pgdata.exists() and (info := self._pgdata.stat()).st_uid != 0:
-            return _Account(info.st_uid, info.st_gid)
+            return Account(info.st_uid, info.st_gid)
         owner = self._data_dir.stat().st_uid
         with suppress(KeyError):
             if owner != 0:
-                return _Account(owner, pwd.getpwuid(owner).pw_gid)
-        return _system_account()
+                return Account(owner, pwd.getpwuid(owner).pw_gid)
+        return system_account()
 
-    def _choose_socket_dir(self, account: _Account) -> Path:
+    def _choose_socket_dir(self, account: Account) -> Path:
         """A directory that only `account` and root can enter, with a path short enough for a socket."""
         if _fits_socket(self._pgdata):
             return self._pgdata
@@ -396,50 +391,3 @@ def _listens(socket_dir: Path) -> bool:
         probe.connect(str(socket_dir / _SOCKET))
         return True
     return False
-
-
-def _system_account() -> _Account:
-    """Rapport's own system account, made if need be, or the best one that exists."""
-    shadow = (
-        "useradd",
-        "--system",
-        "--no-create-home",
-        "--home-dir=/nonexistent",
-        "--shell=/usr/sbin/nologin",
-    )
-    busybox = ("adduser", "-S", "-D", "-H", "-s", "/sbin/nologin")
-    for tool, *options in (shadow, busybox):
-        program = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-        if program and _SYSTEM_ACCOUNT not in {entry.pw_name for entry in pwd.getpwall()}:
-            subprocess.run([program, *options, _SYSTEM_ACCOUNT], stdin=subprocess.DEVNULL, capture_output=True)
-    for name in (_SYSTEM_ACCOUNT, "postgres", "nobody"):
-        with suppress(KeyError):
-            return _Account(*pwd.getpwnam(name)[2:4])
-    raise EmbeddedPostgresError(
-        f"Postgres does not run as root, and no account {_SYSTEM_ACCOUNT!r} could be made for it: "
-        f"run `useradd --system {_SYSTEM_ACCOUNT}`, start Rapport as an ordinary user, or set DATABASE_URL."
-    )
-
-
-def _let_in(account: _Account, wheel: Path, *own: Path) -> None:
-    """Give `account` the least that it needs to run the wheel's binaries and to reach its directories."""
-    for path in (wheel, *own):
-        _let_through(account, path)
-    postgres = wheel / "bin" / "postgres"
-    if postgres.stat().st_mode & 0o005 == 0o005:
-        return
-    # Installed under a strict umask. What is looked at above is changed last, so nothing stays half done.
-    libraries = wheel.parent.with_name(f"{wheel.parent.name}.libs")
-    paths = [path for folder in (wheel, libraries) for path in (folder, *folder.rglob("*")) if path.exists()]
-    for path in sorted(paths, key=postgres.__eq__):
-        mode = stat.S_IMODE(path.stat().st_mode)
-        path.chmod(mode | (0o005 if mode & stat.S_IXUSR else 0o004))
-
-
-def _let_through(account: _Account, path: Path) -> None:
-    """Add the one missing x bit to each directory above `path` that `account` cannot pass, and no other."""
-    for directory in path.parents:
-        info = directory.stat()
-        bit = 0o100 if info.st_uid == account.uid else 0o010 if info.st_gid == account.gid else 0o001
-        if not info.st_mode & bit:
-            directory.chmod(stat.S_IMODE(info.st_mode) | bit)

@@ -48,7 +48,7 @@ class Outbox:
     async def claim(self, *, worker_id: str, limit: int) -> list[Effect]:
         """The next messages to send, at most one per conversation; nobody else sends them meanwhile."""
         found = await self.connection.execute(_CLAIM, {"worker": worker_id, "limit": limit})
-        return [Effect(*row[:4], message_of(row[4:])) for row in await found.fetchall()]
+        return [Effect(row[0], row[1], row[2], row[3], message_of(row[4:])) for row in await found.fetchall()]
 
     async def sent(self, effect: Effect, *, platform_ids: Sequence[str]) -> None:
         await self.connection.execute(

@@ -1,7 +1,7 @@
 """`/chat/conversations`: talk."""
 
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -30,10 +30,10 @@ Caller = Callable[[Request], Coroutine[Any, Any, str]]
 
 def conversation_routes(core: Core, database: Database, caller: Caller, *, max_characters: int) -> APIRouter:
     router = APIRouter(prefix="/chat/conversations", tags=["chat"], route_class=StrictRoute)
-    Owner = Annotated[str, Depends(caller)]  # noqa: N806 - a type
+    owner_id = Depends(caller)
 
     @router.post("", status_code=201, response_model=CreatedView, summary="Begin a conversation")
-    async def create(owner: Owner, body: NewConversation | None = None) -> Response:
+    async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
         asked = body or NewConversation()
         async with database.statement() as connection:
             made = await Conversations(connection).create(
@@ -45,12 +45,12 @@ def conversation_routes(core: Core, database: Database, caller: Caller, *, max_c
         return json_response({"id": made.id}, 201)
 
     @router.get("/{conversation_id}", response_model=ConversationView, summary="A conversation")
-    async def get(owner: Owner, conversation_id: str) -> Response:
+    async def get(conversation_id: str, owner: str = owner_id) -> Response:
         async with database.statement() as connection:
             return json_response(conversation_view(await Conversations(connection).get(owner, conversation_id)))
 
     @router.delete("/{conversation_id}", status_code=204, summary="Erase a conversation and all that was said in it")
-    async def delete(owner: Owner, conversation_id: str) -> Response:
+    async def delete(conversation_id: str, owner: str = owner_id) -> Response:
         async with database.transaction() as connection:
             await Conversations(connection).delete(owner, conversation_id)
         return Response(status_code=204)
@@ -61,7 +61,7 @@ def conversation_routes(core: Core, database: Database, caller: Caller, *, max_c
         responses={202: {"model": StoredView, "description": "Stored; in a group and not addressed to the agent"}},
         summary="Say something; the answer is the agent's message (`Accept: text/event-stream` streams it)",
     )
-    async def say(request: Request, owner: Owner, conversation_id: str, body: NewMessage) -> Response:
+    async def say(request: Request, conversation_id: str, body: NewMessage, owner: str = owner_id) -> Response:
         streaming = "text/event-stream" in request.headers.get("accept", "")
         ticket = await core.accept(
             incoming_of(owner, conversation_id, body, max_characters=max_characters), listen=streaming
@@ -73,7 +73,7 @@ def conversation_routes(core: Core, database: Database, caller: Caller, *, max_c
         return json_response(message_view(await ticket.reply()))
 
     @router.post("/{conversation_id}/cancel", response_model=CancelledView, summary="Stop the running turn")
-    async def cancel(owner: Owner, conversation_id: str) -> Response:
+    async def cancel(conversation_id: str, owner: str = owner_id) -> Response:
         async with database.statement() as connection:
             await Conversations(connection).get(owner, conversation_id)
         return json_response({"cancelled": await core.cancel(owner, conversation_id)})

@@ -28,10 +28,10 @@ Limit = Annotated[int, Query(ge=1, le=500, description="How many at most")]
 
 def thread_routes(database: Database, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
-    Owner = Annotated[str, Depends(caller)]  # noqa: N806 - a type
+    owner_id = Depends(caller)
 
     @router.post("", status_code=201, response_model=ConversationView, summary="Begin a conversation")
-    async def create(owner: Owner, body: NewConversation | None = None) -> Response:
+    async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
         asked = body or NewConversation()
         title = None if asked.title is None else checked_text(asked.title, what="title", limit=200)
         async with database.statement() as connection:
@@ -41,7 +41,7 @@ def thread_routes(database: Database, caller: Caller) -> APIRouter:
         return json_response(conversation_view(made), 201)
 
     @router.get("", response_model=ThreadsView, summary="Conversations, the latest first")
-    async def recent(owner: Owner, limit: Limit = 50, before: str | None = None) -> Response:
+    async def recent(limit: Limit = 50, before: str | None = None, owner: str = owner_id) -> Response:
         cursor = None if before is None else _cursor(before)
         async with database.statement() as connection:
             found = await Conversations(connection).recent(owner, limit=limit + 1, before=cursor)
@@ -50,7 +50,7 @@ def thread_routes(database: Database, caller: Caller) -> APIRouter:
         return json_response({"threads": [conversation_view(one) for one in page], "next": following})
 
     @router.get("/{thread_id}/history", response_model=HistoryView, summary="What was said, page by page")
-    async def history(owner: Owner, thread_id: str, limit: Limit = 100, before: str | None = None) -> Response:
+    async def history(thread_id: str, limit: Limit = 100, before: str | None = None, owner: str = owner_id) -> Response:
         """The newest messages (oldest of them first); `next` is the `before` of the page that precedes this one."""
         async with database.statement() as connection:
             await Conversations(connection).get(owner, thread_id)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import psycopg
 import structlog
-from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     ChannelVersions,
@@ -22,17 +23,14 @@ from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from ulid import ULID
 
-from rapport.domain.errors import Permanent
-from rapport.domain.ids import new_id
-from rapport.domain.synthetic import is_synthetic
+from rapport.domain.event import FRESH
+from rapport.storage.database import CONNECTION_SETTINGS
 
 log = structlog.get_logger()
 
 CheckpointPool: TypeAlias = AsyncConnectionPool[AsyncConnection[DictRow]]
-
-FRESH = "rapport_fresh"
-"""Set in a run's configuration when its thread can't have a checkpoint yet."""
 
 PROBE = {
     "synthetic": True,
@@ -55,8 +53,19 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id)
 DO UPDATE SET checkpoint = excluded.checkpoint, metadata = excluded.metadata
 """
 
+# A thread's id is its event's, and that begins with the time: an old one sorts before a newer. In pieces, so that a
+# sweep after a long time holds nobody up.
+_SWEEP = (
+    "DELETE FROM checkpoints WHERE ctid IN (SELECT ctid FROM checkpoints WHERE thread_id < %s LIMIT 2000)",
+    "DELETE FROM checkpoint_blobs WHERE ctid IN (SELECT ctid FROM checkpoint_blobs WHERE thread_id < %s LIMIT 4000)",
+    "DELETE FROM checkpoint_writes WHERE ctid IN (SELECT ctid FROM checkpoint_writes WHERE thread_id < %s LIMIT 4000)",
+)
+
 FLUSH_SECONDS = 0.2
 MAX_PENDING = 64
+SWEEP_SECONDS = 60.0
+KEPT = timedelta(days=1)
+"""How long an operator can look at the working state of a turn."""
 
 
 class Checkpoints(AsyncPostgresSaver):
@@ -75,13 +84,26 @@ class Checkpoints(AsyncPostgresSaver):
         self._rows: list[tuple[Any, ...]] = []
 
     async def run(self) -> None:
-        """Write what is pending, again and again, until cancelled."""
+        """Write what is pending and remove what is old, again and again, until cancelled."""
+        sweep_at = 0.0
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             try:
                 await self.flush()
+                if time.monotonic() >= sweep_at:
+                    await self.sweep(datetime.now(UTC) - KEPT)
+                    sweep_at = time.monotonic() + SWEEP_SECONDS
             except (psycopg.Error, PoolTimeout) as error:
                 log.warning("checkpoints.dropped", reason=type(error).__name__)
+
+    async def sweep(self, before: datetime) -> int:
+        """Remove the oldest checkpoints of turns that began before the given time; returns how many went."""
+        oldest_kept = str(ULID.from_datetime(before))
+        removed = 0
+        async with self._pool.connection() as connection:
+            for statement in _SWEEP:
+                removed += (await connection.execute(statement, (oldest_kept,))).rowcount
+        return removed
 
     async def flush(self) -> None:
         """Write everything that is pending."""
@@ -133,7 +155,7 @@ class Checkpoints(AsyncPostgresSaver):
         return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}}
 
 
-def checkpoint_pool(url: str, *, max_size: int, settings: dict[str, Any]) -> CheckpointPool:
+def checkpoint_pool(url: str) -> CheckpointPool:
     """Connections for checkpoints. A checkpoint lost with the machine's power costs a turn run again, nothing else:
     so they don't wait for the disk, unlike everything that was acknowledged."""
     return AsyncConnectionPool(
@@ -144,32 +166,10 @@ def checkpoint_pool(url: str, *, max_size: int, settings: dict[str, Any]) -> Che
             "prepare_threshold": 0,
             "row_factory": dict_row,
             "options": "-c synchronous_commit=off -c statement_timeout=15s",
-            **settings,
+            **CONNECTION_SETTINGS,
         },
         min_size=1,
-        max_size=max_size,
+        max_size=4,
         timeout=5.0,
         open=False,
     )
-
-
-async def verify_metadata(graph: Any, saver: AsyncPostgresSaver) -> None:
-    """Prove that a tagged message keeps its tags through the real checkpointer (AUTO-4); leaves nothing behind."""
-    thread = f"probe-{new_id()}"
-    config: RunnableConfig = {"configurable": {"thread_id": thread}}
-    try:
-        await graph.aupdate_state(
-            config, {"messages": [HumanMessage("probe", additional_kwargs=dict(PROBE))]}, as_node="answer"
-        )
-        messages = (await graph.aget_state(config)).values.get("messages") or []
-    finally:
-        await saver.adelete_thread(thread)
-    if len(messages) != 1 or not is_synthetic(messages[0]) or messages[0].additional_kwargs != PROBE:
-        raise MetadataLost(
-            "Checkpoint metadata integrity test failed: a tagged message came back from the checkpointer without its "
-            "tags. Follow-ups would leak into conversations, so the server does not start."
-        )
-
-
-class MetadataLost(Permanent):
-    """The checkpointer does not keep message metadata."""

@@ -1,0 +1,37 @@
+"""The start-up check that follow-ups rest on: tags of a message survive the checkpointer (AUTO-4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from rapport.domain.errors import Permanent
+from rapport.domain.ids import new_id
+from rapport.domain.synthetic import is_synthetic
+
+PROBE = {"synthetic": True, "trigger_type": "check_in", "trigger_reason": "start-up probe", "lc_source": "autonomy"}
+
+
+async def verify_metadata(graph: Any, saver: BaseCheckpointSaver[Any]) -> None:
+    """Prove that a tagged message keeps its tags through the real checkpointer (AUTO-4); leaves nothing behind."""
+    thread = f"probe-{new_id()}"
+    config: RunnableConfig = {"configurable": {"thread_id": thread}}
+    try:
+        await graph.aupdate_state(
+            config, {"messages": [HumanMessage("probe", additional_kwargs=dict(PROBE))]}, as_node="answer"
+        )
+        messages: list[BaseMessage] = (await graph.aget_state(config)).values.get("messages") or []
+    finally:
+        await saver.adelete_thread(thread)
+    if len(messages) != 1 or not is_synthetic(messages[0]) or messages[0].additional_kwargs != PROBE:
+        raise MetadataLost(
+            "Checkpoint metadata integrity test failed: a tagged message came back from the checkpointer without its "
+            "tags. Follow-ups would leak into conversations, so the server does not start."
+        )
+
+
+class MetadataLost(Permanent):
+    """The checkpointer does not keep message metadata."""
