@@ -51,7 +51,7 @@ class OnToken(Protocol):
 async def take_turn(event: ClaimedEvent, *, database: Database, agent: Agent, draft: Draft, push: bool) -> Finished:
     """Answer one event: load, ask, commit. No transaction is open while the model thinks."""
     profile = AGENTS.get(event.agent_id, LIBRARIAN)
-    clock = _Phases(event)
+    clock = _Phases()
     async with database.statement() as connection:
         window = await Messages(connection).window(
             event.owner_id, event.conversation_id, upto=event.id, limit=MAX_CHAT_HISTORY
@@ -75,7 +75,7 @@ async def _answer(
 ) -> Reply:
     """What to say: the model's answer, what there is of it if it was cancelled, or the fallback."""
     if event.attempts > MAX_ATTEMPTS:
-        return _fallback(event, "attempts", f"tried {event.attempts - 1} times")
+        return _fallback("attempts", f"tried {event.attempts - 1} times")
     draft.begin()
     try:
         answer = await agent.run(
@@ -88,7 +88,7 @@ async def _answer(
             tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
         )
     except ModelFailed as failure:
-        return _fallback(event, failure.kind, str(failure))
+        return _fallback(failure.kind, str(failure))
     except asyncio.CancelledError:
         if not draft.cancelled:
             raise
@@ -107,24 +107,18 @@ def _as_human(message: Message, event: ClaimedEvent) -> HumanMessage:
     return current
 
 
-def _fallback(event: ClaimedEvent, kind: str, reason: str) -> Reply:
-    log.warning("chat.error", conversationId=event.conversation_id, errorType=kind, message=reason)
+def _fallback(kind: str, reason: str) -> Reply:
+    log.warning("chat.error", errorType=kind, message=reason)
     return Reply(fallback_text(), metadata={"fallback_used": True})
 
 
 class _Phases:
     """Says how long each part of a turn took."""
 
-    def __init__(self, event: ClaimedEvent) -> None:
-        self._conversation_id = event.conversation_id
+    def __init__(self) -> None:
         self._at = time.perf_counter()
 
     def passed(self, phase: str) -> None:
         now = time.perf_counter()
-        log.info(
-            "chat.metrics",
-            conversationId=self._conversation_id,
-            phase=phase,
-            ms=round((now - self._at) * 1000, 2),
-        )
+        log.info("chat.metrics", phase=phase, ms=round((now - self._at) * 1000, 2))
         self._at = now

@@ -59,7 +59,7 @@ class ScriptedModel:
                 return await self._stream(request, call)
             await asyncio.sleep(self.delay(call.text))
             return web.json_response(_completion(reply_to(call.text)))
-        except (asyncio.CancelledError, ConnectionError):
+        except asyncio.CancelledError:
             call.broken = True
             raise
         finally:
@@ -71,12 +71,15 @@ class ScriptedModel:
         await response.prepare(request)
         words = reply_to(call.text).split(" ")
         half = (len(words) + 1) // 2
-        await response.write(_chunk(" ".join(words[:half])))
-        await asyncio.sleep(self.delay(call.text))
-        if words[half:]:
-            await response.write(_chunk(" " + " ".join(words[half:])))
-        await response.write(_chunk(None) + b"data: [DONE]\n\n")
-        await response.write_eof()
+        try:
+            await response.write(_chunk(" ".join(words[:half])))
+            await asyncio.sleep(self.delay(call.text))
+            if words[half:]:
+                await response.write(_chunk(" " + " ".join(words[half:])))
+            await response.write(_chunk(None) + b"data: [DONE]\n\n")
+            await response.write_eof()
+        except ConnectionError:
+            call.broken = True
         return response
 
 

@@ -12,9 +12,9 @@ import time
 import aiohttp
 import pytest
 
-from .audit import audit, clients_agree, history_agrees, until_idle
+from .audit import audit, clients_agree, history_agrees, query, until_idle
 from .harness import Client, Home, Sent, Server
-from .scripted import ScriptedModel
+from .scripted import ScriptedModel, reply_to
 
 pytestmark = pytest.mark.e2e
 
@@ -74,3 +74,54 @@ async def test_two_servers_keep_order_when_one_is_killed(
     await clients_agree(home.database_url, sent)
     await history_agrees(client, home.database_url)
     assert first.errors() == second.errors() == []
+
+
+async def test_a_server_that_was_frozen_and_taken_for_dead_shows_no_second_reply(
+    home: Home, model: ScriptedModel, http: aiohttp.ClientSession
+) -> None:
+    """A suspended laptop, a paused container: it still believes that the turn is its own when it wakes up."""
+    frozen, other = await asyncio.gather(home.serve(), home.serve())
+    client = Client(http, lambda: frozen.url)
+    sent = Sent(await client.create(), "ada", 1, "c0 are you asleep?")
+    model.delay = lambda text: 1.0 if len(model.calls_about(text)) == 1 else 0.0
+    waiting = asyncio.create_task(client.say(sent))
+    await model.until_asked(sent.text)
+
+    frozen.signal(signal.SIGSTOP)
+    await until_idle(home.database_url, seconds=40)  # its lease ends, and the other one answers
+    frozen.signal(signal.SIGCONT)
+
+    reply = await asyncio.wait_for(waiting, 20)
+    assert reply["content"] == reply_to(sent.text)
+    later = Sent(sent.conversation, "ada", 2, "c0 and awake again?")
+    assert (await client.say(later))["content"] == reply_to(later.text)
+    figures = await audit(home.database_url, [sent, later], model)
+    assert (figures.troubles, figures.replies) == ({}, 2)
+    assert len(model.calls_about(sent.text)) == 2
+    assert frozen.errors() == other.errors() == []
+
+
+async def test_a_turn_that_comes_back_to_the_server_that_lost_it_is_answered_once(
+    home: Home, model: ScriptedModel, http: aiohttp.ClientSession
+) -> None:
+    """Others gave the worker up and put its event back (as `bury` does), but it is the first to claim it again."""
+    server = await home.serve()
+    client = Client(http, lambda: server.url)
+    sent = Sent(await client.create(), "ada", 1, "c0 who has me now?")
+    model.delay = lambda _text: 4.0
+    waiting = asyncio.create_task(client.say(sent))
+    await model.until_asked(sent.text)
+
+    await query(
+        home.database_url,
+        "UPDATE events SET state = 'queued', worker_id = NULL, due_at = clock_timestamp() RETURNING id",
+    )
+
+    reply = await asyncio.wait_for(waiting, 40)
+    assert (reply["content"], reply["fallbackUsed"]) == (reply_to(sent.text), False)
+    await until_idle(home.database_url)
+    figures = await audit(home.database_url, [sent], model)
+    figures.overlaps = 0  # the same event twice, for a moment: only one of the two can commit
+    assert (figures.troubles, figures.replies) == ({}, 1)
+    assert len(model.calls_about(sent.text)) == 2
+    assert server.errors() == []

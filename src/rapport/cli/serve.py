@@ -20,7 +20,7 @@ from rapport.settings import Settings
 
 log = structlog.get_logger()
 
-FINISH_SECONDS = 7.0
+FINISH_SECONDS = 6.0
 """What a running turn gets after SIGTERM; then it is handed over. Everything together stays under ten seconds."""
 
 
@@ -77,7 +77,7 @@ async def serve(settings: Settings) -> None:
             log_config=None,
             access_log=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=int(FINISH_SECONDS) + 1,
+            timeout_graceful_shutdown=int(FINISH_SECONDS) + 2,
             timeout_keep_alive=30,
             server_header=False,
         )

@@ -17,6 +17,7 @@ from rapport.domain.event import Accepted, ClaimedEvent
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
 from rapport.runtime.presence import Presence
+from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.events import Events, Superseded
 from rapport.storage.messages import Messages
@@ -27,6 +28,7 @@ log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
 SILENCE_SECONDS = 15.0
+HAND_OVER_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class Runtime:
         self._strays: set[str] = set()
         self._wake = asyncio.Event()
         self._stopping = False
+        self.has_left = False
         self._drained: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._presence = Presence(database.url, self.worker_id, on_hint=self._heard)
@@ -100,9 +103,12 @@ class Runtime:
             await asyncio.wait(running, timeout=seconds)
         for turn in list(self._turns.values()):
             turn.task.cancel()
-        await asyncio.gather(*(turn.task for turn in list(self._turns.values())), return_exceptions=True)
+        handed_over = await asyncio.gather(*(turn.task for turn in list(self._turns.values())), return_exceptions=True)
+        if handed_over or self._drafts:
+            await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer at once, and the client still waits
+        self.has_left = True
         for draft in self._drafts.values():
-            draft.fail(Busy("The server is stopping. Your message is stored and will be answered.", retry_after=2))
+            draft.nudge()
 
     # ---- what channels ask for
 
@@ -143,10 +149,13 @@ class Runtime:
         return True
 
     async def stored_reply(self, accepted: Accepted) -> Message | None:
+        """The reply, if there is one yet; raises NotFound when the conversation is gone and there will be none."""
+        where = (accepted.owner_id, accepted.conversation_id)
         async with self._database.statement() as connection:
-            return await Messages(connection).reply_to_event(
-                accepted.owner_id, accepted.conversation_id, accepted.message_id
-            )
+            reply = await Messages(connection).reply_to_event(*where, accepted.message_id)
+            if reply is None:
+                await Conversations(connection).get(*where)
+            return reply
 
     def runs(self, event_id: str) -> bool:
         return event_id in self._turns
@@ -172,6 +181,8 @@ class Runtime:
 
     async def _run(self, event: ClaimedEvent, draft: Draft) -> None:
         """A turn and what follows from its end; nothing escapes from here."""
+        # For every line that is logged in this task, however deep.
+        structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
             finished = await take_turn(
                 event,
@@ -186,12 +197,12 @@ class Runtime:
             if finished.more or event.accepted_by != self.worker_id:
                 await self._after(event)
         except Superseded as gone:
-            log.info("turn.superseded", conversationId=event.conversation_id, reason=str(gone))
+            log.info("turn.superseded", reason=str(gone))
         except asyncio.CancelledError:
             await asyncio.shield(self._put_back(event, "handed over", delay=0))
             raise
         except Transient as error:
-            log.warning("turn.postponed", conversationId=event.conversation_id, reason=str(error))
+            log.warning("turn.postponed", reason=str(error))
             draft.fail(
                 Transient(f"{error} Your message is stored and will be answered.", retry_after=error.retry_after)
             )
@@ -311,7 +322,7 @@ class Ticket:
                 async for token in self.draft.tokens(silence=SILENCE_SECONDS):
                     yield token
                 return
-            if await self._runtime.stored_reply(self.accepted) is not None:
+            if self._runtime.has_left or await self._runtime.stored_reply(self.accepted) is not None:
                 return
             await self.draft.wait(timeout=POLL_SECONDS)
             yield ""
@@ -329,7 +340,9 @@ class Ticket:
                 elsewhere = not self._runtime.runs(self.accepted.message_id)
                 if elsewhere and (reply := await self._runtime.stored_reply(self.accepted)) is not None:
                     return reply
-                await draft.wait(timeout=POLL_SECONDS)
+                if self._runtime.has_left:
+                    raise Busy("The server is stopping. Your message is stored and will be answered.", retry_after=2)
+                await draft.wait(timeout=POLL_SECONDS / 2)
         finally:
             self._runtime.forget(self.accepted.message_id)
 

@@ -244,13 +244,5 @@ class Events:
             (worker_id, list(event_ids)),
         )
 
-    async def state_of(self, owner_id: str, conversation_id: str, event_id: str) -> str | None:
-        found = await self.connection.execute(
-            "SELECT state FROM events WHERE conversation_id = %s AND id = %s AND owner_id = %s",
-            (conversation_id, event_id, owner_id),
-        )
-        row = await found.fetchone()
-        return row[0] if row else None
-
     async def hint(self, text: str) -> None:
         await self.connection.execute("SELECT pg_notify(%s, %s)", (HINTS, text))

@@ -1,0 +1,101 @@
+"""One real Postgres for the whole run, and a fresh database for every test from a migrated template."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from rapport.domain.ids import new_id
+from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
+from rapport.storage.database import Database
+from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.migrate import migrate, schema_lock
+from world import World, open_world
+
+TEMPLATE = "rapport_template"
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Generator[EmbeddedPostgres]:
+    """The embedded Postgres, shared by all processes of this run."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base if worker_id == "master" else base.parent
+    server = EmbeddedPostgres.start(shared / "postgres")
+    with _only_one(shared / "template.lock"):
+        _make_template(server)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def empty_database(postgres: EmbeddedPostgres) -> Generator[str]:
+    """The URL of a database with nothing in it."""
+    yield from _database(postgres, template="template0")
+
+
+@pytest.fixture
+def database_url(postgres: EmbeddedPostgres) -> Generator[str]:
+    """The URL of a migrated database that only this test uses."""
+    yield from _database(postgres, template=TEMPLATE)
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncGenerator[Database]:
+    database = Database(database_url, max_size=6)
+    await database.open()
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncGenerator[World]:
+    async with open_world(database_url) as opened:
+        yield opened
+
+
+def _database(postgres: EmbeddedPostgres, *, template: str) -> Generator[str]:
+    name = f"test_{new_id().lower()}"
+    with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'.encode())
+    yield postgres.url_for(name)
+    with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
+
+
+def _make_template(postgres: EmbeddedPostgres) -> None:
+    with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
+        if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone():
+            return
+        # What the tests crash are our processes, not the machine: waiting for the disk would prove nothing here.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
+        connection.execute(f"CREATE DATABASE {TEMPLATE}_new".encode())
+        asyncio.run(_migrate(postgres.url_for(f"{TEMPLATE}_new")))
+        connection.execute(f"ALTER DATABASE {TEMPLATE}_new RENAME TO {TEMPLATE}".encode())
+
+
+async def _migrate(url: str) -> None:
+    database = Database(url, max_size=2)
+    await database.open()
+    async with checkpoint_pool(url) as pool, schema_lock(database):
+        await migrate(database)
+        await Checkpoints(pool).setup()
+    await database.close()
+
+
+class _only_one:  # noqa: N801 - reads as words
+    """A lock between the processes of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w")
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

@@ -1,0 +1,249 @@
+"""The world of a test: the wired app on a real database, with a scripted model, a recording channel and real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import PrivateAttr
+
+from rapport.app import App, open_app
+from rapport.channels.http.server import http_app
+from rapport.domain.conversation import Message
+from rapport.runtime.runtime import Runtime
+from rapport.settings import Settings
+from rapport.storage.conversations import Conversations
+from rapport.storage.database import Database
+
+
+class Step:
+    """One answer of the scripted model."""
+
+    def __init__(self, text: str = "", *, error: Exception | None = None, gate: asyncio.Event | None = None) -> None:
+        self.text, self.error, self.gate = text, error, gate
+        self.begun = asyncio.Event()
+
+
+class ScriptedModel(BaseChatModel):
+    """Says what it was told to, in order; without a script it answers "re: " and the last message."""
+
+    _script: deque[Step] = PrivateAttr(default_factory=deque[Step])
+    _calls: list[list[BaseMessage]] = PrivateAttr(default_factory=list[list[BaseMessage]])
+    _running: list[str] = PrivateAttr(default_factory=list[str])
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    @property
+    def calls(self) -> list[list[BaseMessage]]:
+        """What the model was given, call by call."""
+        return self._calls
+
+    def will_say(self, *texts: str) -> None:
+        self._script.extend(Step(text) for text in texts)
+
+    def will_fail(self, *errors: Exception) -> None:
+        self._script.extend(Step(error=error) for error in errors)
+
+    def will_wait(self, text: str = "at last") -> Step:
+        """The next answer comes when the returned step's gate is opened; `begun` tells that the model was asked."""
+        step = Step(text, gate=asyncio.Event())
+        self._script.append(step)
+        return step
+
+    async def _next(self, messages: list[BaseMessage]) -> Step:
+        self._calls.append(messages)
+        step = self._script.popleft() if self._script else Step(f"re: {messages[-1].text}")
+        step.begun.set()
+        return step
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        step = await self._next(messages)
+        if step.gate is not None:
+            await step.gate.wait()
+        if step.error is not None:
+            raise step.error
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(step.text))])
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        step = await self._next(messages)
+        words = step.text.split(" ")
+        for number, word in enumerate(words):
+            yield ChatGenerationChunk(message=AIMessageChunk(content=word if number == 0 else " " + word))
+            await asyncio.sleep(0)
+            if number == 0 and step.gate is not None:
+                await step.gate.wait()
+        if step.error is not None:
+            raise step.error
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        raise NotImplementedError("the app is asynchronous throughout")
+
+
+@dataclass
+class RecordingChannel:
+    """Remembers what was sent through it, and fails when told to."""
+
+    sent: list[str] = field(default_factory=list[str])
+    failures: deque[Exception] = field(default_factory=deque[Exception])
+
+    async def send(self, message: Message) -> Sequence[str]:
+        if self.failures:
+            raise self.failures.popleft()
+        self.sent.append(message.text)
+        return [f"platform-{len(self.sent)}"]
+
+
+@dataclass
+class World:
+    """Everything a test talks with."""
+
+    app: App
+    settings: Settings
+    model: ScriptedModel
+    channel: RecordingChannel
+    http: httpx.AsyncClient
+
+    @property
+    def database(self) -> Database:
+        return self.app.database
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.app.runtime
+
+    async def conversation(self, owner: str = "local", **settings: Any) -> str:
+        """A new conversation, made in the database (which channel it belongs to can't be said over HTTP)."""
+        async with self.database.statement() as connection:
+            chosen: dict[str, Any] = {"agent_id": "companion", **settings}
+            return (await Conversations(connection).create(owner, **chosen)).id
+
+    async def post(self, conversation_id: str, content: Any, **more: Any) -> httpx.Response:
+        return await self.http.post(
+            f"/chat/conversations/{conversation_id}/messages", json={"content": content, **more}
+        )
+
+    async def says(self, conversation_id: str, content: Any, **more: Any) -> dict[str, Any]:
+        """What a person says, and the agent's answer to it."""
+        response = await self.post(conversation_id, content, **more)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    async def history(self, conversation_id: str, **query: Any) -> list[dict[str, Any]]:
+        response = await self.http.get(f"/api/threads/{conversation_id}/history", params={"limit": 500, **query})
+        assert response.status_code == 200, response.text
+        return response.json()["messages"]
+
+    async def sql(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        async with self.database.statement() as connection:
+            cursor = await connection.execute(query.encode(), parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def drain(self) -> None:
+        """Until every event is answered and everything is sent."""
+
+        async def idle() -> bool:
+            rows = await self.sql(
+                "SELECT (SELECT count(*) FROM events WHERE state <> 'done'),"
+                " (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending') AND due_at < now() + interval '1 s')"
+            )
+            return rows == [(0, 0)]
+
+        await until(idle)
+
+
+async def until(condition: Callable[[], Any], *, seconds: float = 20.0) -> None:
+    """Wait for a condition (a function, asynchronous or not) to hold."""
+    async with asyncio.timeout(seconds):
+        while True:
+            holds = condition()
+            if asyncio.iscoroutine(holds):
+                holds = await holds
+            if holds:
+                return
+            await asyncio.sleep(0.01)
+
+
+def settings_for(url: str, **changes: Any) -> Settings:
+    """Settings that no environment reaches."""
+    values: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "log_level": "info",
+        "log_format": "json",
+        "data_dir": Path("/nonexistent"),
+        "database_url": url,
+        "database_connections": 6,
+        "model": "scripted",
+        "model_timeout": 5.0,
+        "turn_deadline": 10.0,
+        "max_message_characters": 32_000,
+        "max_turns": 64,
+        "failpoint": None,
+        **changes,
+    }
+    return Settings.model_construct(None, **values)
+
+
+@contextlib.asynccontextmanager
+async def open_world(url: str, *, model: BaseChatModel | None = None, **changes: Any) -> AsyncGenerator[World]:
+    """A wired app with a server on loopback; several may share one database."""
+    settings = settings_for(url, **changes)
+    scripted = ScriptedModel()
+    channel = RecordingChannel()
+    async with open_app(settings, model=model or scripted, channels={"recording": channel}) as app:
+        web = http_app(
+            app.runtime,
+            app.database,
+            loopback=settings.is_loopback,
+            max_characters=settings.max_message_characters,
+        )
+        async with serving(web) as address, httpx.AsyncClient(base_url=address, timeout=30) as http:
+            yield World(app, settings, scripted, channel, http)
+
+
+@contextlib.asynccontextmanager
+async def serving(web: Any) -> AsyncGenerator[str]:
+    """The application on a free port of loopback; yields its address."""
+    server = uvicorn.Server(
+        uvicorn.Config(web, port=0, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    )
+    server.capture_signals = contextlib.nullcontext  # pyright: ignore[reportAttributeAccessIssue]
+    task = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    port: int = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await task
