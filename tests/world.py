@@ -227,6 +227,7 @@ async def open_world(url: str, *, model: BaseChatModel | None = None, **changes:
             app.database,
             loopback=settings.is_loopback,
             max_characters=settings.max_message_characters,
+            model=settings.model,
         )
         async with serving(web) as address, httpx.AsyncClient(base_url=address, timeout=30) as http:
             yield World(app, settings, scripted, channel, http)

@@ -67,6 +67,7 @@ async def serve(settings: Settings) -> None:
             app.database,
             loopback=settings.is_loopback,
             max_characters=settings.max_message_characters,
+            model=settings.model,
         )
         config = uvicorn.Config(
             web,

@@ -8,6 +8,7 @@ from rapport import __version__
 from rapport.channels.http.auth import authenticator
 from rapport.channels.http.conversations import conversation_routes
 from rapport.channels.http.problems import install, problem
+from rapport.channels.http.start import start_routes
 from rapport.channels.http.threads import thread_routes
 from rapport.channels.http.views import json_response
 from rapport.channels.ports import Core
@@ -15,7 +16,7 @@ from rapport.domain.errors import RapportError
 from rapport.storage.database import Database
 
 
-def http_app(core: Core, database: Database, *, loopback: bool, max_characters: int) -> FastAPI:
+def http_app(core: Core, database: Database, *, loopback: bool, max_characters: int, model: str) -> FastAPI:
     """Every route of the server, ready to be served."""
     app = FastAPI(
         title="Rapport",
@@ -27,6 +28,7 @@ def http_app(core: Core, database: Database, *, loopback: bool, max_characters: 
     caller = authenticator(database, loopback=loopback)
     app.include_router(conversation_routes(core, database, caller, max_characters=max_characters))
     app.include_router(thread_routes(database, caller))
+    app.include_router(start_routes(model))
 
     @app.get("/healthz", tags=["health"], summary="The process is up")
     async def healthz() -> Response:
