@@ -20,6 +20,8 @@ class Call:
     text: str
     window: list[tuple[str, str]]
     """(role, content) of every message but the system prompt, oldest first; the last one is `text`."""
+    caller: str
+    """The API key that it came with: which server asked, when each has its own."""
     began: float
     ended: float | None = None
     broken: bool = False
@@ -52,7 +54,8 @@ class ScriptedModel:
         body: dict[str, Any] = json.loads(await request.read())
         messages: list[dict[str, Any]] = body["messages"]
         window = [(str(one["role"]), str(one["content"])) for one in messages if one["role"] != "system"]
-        call = Call(window[-1][1], window, began=time.monotonic())
+        caller = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        call = Call(window[-1][1], window, caller, began=time.monotonic())
         self.calls.append(call)
         try:
             if body.get("stream"):

@@ -104,11 +104,11 @@ async def test_an_outage_of_postgres_is_said_survived_and_over(
 
     await cluster.stop(suddenly=suddenly)
     gone = time.monotonic()
-    healthy, ready = await _health(http, server.url)
+    seen = [await _health(http, server.url)]
     while time.monotonic() - gone < OUTAGE_SECONDS:
-        assert (healthy, ready) == (200, 503)
+        seen.append(await _health(http, server.url))
         await asyncio.sleep(0.2)
-        healthy, ready = await _health(http, server.url)
+    assert set(seen) == {(200, 503)}
     home.env["DATABASE_URL"] = await cluster.start()
     back = time.monotonic()
 

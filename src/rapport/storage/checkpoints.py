@@ -7,7 +7,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
-import psycopg
 import structlog
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -22,11 +21,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 from ulid import ULID
 
+from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import FRESH
-from rapport.storage.database import CONNECTION_SETTINGS
+from rapport.storage.database import CONNECTION_SETTINGS, refuse_broken, translated
 
 log = structlog.get_logger()
 
@@ -93,16 +93,17 @@ class Checkpoints(AsyncPostgresSaver):
                 if time.monotonic() >= sweep_at:
                     await self.sweep(datetime.now(UTC) - KEPT)
                     sweep_at = time.monotonic() + SWEEP_SECONDS
-            except (psycopg.Error, PoolTimeout) as error:
-                log.warning("checkpoints.dropped", reason=type(error).__name__)
+            except (Transient, Permanent) as error:
+                log.warning("checkpoints.dropped", reason=str(error))
 
     async def sweep(self, before: datetime) -> int:
         """Remove the oldest checkpoints of turns that began before the given time; returns how many went."""
         oldest_kept = str(ULID.from_datetime(before))
         removed = 0
-        async with self._pool.connection() as connection:
-            for statement in _SWEEP:
-                removed += (await connection.execute(statement, (oldest_kept,))).rowcount
+        with translated():
+            async with self._pool.connection() as connection:
+                for statement in _SWEEP:
+                    removed += (await connection.execute(statement, (oldest_kept,))).rowcount
         return removed
 
     async def flush(self) -> None:
@@ -113,19 +114,22 @@ class Checkpoints(AsyncPostgresSaver):
         rows, self._rows = self._rows, []
         columns = [list(column) for column in zip(*blobs, strict=True)] or [[]] * 6
         columns += [list(column) for column in zip(*rows, strict=True)]
-        async with self._pool.connection() as connection:
-            await connection.execute(_PUT, columns)
+        with translated():
+            async with self._pool.connection() as connection:
+                await connection.execute(_PUT, columns)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The newest checkpoint of a thread. Of a turn that has just begun it is known without asking: there is none."""
         if config.get("configurable", {}).get(FRESH) is True:
             return None
         await self.flush()
-        return await super().aget_tuple(config)
+        with translated():
+            return await super().aget_tuple(config)
 
     async def adelete_thread(self, thread_id: str) -> None:
         await self.flush()
-        await super().adelete_thread(thread_id)
+        with translated():
+            await super().adelete_thread(thread_id)
 
     async def aput(
         self,
@@ -151,7 +155,10 @@ class Checkpoints(AsyncPostgresSaver):
             )
         )
         if len(self._rows) >= MAX_PENDING:
-            await self.flush()
+            try:
+                await self.flush()
+            except (Transient, Permanent) as error:  # not worth a turn
+                log.warning("checkpoints.dropped", reason=str(error))
         return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}}
 
 
@@ -170,6 +177,8 @@ def checkpoint_pool(url: str) -> CheckpointPool:
         },
         min_size=1,
         max_size=4,
-        timeout=5.0,
+        timeout=3.0,
+        reconnect_timeout=1.5,
+        check=refuse_broken,
         open=False,
     )

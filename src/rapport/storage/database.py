@@ -23,9 +23,12 @@ RETRY_AFTER = 2.0
 set_json_loads(orjson.loads)
 set_json_dumps(orjson.dumps)
 
-# Of a stored statement's errors, only these can go away by themselves (a serialisation conflict, a lock or statement
-# time-out, a server that is starting, stopping or full).
+# Only these can go away by themselves: no connection, a serialisation conflict, a lock or statement time-out, a server
+# that is starting, stopping or full.
 _PASSING = (
+    PoolTimeout,
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
     errors.SerializationFailure,
     errors.DeadlockDetected,
     errors.LockNotAvailable,
@@ -53,8 +56,10 @@ class Database:
             },
             min_size=2,
             max_size=max_size,
-            timeout=5.0,
-            reconnect_timeout=3600.0,
+            timeout=3.0,
+            # Give up soon: whoever asks for a connection next starts a new attempt at once, while the pool's own would
+            # come later and later the longer the database is away.
+            reconnect_timeout=1.5,
             max_idle=300.0,
             check=refuse_broken,
             open=False,
@@ -62,7 +67,7 @@ class Database:
 
     async def open(self) -> None:
         """Connect, or say why not."""
-        with _translated():
+        with translated():
             await self._pool.open(wait=True, timeout=15.0)
 
     async def close(self) -> None:
@@ -71,14 +76,14 @@ class Database:
     @asynccontextmanager
     async def statement(self) -> AsyncGenerator[Connection]:
         """A connection on which every statement commits by itself: for reads, and for writes that are one statement."""
-        with _translated():
+        with translated():
             async with self._pool.connection() as connection:
                 yield connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
         """All or nothing. Never hold it across a model or network call."""
-        with _translated():
+        with translated():
             async with self._pool.connection() as connection, connection.transaction():
                 yield connection
 
@@ -86,7 +91,7 @@ class Database:
 @asynccontextmanager
 async def own_connection(url: str) -> AsyncGenerator[Connection]:
     """A connection outside the pool, for one who keeps it: to listen, or to hold a lock by being there."""
-    with _translated():
+    with translated():
         connection = await AsyncConnection[tuple[Any, ...]].connect(
             url, autocommit=True, options="-c statement_timeout=10s", **CONNECTION_SETTINGS
         )
@@ -104,7 +109,7 @@ CONNECTION_SETTINGS: dict[str, Any] = {
 }
 
 
-async def refuse_broken(connection: Connection) -> None:
+async def refuse_broken(connection: AsyncConnection[Any]) -> None:
     """Raise when the server has closed the connection; costs no round trip on a healthy one.
 
     An idle connection has nothing to read. If it has, that is either a notice or the end: only then ask the server.
@@ -115,7 +120,7 @@ async def refuse_broken(connection: Connection) -> None:
         await connection.execute("SELECT 1")
 
 
-class _translated:  # noqa: N801 - reads as a word: `with _translated():`
+class translated:  # noqa: N801 - reads as a word: `with translated():`
     """Turns the driver's errors into ours, keeping the cause."""
 
     def __enter__(self) -> None:
@@ -124,7 +129,7 @@ class _translated:  # noqa: N801 - reads as a word: `with _translated():`
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None or not isinstance(error, psycopg.Error | PoolTimeout):
             return
-        if isinstance(error, PoolTimeout | psycopg.OperationalError | psycopg.InterfaceError | _PASSING):
+        if isinstance(error, _PASSING):
             raise Transient("The database can't be reached right now.", retry_after=RETRY_AFTER) from error
         if isinstance(error, errors.UniqueViolation):
             return  # repositories that provoke one on purpose handle it themselves
