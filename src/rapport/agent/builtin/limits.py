@@ -47,12 +47,12 @@ _CANNOT_AGAIN = (
     "No luck there: the built-in model can't {ability}.",
 )
 _UNKNOWN = (
-    "I don't know that: I'm the built-in model, and I only know your notes and what you tell me here.",
-    "That's something I can't answer: as the built-in model I only go by your notes and by what you tell me here.",
+    "I don't know that: I'm the built-in model, and I only know what you tell me here.",
+    "That's something I can't answer: as the built-in model I only go by what you tell me here.",
 )
 _UNKNOWN_AGAIN = (
     "That's not something I know either, I'm afraid. What have you found out about it so far?",
-    "I can't say: nothing in your notes or in what you've told me answers it. What's your own guess?",
+    "I can't say: nothing of what you've told me answers it. What's your own guess?",
     "I don't have an answer to that one. What would you do with it if you had it?",
 )
 

@@ -15,7 +15,7 @@ _LONGEST = 14  # words of a set piece; a longer message has something of its own
 _I_AM = "I'm Rapport's built-in model: a small program that works by rules, with no language model behind it."
 _I_CAN = (
     "I can keep up a simple conversation, recall what you've told me in it, do small sums, "
-    "and answer from your notes with their sources."
+    "and answer from documents that I am given."
 )
 
 # In order: the first that fits answers.
@@ -39,11 +39,6 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("switch", (r"\bhow (?:do|can|could|would|to)\b.*\b(?:switch|change|use|connect|set ?up|configure|get|plug in|run)\b.*"
      r"\b(?:model|openai|anthropic|ollama|llm|claude|gpt|api key)\b|\brapport_model\b"), (
         f"{SWITCH} Restart the server afterwards.",
-    )),
-    ("notes", (r"\bhow (?:do|can|could|to)\b.*\b(?:add|upload|import|put|give)\b.*\b(?:notes?|documents?|files?|pdfs?|sources?)\b"
-     r"|^(?:can|could|do) you (?:also )?(?:read|open|use|search|handle)\b.*\b(?:notes?|documents?|docs|files?|pdfs?)\b"), (
-        "You can add notes on the web page or with `rapport notes` in a terminal; once they are in, I answer from them and name the source.",
-        "Through notes: add files or text on the web page, or with `rapport notes`. I then answer from them and name the source.",
     )),
     ("identity", (r"\b(?:who|what)(?: exactly)? are (?:you|u)\b(?! (?:doing|talking|saying|up to))|\bwhat(?:'s| is) your name\b|\bintroduce yourself\b"
      r"|\btell me (?:something |more )?about yourself\b|\bwho am i (?:talking|speaking|chatting) (?:to|with)\b|^what is (?:this|rapport)$|^who is this$"), (

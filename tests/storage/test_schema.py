@@ -1,0 +1,195 @@
+"""The schema: what is declared is what migrations lead to, up and down, whoever runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Any, TypeAlias
+
+import psycopg
+import pytest
+
+from rapport.domain.errors import Permanent
+from rapport.storage.database import Database
+from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.migrate import known, migrate, schema_lock
+
+Shape: TypeAlias = dict[str, list[tuple[Any, ...]]]
+
+# Not ours to declare: the migrations' own memory, and what LangGraph makes for itself.
+THEIRS = "('schema_migrations', 'checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'checkpoint_migrations')"
+
+# Everything that makes up a schema, each by names and definitions alone: no object ids, no order of creation.
+CATALOGUE = {
+    "tables": f"""
+        SELECT relname::text, relkind::text, relpersistence::text, relrowsecurity FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f')
+          AND relname NOT IN {THEIRS}""",
+    "columns": f"""
+        SELECT c.relname::text, a.attnum::int, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+               a.attidentity::text, a.attgenerated::text, a.attcollation::regcollation::text,
+               pg_get_expr(d.adbin, d.adrelid)
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0
+          AND NOT a.attisdropped AND c.relname NOT IN {THEIRS}""",
+    "constraints": f"""
+        SELECT c.relname::text, n.conname::text, n.contype::text, n.convalidated, n.condeferrable,
+               pg_get_constraintdef(n.oid)
+        FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
+        WHERE n.connamespace = 'public'::regnamespace AND c.relname NOT IN {THEIRS}""",
+    "indexes": f"""
+        SELECT t.relname::text, pg_get_indexdef(i.indexrelid), i.indisvalid, i.indisunique
+        FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid
+        WHERE t.relnamespace = 'public'::regnamespace AND t.relname NOT IN {THEIRS}""",
+    "triggers": "SELECT tgrelid::regclass::text, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal",
+    "functions": """
+        SELECT p.proname::text, pg_get_function_identity_arguments(p.oid), p.prosrc FROM pg_proc p
+        WHERE p.pronamespace = 'public'::regnamespace
+          AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')""",
+    "types": """
+        SELECT t.typname::text, t.typtype::text FROM pg_type t
+        WHERE t.typnamespace = 'public'::regnamespace AND t.typtype IN ('e', 'd', 'r')
+          AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = t.oid AND d.deptype = 'e')""",
+    "extensions": "SELECT extname::text FROM pg_extension WHERE extname <> 'plpgsql'",
+}
+
+
+def shape(url: str) -> Shape:
+    """What the database holds of ours."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        return {
+            name: sorted(connection.execute(query.encode()).fetchall(), key=repr) for name, query in CATALOGUE.items()
+        }
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[Database]:
+    database = Database(url, max_size=4)
+    await database.open()
+    yield database
+    await database.close()
+
+
+async def run_migrations(url: str, to: int | None = None) -> list[str]:
+    async with opened(url) as database, schema_lock(database):
+        return await migrate(database, to=to)
+
+
+def declare(url: str) -> None:
+    """Make the schema as it is declared, without any migration."""
+    declared = resources.files("rapport.storage").joinpath("schema.sql").read_text()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(declared.encode())
+
+
+async def test_migrations_lead_to_the_declared_schema(postgres: EmbeddedPostgres, empty_database: str) -> None:
+    declare(empty_database)
+    declared = shape(empty_database)
+    assert len(declared["tables"]) >= 6
+    with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
+        connection.execute('CREATE DATABASE "migrated_by_test_schema" TEMPLATE template0')
+        try:
+            await run_migrations(postgres.url_for("migrated_by_test_schema"))
+            migrated = shape(postgres.url_for("migrated_by_test_schema"))
+        finally:
+            connection.execute('DROP DATABASE "migrated_by_test_schema" WITH (FORCE)')
+    for part in CATALOGUE:
+        assert migrated[part] == declared[part], part
+
+
+def test_a_running_servers_database_has_the_declared_schema(database_url: str, empty_database: str) -> None:
+    """LangGraph's tables beside ours change nothing of it."""
+    declare(empty_database)
+    assert shape(database_url) == shape(empty_database)
+
+
+async def test_going_down_and_up_again_changes_nothing(empty_database: str) -> None:
+    nothing = shape(empty_database)
+    newest = known()[-1].version
+    # Each step on its own, so that every down file is proven against the very version before it.
+    at: dict[int, Shape] = {0: nothing}
+    for version in range(1, newest + 1):
+        await run_migrations(empty_database, to=version)
+        at[version] = shape(empty_database)
+    for version in reversed(range(newest)):
+        await run_migrations(empty_database, to=version)
+        assert shape(empty_database) == at[version], f"down to {version}"
+    assert shape(empty_database) == nothing
+    assert await run_migrations(empty_database) == [f"up {one.version:04d} {one.name}" for one in known()]
+    assert shape(empty_database) == at[newest]
+    assert await run_migrations(empty_database) == []
+
+
+async def test_several_that_migrate_at_once_do_it_once(empty_database: str) -> None:
+    done = await asyncio.gather(*(run_migrations(empty_database) for _ in range(4)))
+    assert sorted(map(len, done)) == [0, 0, 0, len(known())]
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        rows = connection.execute("SELECT version FROM schema_migrations ORDER BY version").fetchall()
+    assert rows == [(one.version,) for one in known()]
+
+
+def test_processes_that_migrate_at_once_all_succeed(empty_database: str) -> None:
+    script = (
+        "import asyncio, sys\n"
+        "from rapport.storage.database import Database\n"
+        "from rapport.storage.migrate import migrate, schema_lock\n"
+        "async def main():\n"
+        "    database = Database(sys.argv[1], max_size=2)\n"
+        "    await database.open()\n"
+        "    sys.stdin.readline()\n"
+        "    async with schema_lock(database):\n"
+        "        steps = await migrate(database)\n"
+        "    await database.close()\n"
+        "    sys.stdout.write(str(len(steps)))\n"
+        "asyncio.run(main())\n"
+    )
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", script, empty_database]
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    results = [process.communicate(timeout=30) for process in processes]
+    assert [err for _, err in results] == ["", ""]
+    assert sorted(out for out, _ in results) == ["0", str(len(known()))]
+
+
+async def test_a_failed_migration_leaves_the_schema_as_it_was(empty_database: str) -> None:
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE outbox (in_the_way int)")
+    before = shape(empty_database)
+    with pytest.raises(Permanent):
+        await run_migrations(empty_database)
+    assert shape(empty_database) == before
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("DROP TABLE outbox")
+    assert len(await run_migrations(empty_database)) == len(known())
+
+
+@pytest.mark.parametrize("to", [None, 0])
+async def test_a_database_of_a_newer_version_is_left_alone(database_url: str, to: int | None) -> None:
+    newest = known()[-1].version
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("INSERT INTO schema_migrations (version, name) VALUES (%s, 'later')", (newest + 7,))
+    before = shape(database_url)
+    with pytest.raises(Permanent, match=rf"version {newest + 7} by a newer Rapport.*up to {newest}\. Upgrade"):
+        await run_migrations(database_url, to=to)
+    assert shape(database_url) == before
+
+
+def test_every_migration_has_its_way_back() -> None:
+    names = sorted(file.name for file in resources.files("rapport.storage.migrations").iterdir())
+    ups = [name for name in names if name.endswith(".up.sql")]
+    downs = [name for name in names if name.endswith(".down.sql")]
+    assert [name.replace(".up.", ".down.") for name in ups] == downs
+    assert {name for name in names if name.endswith(".sql")} == {*ups, *downs}
+    assert [one.version for one in known()] == list(range(1, len(ups) + 1))
+    for one in known():
+        assert one.up.strip()
+        assert one.down.strip()
