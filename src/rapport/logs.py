@@ -79,7 +79,7 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)
-    # These log addresses (with tokens in them) or every request at INFO.
+    # These log addresses (with tokens in them), every request, or what we say ourselves at INFO.
     for noisy in (
         "httpx",
         "httpx2",

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import psycopg
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -119,7 +118,7 @@ async def test_a_checkpointer_that_loses_tags_is_found_out_and_keeps_nothing(
     pool: CheckpointPool, database_url: str, serde: type[Forgetful]
 ) -> None:
     saver = Lossy(pool, serde())
-    with pytest.raises(MetadataLost, match="metadata integrity test failed.*does not start"):
+    with pytest.raises(MetadataLost, match=r"metadata integrity test failed.*does not start"):
         await verify(saver)
     await saver.flush()
     assert_nothing_left(database_url)
@@ -132,7 +131,6 @@ async def test_a_checkpointer_that_keeps_nothing_at_all_is_found_out(pool: Check
 
 
 async def test_lost_tags_are_an_error_in_the_log(pool: CheckpointPool) -> None:
-    structlog.reset_defaults()
     with capture_logs() as logs, pytest.raises(MetadataLost):
         await verify(Lossy(pool, Forgetful()))
     assert [line["log_level"] for line in logs] == ["error"]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from ulid import ULID
 
 from rapport.agent.graph import LangGraphAgent
@@ -26,14 +27,14 @@ TRIGGER_TYPES = ("check_in", "question_unanswered", "task_incomplete", "waiting_
 # What Postgres, JSON and MessagePack can hold of text: everything but NUL and halves of surrogate pairs.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=60)
 REASON = TEXT | st.sampled_from(["👩‍👩‍👧‍👦 🇧🇷", "שלום, 世界", "‮right to left", "é vs é", '"quoted" \\ {json: true}'])
-TAGS = st.builds(
-    lambda trigger, reason: (
-        {"synthetic": True, "trigger_type": trigger, "lc_source": "autonomy"}
-        | ({} if reason is None else {"trigger_reason": reason})
-    ),
-    st.sampled_from(TRIGGER_TYPES),
-    st.none() | REASON,
-)
+
+
+def tags_of(trigger: str, reason: str | None) -> dict[str, Any]:
+    tags = {"synthetic": True, "trigger_type": trigger, "lc_source": "autonomy"}
+    return tags if reason is None else {**tags, "trigger_reason": reason}
+
+
+TAGS = st.builds(tags_of, st.sampled_from(TRIGGER_TYPES), st.none() | REASON)
 BLOCK = st.one_of(
     TEXT.map(lambda text: {"type": "text", "text": text}),
     st.just({"type": "image", "url": "https://example.org/cat.png"}),
@@ -71,7 +72,7 @@ async def test_metadata_comes_back_as_it_was(database_url: str) -> None:
     """metadata round trip 100 %"""
     cases: list[tuple[Any, dict[str, Any]]] = []
 
-    @settings(max_examples=150, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=150, database=None)
     @given(content=CONTENT, tags=TAGS)
     def collect(content: Any, tags: dict[str, Any]) -> None:
         cases.append((content, tags))
@@ -218,10 +219,19 @@ async def test_checkpoints_do_not_grow_with_the_conversation(world: World) -> No
     assert (turns, checkpoints) == (30, 30)
 
 
+@dataclass
+class Intruder:
+    """Something that only an attacker would put into a checkpoint."""
+
+    command: str
+
+
 async def test_no_code_is_revived_from_a_checkpoint(database_url: str) -> None:
     """What is read back is messages and plain values; anything else stays data."""
-    async with savers(database_url) as (writer, _):
-        kind, data = writer.serde.dumps_typed({"message": HumanMessage("hi"), "path": datetime.now(UTC)})
-        assert isinstance(writer.serde.loads_typed((kind, data))["message"], HumanMessage)
-        with pytest.raises((TypeError, ValueError)):
-            writer.serde.loads_typed(("pickle", b"cos\nsystem\n(S'true'\ntR."))
+    trusting = JsonPlusSerializer(allowed_msgpack_modules=True)
+    stored = trusting.dumps_typed([HumanMessage("hi"), Intruder("rm -rf")])
+    assert isinstance(trusting.loads_typed(stored)[1], Intruder)
+    async with savers(database_url) as (saver, _):
+        message, other = saver.serde.loads_typed(stored)
+        assert message == HumanMessage("hi")
+        assert not isinstance(other, Intruder)

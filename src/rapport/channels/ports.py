@@ -21,6 +21,10 @@ class Ticket(Protocol):
 
     async def reply(self) -> Message: ...
 
+    def close(self) -> None:
+        """Nobody waits any more."""
+        ...
+
 
 class Core(Protocol):
     """The way in."""

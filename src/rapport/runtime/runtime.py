@@ -332,19 +332,21 @@ class Ticket:
         if self.draft is None:
             raise Permanent("Nothing will be said to this message.")
         try:
-            while True:
-                draft = self.draft
-                if draft.done.done():
-                    return draft.done.result()
+            while not self.draft.done.done():
                 # Perhaps another process answered: hints tell, polling makes sure.
                 elsewhere = not self._runtime.runs(self.accepted.message_id)
                 if elsewhere and (reply := await self._runtime.stored_reply(self.accepted)) is not None:
                     return reply
                 if self._runtime.has_left:
                     raise Busy("The server is stopping. Your message is stored and will be answered.", retry_after=2)
-                await draft.wait(timeout=POLL_SECONDS / 2)
+                await self.draft.wait(timeout=POLL_SECONDS / 2)
+            return self.draft.done.result()
         finally:
-            self._runtime.forget(self.accepted.message_id)
+            self.close()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._runtime.forget(self.accepted.message_id)
 
 
 async def _first(waiting: Coroutine[Any, Any, object], *, timeout: float) -> None:

@@ -22,15 +22,15 @@ HINTS = "rapport"
 # One statement, so one transaction. The conversation's row lock puts writers in a line; the time it returns is later
 # than that of every message before, even if the clock went back. If nobody else is in the line and this process wants
 # to, the event starts as running: no queue in between, and still a row that anyone can pick up if the process dies.
-_STORE = """
+_FOR_AGENT = "(kind = 'direct' OR %(replies)s OR agent_id = ANY(%(mentions)s))"
+_STORE = f"""
 WITH line AS (
     UPDATE conversations
     SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'),
-        unanswered = unanswered + (kind = 'direct' OR %(replies)s OR agent_id = ANY(%(mentions)s))::int
+        unanswered = unanswered + {_FOR_AGENT}::int
     WHERE id = %(conversation)s AND owner_id = %(owner)s
     RETURNING last_at, agent_id, kind, channel,
-        kind = 'direct' OR %(replies)s OR agent_id = ANY(%(mentions)s) AS answered,
-        (kind = 'direct' OR %(replies)s OR agent_id = ANY(%(mentions)s)) AND %(claim)s AND unanswered = 1 AS is_free
+        {_FOR_AGENT} AS answered, {_FOR_AGENT} AND %(claim)s AND unanswered = 1 AS is_free
 ), message AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           client_message_id, created_at)

@@ -42,6 +42,8 @@ async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
     except RapportError as error:
         yield event("error", {"status": status_of(error), "detail": str(error)})
         return
+    finally:
+        ticket.close()
     if reply.metadata.get("cancelled") is True:
         yield event("cancelled", message_view(reply))
         return
