@@ -134,8 +134,9 @@ async def test_turns_of_one_conversation_run_one_at_a_time_and_in_order(world: W
     await asyncio.gather(first, *others)
     said = [str(call[-1].text) for call in world.model.calls]
     assert said == ["one", "two", "three", "four"]
-    # Each turn saw what stood before its own message, and no later one.
-    assert [str(message.text) for message in world.model.calls[1][1:]] == ["one", "two"]
+    # Each turn saw what was said before it, the answers included, and nothing that came later.
+    assert [str(message.text) for message in world.model.calls[1][1:]] == ["one", "slow", "two"]
+    assert [str(message.text) for message in world.model.calls[2][1:]] == ["one", "two", "slow", "re: two", "three"]
 
 
 async def stored(world: World, count: int) -> bool:

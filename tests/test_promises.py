@@ -118,8 +118,8 @@ class Promises(RuleBasedStateMachine):
         if self.workers[worker].holds:
             assert self.do(run(self.workers[worker].holds.pop(0)))
 
-    @rule(worker=st.integers(0, 2))
-    def die(self, worker: int) -> None:
+    @rule(worker=st.integers(0, 2), taken_over=st.booleans())
+    def die(self, worker: int, taken_over: bool) -> None:
         """A process is killed; another one takes over what it had. It may still be busy with it, and come back late."""
 
         async def run() -> None:
@@ -134,6 +134,8 @@ class Promises(RuleBasedStateMachine):
         # Only this one is dead: the others are there, as their sessions would prove.
         self.do(self.join_all())
         self.do(run())
+        if taken_over:
+            self.claim(worker, 5)
 
     async def join_all(self) -> None:
         async with self.database.statement() as connection:

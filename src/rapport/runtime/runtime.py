@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ log = structlog.get_logger()
 POLL_SECONDS = 1.0
 SILENCE_SECONDS = 15.0
 HAND_OVER_SECONDS = 0.5
+STRAY_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Runtime:
         self._max_turns = max_turns
         self._turns: dict[str, _Turn] = {}
         self._drafts: dict[str, Draft] = {}
-        self._strays: set[str] = set()
+        self._strays: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stopping = False
         self.has_left = False
@@ -174,6 +176,10 @@ class Runtime:
         return draft
 
     def _begin(self, event: ClaimedEvent) -> None:
+        if (older := self._turns.get(event.id)) is not None:
+            # It was taken from us while we were still at it, and has come back to us: that attempt can't commit any more.
+            older.task.cancel()
+            self._drafts.pop(event.id, None)
         draft = self._draft(event.id)
         task = asyncio.create_task(self._run(event, draft), name=f"turn {event.id}")
         self._turns[event.id] = _Turn(event, draft, task)
@@ -216,8 +222,9 @@ class Runtime:
             )
             await self._put_back(event, str(error), delay=min(5.0, 0.25 * 2**event.attempts))
         finally:
-            self._turns.pop(event.id, None)
-            self._drafts.pop(event.id, None)
+            if (turn := self._turns.get(event.id)) is not None and turn.draft is draft:
+                del self._turns[event.id]
+                self._drafts.pop(event.id, None)
             draft.leave()  # whoever still waits finds the reply of the next attempt in the log
 
     async def _after(self, event: ClaimedEvent) -> None:
@@ -251,7 +258,9 @@ class Runtime:
         if word == "cancel":
             self._cancel_here(event_id)
         elif word == "done":
-            if (draft := self._drafts.get(event_id)) is not None and event_id not in self._turns:
+            if (turn := self._turns.get(event_id)) is not None:
+                turn.task.cancel()  # somebody else has answered what we are still at
+            elif (draft := self._drafts.get(event_id)) is not None:
                 draft.nudge()
         else:
             self._wake.set()
@@ -293,10 +302,11 @@ class Runtime:
                 pass
 
     async def _return_strays(self, events: Events) -> None:
-        """Put back what is ours by the database but unknown here: seen twice, so that it isn't just arriving."""
-        seen = await events.running_of(self.worker_id) - set(self._turns)
-        strays = seen & self._strays
-        self._strays = seen - strays
+        """Put back what is ours by the database but unknown here, for so long that it can't be just arriving."""
+        now = time.monotonic()
+        unknown = await events.running_of(self.worker_id) - set(self._turns)
+        self._strays = {event_id: self._strays.get(event_id, now) for event_id in unknown}
+        strays = {event_id for event_id, since in self._strays.items() if now - since >= STRAY_SECONDS}
         if strays:
             await events.return_strays(self.worker_id, strays)
             log.warning("worker.strays", events=len(strays))

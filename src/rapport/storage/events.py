@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from rapport.domain.conversation import Incoming, Message, text_of
 from rapport.domain.errors import RapportError
 from rapport.domain.event import Accepted, ClaimedEvent, Finished, Reply
-from rapport.domain.ids import new_id
+from rapport.domain.ids import is_id, new_id
 from rapport.storage.conversations import no_such_conversation
 from rapport.storage.database import Connection
 from rapport.storage.messages import COLUMNS, message_of
@@ -109,6 +109,8 @@ class Events:
 
         It is for the agent in a direct conversation, when `mentions` (ids of agents) names it, or when it replies to it.
         """
+        if not is_id(incoming.conversation_id):
+            raise no_such_conversation(incoming.conversation_id)
         message_id = new_id()
         try:
             found = await self.connection.execute(

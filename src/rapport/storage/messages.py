@@ -41,15 +41,26 @@ class Messages:
         return [message_of(row) for row in reversed(await found.fetchall())]
 
     async def window(self, owner_id: str, conversation_id: str, *, upto: str, limit: int) -> list[Message]:
-        """The message `upto` and the `limit` before it, oldest first: what a turn about it may see."""
-        # Later messages may be stored already (they wait for turns of their own); the row comparison leaves them out.
+        """What a turn about the message `upto` may see: that message last, and up to `limit` before it, oldest first.
+
+        Messages that people sent later wait for turns of their own and are left out; replies that came later belong to
+        messages before it, because turns run in order, and are in.
+        """
+        # A backward walk of messages_order that skips the few that wait in line, and the message itself by its key.
         found = await self.connection.execute(
-            f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s"
-            " AND (created_at, id) <= (SELECT created_at, id FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s)"
-            " ORDER BY created_at DESC, id DESC LIMIT %(limit)s",
-            {"conversation": conversation_id, "owner": owner_id, "upto": upto, "limit": limit + 1},
+            f"""
+            (SELECT {COLUMNS} FROM messages
+             WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND (role <> 'user' OR (created_at, id) < (
+                 SELECT created_at, id FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s))
+             ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
+            UNION ALL
+            SELECT {COLUMNS} FROM messages
+            WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = %(upto)s
+            """,
+            {"conversation": conversation_id, "owner": owner_id, "upto": upto, "limit": limit},
         )
-        return [message_of(row) for row in reversed(await found.fetchall())]
+        messages = [message_of(row) for row in await found.fetchall()]
+        return sorted(messages, key=lambda message: (message.id == upto, message.created_at, message.id))
 
     async def get(self, owner_id: str, conversation_id: str, message_id: str) -> Message | None:
         found = await self.connection.execute(

@@ -97,10 +97,14 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         return problem(422, " ".join(_sentence(item) for item in error.errors()[:3]))
 
-    async def http(_request: Request, error: Exception) -> Response:
+    async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        detail = error.detail if error.status_code != 404 else "There is nothing at this address; see /docs."
-        return problem(error.status_code, str(detail), headers=error.headers)
+        detail = str(error.detail)
+        if error.status_code == 404:
+            detail = "There is nothing at this address; see /docs."
+        elif error.status_code == 405:
+            detail = f"This address does not take {request.method[:16]}; see /docs."
+        return problem(error.status_code, detail, headers=error.headers)
 
     async def unexpected(_request: Request, error: Exception) -> Response:
         log.exception("chat.error", errorType=type(error).__name__, message="unexpected", exc_info=error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import FastAPI, Response
 
 from rapport import __version__
@@ -14,6 +16,9 @@ from rapport.channels.http.views import json_response
 from rapport.channels.ports import Core
 from rapport.domain.errors import RapportError
 from rapport.storage.database import Database
+
+READY_SECONDS = 1.0
+"""Whoever asks wants to know now: a database that takes longer isn't ready."""
 
 
 def http_app(core: Core, database: Database, *, loopback: bool, max_characters: int, model: str) -> FastAPI:
@@ -37,10 +42,10 @@ def http_app(core: Core, database: Database, *, loopback: bool, max_characters: 
     @app.get("/readyz", tags=["health"], summary="The process can take messages: its database answers")
     async def readyz() -> Response:
         try:
-            async with database.statement() as connection:
+            async with asyncio.timeout(READY_SECONDS), database.statement() as connection:
                 await connection.execute("SELECT 1")
-        except RapportError as error:
-            return problem(503, str(error), headers={"Retry-After": "2"})
+        except (RapportError, TimeoutError):
+            return problem(503, "The database can't be reached right now.", headers={"Retry-After": "2"})
         return json_response({"status": "ready"})
 
     return app

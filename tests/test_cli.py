@@ -1,0 +1,358 @@
+"""The real commands as their own processes: what they print, what they return, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+# One data directory for the whole module, so that its cluster is made once: all of it runs in one process.
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cli")]
+
+COMMAND = Path(sys.executable).with_name("rapport")
+KEPT = ("PATH", "TMPDIR", "TZ")
+
+
+class Ran(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Home:
+    """A data directory and the environment of somebody who has set nothing else."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        return {**kept, "LANG": "C.UTF-8", "RAPPORT_DATA_DIR": str(self.path / "data"), "COLUMNS": "200", **more}
+
+    def run(self, *arguments: str, stdin: str | bytes = "", **environment: str) -> Ran:
+        """Run `rapport` to its end, which must not be a traceback."""
+        ended = subprocess.run(
+            [COMMAND, *arguments],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            env=self.environment(**environment),
+            cwd=self.path,
+            timeout=60,
+            check=False,
+        )
+        ran = Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+        assert "Traceback" not in ran.out + ran.err, ran.out + ran.err
+        return ran
+
+    def fails(self, *arguments: str, **environment: str) -> str:
+        """Run `rapport`, which fails with one line that it returns."""
+        ran = self.run(*arguments, **environment)
+        assert ran.code == 1, ran
+        assert ran.out == ""
+        assert ran.err.startswith("rapport: ")
+        assert len(ran.err.strip().splitlines()) == 1, ran.err
+        return ran.err
+
+    def postmaster(self) -> Path:
+        return self.path / "data" / "postgres" / "postmaster.pid"
+
+
+@pytest.fixture(scope="module")
+def home() -> Generator[Home]:
+    path = Path(tempfile.mkdtemp(prefix="rapport-cli-"))
+    made = Home(path)
+    yield made
+    if made.postmaster().exists():
+        process = psutil.Process(int(made.postmaster().read_text().split()[0]))
+        process.terminate()
+        process.wait(10)
+    shutil.rmtree(path)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_help_names_every_command(home: Home) -> None:
+    ran = home.run("--help")
+    assert ran.code == 0
+    for command in ("serve", "worker", "chat", "doctor", "migrate", "keys"):
+        assert re.search(rf"\b{command}\b", ran.out), command
+        told = home.run(command, "--help") if command in {"chat", "keys"} else None
+        assert told is None or (told.code == 0 and "Usage:" in told.out)
+
+
+def test_a_command_that_is_none_is_refused(home: Home) -> None:
+    ran = home.run("sing")
+    assert ran.code == 2
+    assert "No such command 'sing'" in ran.err
+
+
+def test_doctor_says_what_is_in_use_and_that_it_works(home: Home) -> None:
+    ran = home.run("doctor")
+    assert ran.code == 0, ran
+    assert "✗" not in ran.out
+    lines = {line.split(":")[0].strip("✓· "): line for line in ran.out.splitlines() if ":" in line}
+    assert "the built-in one" in lines["Model"]
+    assert "RAPPORT_MODEL=openai:" in lines["Model"]
+    assert re.search(r"Postgres 1[89].*embedded in .*schema version \d+, pgvector", lines["Database"])
+    assert "✓" in lines["Metadata"]
+    assert "no keys; 127.0.0.1 is this machine only" in lines["Access"]
+    assert not home.postmaster().exists(), "Postgres still runs"
+
+
+def test_doctor_says_that_a_model_does_not_answer(home: Home) -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    ran = home.run("doctor", RAPPORT_MODEL="openai:x", OPENAI_BASE_URL=url)
+    assert ran.code == 1
+    [trouble] = [line for line in ran.out.splitlines() if line.startswith("✗")]
+    assert "openai:x does not answer" in trouble
+    assert url.removeprefix("http://").removesuffix("/v1") in trouble
+    assert "✓ Database" in ran.out  # the rest is looked at all the same
+
+
+@contextmanager
+def provider_that_refuses(words: str) -> Generator[str]:
+    """The address of a model server that answers every request with 401 and these words."""
+
+    class Refuse(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.dumps({"error": {"message": words}}).encode()
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(401)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refuse) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        server.shutdown()
+        thread.join()
+
+
+def test_doctor_repeats_what_a_provider_says_as_it_is(home: Home) -> None:
+    with provider_that_refuses("[/quota] used up, see [link=x] or [red]") as url:
+        ran = home.run("doctor", RAPPORT_MODEL="openai:x", OPENAI_BASE_URL=url, OPENAI_API_KEY="sk-" + "a1B2" * 10)
+    assert ran.code == 1
+    assert "[/quota] used up, see [link=x] or [red]" in ran.out
+    assert "a1B2a1B2" not in ran.out + ran.err
+
+
+def test_doctor_says_that_a_database_cannot_be_reached(home: Home) -> None:
+    url = f"postgresql://me:hunter2hunter2@127.0.0.1:{free_port()}/rapport?connect_timeout=1"
+    ran = home.run("doctor", DATABASE_URL=url)
+    assert ran.code == 1
+    [trouble] = [line for line in ran.out.splitlines() if line.startswith("✗")]
+    assert "Database" in trouble
+    assert "hunter2" not in ran.out + ran.err
+
+
+def test_keys_are_made_listed_and_revoked(home: Home) -> None:
+    assert "There are no keys" in home.run("keys", "list").out
+    made = home.run("keys", "create", "my phone", "--user", "ana")
+    assert made.code == 0
+    secret = made.out.strip()
+    assert re.fullmatch(r"rapport_[\w-]{43}", secret)
+    assert secret not in made.err
+    assert "it can't be shown again" in made.err
+    key_id = made.err.split()[1]
+
+    listed = home.run("keys", "list")
+    row = next(line for line in listed.out.splitlines() if key_id in line)
+    assert "ana" in row
+    assert "my phone" in row
+    assert secret not in listed.out
+
+    assert home.run("keys", "revoke", key_id) == (0, "Revoked.\n", "")
+    assert "no active key" in home.fails("keys", "revoke", key_id)
+    assert "no active key 'nonsense'; `rapport keys list` shows them" in home.fails("keys", "revoke", "nonsense")
+    data = b"".join(file.read_bytes() for file in (home.path / "data").glob("*.log"))
+    assert secret.encode() not in data
+
+
+def test_the_schema_goes_down_and_up(home: Home) -> None:
+    assert home.run("migrate").code == 0
+    assert home.run("migrate").out == "Nothing to do: the schema is up to date.\n"
+    down = home.run("migrate", "--to", "0")
+    assert down.code == 0
+    assert re.fullmatch(r"(down \d{4} \w+\n)+", down.out)
+    up = home.run("migrate")
+    assert re.fullmatch(r"(up \d{4} \w+\n)+", up.out)
+    assert sorted(up.out.replace("up", "").split()) == sorted(down.out.replace("down", "").split())
+    for version in ("99", "-1"):
+        assert re.search(rf"there is no version {version}; .* from 0 .* to \d+", home.fails("migrate", "--to", version))
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "says"),
+    [
+        ("serve", {"PORT": "abc"}, "PORT: .*integer"),
+        ("serve", {"PORT": "70000"}, "PORT: .*65535"),
+        ("serve", {"LOG_LEVEL": "loud"}, "LOG_LEVEL='loud' is none of debug, info, warning, error"),
+        ("doctor", {"LOG_LEVEL": "loud"}, "LOG_LEVEL='loud' is none of debug, info, warning, error"),
+        ("serve", {"RAPPORT_LOG_FORMAT": "xml"}, "RAPPORT_LOG_FORMAT: .*json"),
+        ("serve", {"RAPPORT_TURN_DEADLINE": "-1"}, "RAPPORT_TURN_DEADLINE: .*greater than 0"),
+        ("chat", {"RAPPORT_MODEL": "nonsense"}, "RAPPORT_MODEL='nonsense' is not a model.*builtin"),
+        ("serve", {"RAPPORT_MODEL": "nonsense", "PORT": "0"}, "RAPPORT_MODEL='nonsense' is not a model.*builtin"),
+        ("serve", {"HOST": "0.0.0.0", "PORT": "0"}, "HOST=0.0.0.0 can be reached by others.*rapport keys create"),
+        ("serve", {"HOST": "no.such.host.invalid", "PORT": "0"}, "can't listen on no.such.host.invalid"),
+        ("serve", {"RAPPORT_FAILPOINT": "nowhere", "PORT": "0"}, "unknown failpoint"),
+        ("migrate", {"DATABASE_URL": "nonsense"}, "[Dd]atabase"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_is_said_in_one_line(home: Home, command: str, environment: dict[str, str], says: str) -> None:
+    assert re.search(says, home.fails(command, **environment))
+
+
+def test_a_taken_port_is_said_in_one_line(home: Home) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert re.search(rf"can't listen on 127.0.0.1:{port}: .*Set PORT", home.fails("serve", PORT=port))
+
+
+def test_a_chat_through_a_pipe(home: Home) -> None:
+    ran = home.run(
+        "chat",
+        stdin="hello\nmy name is Ana\nwhat is my name?\n\n/history\n/help\n/new\n/history\nwhat is my name?\n/quit\nunread\n",
+    )
+    assert ran.code == 0, ran
+    assert ran.err == ""
+    before, after = ran.out.split("a new conversation")
+    answers = before.split("/quit (or Ctrl-D)")[0]
+    assert "Companion" in answers
+    assert "builtin" in answers
+    talk, history = answers.split("you", 5)[1:5], before
+    assert len(talk) == 4
+    assert "Ana" in talk[2]
+    assert history.count("my name is Ana") == 1  # as history shows it: what was piped in is not echoed
+    assert history.count("what is my name?") == 1
+    assert "/new begin a new conversation" in before
+    assert "nothing was said yet" in after
+    assert "Ana" not in after
+    assert "unread" not in ran.out
+
+
+def test_a_line_goes_on_after_a_backslash_and_help_says_so(home: Home) -> None:
+    ran = home.run("chat", stdin="/help\nmy name \\\nis Ana\nwhat is my name?\n")
+    assert ran.code == 0
+    assert "A line that ends with \\ goes on in the next one." in ran.out
+    assert "Ana" in ran.out
+
+
+def test_the_end_of_input_leaves_the_chat(home: Home) -> None:
+    for stdin in ("", "hello\n", "hello"):
+        assert home.run("chat", stdin=stdin).code == 0
+    assert not home.postmaster().exists(), "Postgres still runs"
+
+
+def test_a_chat_goes_on_where_it_was_left(home: Home) -> None:
+    assert home.run("chat", stdin="my name is Wilhelmina\n").code == 0
+    ran = home.run("chat", "--continue", stdin="what is my name?\n")
+    assert ran.code == 0
+    assert ran.out.count("Wilhelmina") >= 2  # what was said, and the answer
+
+
+def test_what_cannot_be_said_is_refused_and_the_chat_goes_on(home: Home) -> None:
+    ran = home.run("chat", stdin=b"bad \xff byte\na\x00b\n[/nonsense] [red]\nmy name is Ana\nwhat is my name?\n")
+    assert ran.code == 0, ran
+    assert "isn't valid Unicode text" in ran.out
+    assert "NUL" in ran.out
+    assert "Ana" in ran.out
+
+
+def test_an_unknown_agent_is_said_in_one_line(home: Home) -> None:
+    assert "there is no agent 'nobody'; there are companion, librarian" in home.fails("chat", "--agent", "nobody")
+
+
+class Terminal:
+    """A real terminal, in a tmux server of its own."""
+
+    def __init__(self, home: Home, command: str) -> None:
+        self._socket = str(home.path / "tmux")
+        self._tmux("new-session", "-d", "-x", "120", "-y", "40", command, env=home.environment(TERM="xterm-256color"))
+
+    def _tmux(self, *arguments: str, env: dict[str, str] | None = None) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", self._socket, "-f", "/dev/null", *arguments],
+            capture_output=True,
+            text=True,
+            env=env,
+            check=False,
+        )
+        return done.stdout
+
+    def types(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
+
+    @property
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p", "-S", "-200")
+
+    def shows(self, pattern: str, *, seconds: float = 30) -> str:
+        """Wait until the screen shows a pattern."""
+        deadline = time.monotonic() + seconds
+        while not re.search(pattern, screen := self.screen, re.DOTALL):
+            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{screen}"
+            time.sleep(0.05)
+        return screen
+
+    def close(self) -> None:
+        self._tmux("kill-server")
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_a_chat_in_a_real_terminal(home: Home) -> None:
+    terminal = Terminal(home, f"{COMMAND} chat; echo left with $?; exec cat")
+    try:
+        terminal.shows(r"you $|you\s*$")
+        terminal.types("my name is Ana", "Enter")
+        terminal.shows(r"you my name is Ana\n.*\S.*\n.*you\s*$")
+        terminal.types("what is my name?", "Enter")
+        shown = terminal.shows(r"what is my name\?\n.*Ana.*you\s*$")
+        assert "Traceback" not in shown
+        terminal.types("C-d")
+        shown = terminal.shows(r"left with \d+")
+        assert "left with 0" in shown
+        assert "Traceback" not in shown
+    finally:
+        terminal.close()
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_ctrl_c_at_the_prompt_leaves_without_a_traceback(home: Home) -> None:
+    terminal = Terminal(home, f"{COMMAND} chat; echo left with $?; exec cat")
+    try:
+        terminal.shows(r"you\s*$")
+        terminal.types("C-c")
+        shown = terminal.shows(r"left with \d+", seconds=15)
+        assert "Traceback" not in shown
+    finally:
+        terminal.close()
