@@ -76,6 +76,7 @@ async def serve(settings: Settings) -> None:
             ws="none",
             lifespan="off",
             log_config=None,
+            log_level="warning",
             access_log=False,
             proxy_headers=False,
             timeout_graceful_shutdown=int(FINISH_SECONDS) + 2,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -65,10 +67,20 @@ class Database:
             open=False,
         )
 
-    async def open(self) -> None:
-        """Connect, or say why not."""
+    async def open(self, *, patience: float = 15.0) -> None:
+        """Connect, or say why not. A database that is just starting too gets some time."""
+        give_up = time.monotonic() + patience
+        while True:
+            try:
+                async with await AsyncConnection[tuple[Any, ...]].connect(self.url, **CONNECTION_SETTINGS):
+                    break
+            except psycopg.Error as error:
+                if time.monotonic() >= give_up or not isinstance(error, psycopg.OperationalError):
+                    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                    raise Permanent(f"The database can't be used: {reason}") from error
+                await asyncio.sleep(0.5)
         with translated():
-            await self._pool.open(wait=True, timeout=15.0)
+            await self._pool.open(wait=True, timeout=patience)
 
     async def close(self) -> None:
         await self._pool.close(timeout=2.0)
