@@ -21,8 +21,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-# One data directory for the whole module, so that its cluster is made once: all of it runs in one process.
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cli")]
+pytestmark = pytest.mark.e2e
 
 COMMAND = Path(sys.executable).with_name("rapport")
 KEPT = ("PATH", "TMPDIR", "TZ")
@@ -77,6 +76,7 @@ class Home:
 
 @pytest.fixture(scope="module")
 def home() -> Generator[Home]:
+    """One for all tests of the module, so that its cluster is made once."""
     path = Path(tempfile.mkdtemp(prefix="rapport-cli-"))
     made = Home(path)
     yield made
@@ -181,8 +181,7 @@ def test_keys_are_made_listed_and_revoked(home: Home) -> None:
     assert secret not in listed.out
 
     assert home.run("keys", "revoke", key_id) == (0, "Revoked.\n", "")
-    assert "no active key" in home.fails("keys", "revoke", key_id)
-    assert "no active key 'nonsense'; `rapport keys list` shows them" in home.fails("keys", "revoke", "nonsense")
+    assert f"no active key {key_id!r}; `rapport keys list` shows them" in home.fails("keys", "revoke", key_id)
     data = b"".join(file.read_bytes() for file in (home.path / "data").glob("*.log"))
     assert secret.encode() not in data
 
@@ -256,7 +255,7 @@ def test_a_line_goes_on_after_a_backslash_and_help_says_so(home: Home) -> None:
 
 
 def test_the_end_of_input_leaves_the_chat(home: Home) -> None:
-    for stdin in ("", "hello\n", "hello"):
+    for stdin in ("", "hello"):
         assert home.run("chat", stdin=stdin).code == 0
     assert not home.postmaster().exists(), "Postgres still runs"
 

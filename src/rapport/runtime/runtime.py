@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from rapport.domain.event import Accepted, ClaimedEvent
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
 from rapport.runtime.presence import Presence
+from rapport.runtime.ticket import Ticket
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.events import Events, Superseded
@@ -28,7 +29,6 @@ from rapport.turn import Agent, take_turn
 log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
-SILENCE_SECONDS = 15.0
 HAND_OVER_SECONDS = 0.5
 STRAY_SECONDS = 1.0
 
@@ -310,53 +310,6 @@ class Runtime:
         if strays:
             await events.return_strays(self.worker_id, strays)
             log.warning("worker.strays", events=len(strays))
-
-
-class Ticket:
-    """What a channel holds after handing over a message: proof that it is stored, and a way to wait for the reply."""
-
-    def __init__(self, accepted: Accepted, draft: Draft | None, runtime: Runtime) -> None:
-        self.accepted = accepted
-        self.draft = draft
-        self._runtime = runtime
-
-    async def tokens(self) -> AsyncIterator[str]:
-        """The reply's tokens as they come, if this process makes it, then it is time for `reply()`.
-
-        An empty token is a sign of life while there is nothing to say.
-        """
-        if self.draft is None:
-            return
-        while not self.draft.done.done():
-            if self._runtime.runs(self.accepted.message_id):
-                async for token in self.draft.tokens(silence=SILENCE_SECONDS):
-                    yield token
-                return
-            if self._runtime.has_left or await self._runtime.stored_reply(self.accepted) is not None:
-                return
-            await self.draft.wait(timeout=POLL_SECONDS)
-            yield ""
-
-    async def reply(self) -> Message:
-        """The stored reply, whichever process makes it."""
-        if self.draft is None:
-            raise Permanent("Nothing will be said to this message.")
-        try:
-            while not self.draft.done.done():
-                # Perhaps another process answered: hints tell, polling makes sure.
-                elsewhere = not self._runtime.runs(self.accepted.message_id)
-                if elsewhere and (reply := await self._runtime.stored_reply(self.accepted)) is not None:
-                    return reply
-                if self._runtime.has_left:
-                    raise Busy("The server is stopping. Your message is stored and will be answered.", retry_after=2)
-                await self.draft.wait(timeout=POLL_SECONDS / 2)
-            return self.draft.done.result()
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Nobody waits any more."""
-        self._runtime.forget(self.accepted.message_id)
 
 
 async def _first(waiting: Coroutine[Any, Any, object], *, timeout: float) -> None:
