@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
 import subprocess
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
@@ -401,6 +403,18 @@ async def test_an_error_says_its_status_and_when_to_come_back(provider: Provider
             await (model.ainvoke("hi") if way == "plain" else streamed(model, [HumanMessage("hi")]))
     assert getattr(failed.value, "status_code", None) == status
     assert cast("Any", failed.value).response.headers.get("retry-after") == "7"
+
+
+async def test_an_error_leaves_no_warning_behind(provider: Provider) -> None:
+    """LangChain looks into an error's response as if it came from the usual client."""
+    provider.will.append(refusal(400))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        async with model_at(provider.url) as model:
+            with pytest.raises(Exception, match="no"):
+                await model.ainvoke("hi")
+        gc.collect()
+    assert [str(warning.message) for warning in warned if warning.category is RuntimeWarning] == []
 
 
 # ---- what the agent makes of it

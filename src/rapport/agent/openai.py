@@ -18,6 +18,8 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
+from rapport.agent.failures import ModelFailed
+
 _DATA = b"data:"
 _DONE = b"[DONE]"
 
@@ -56,7 +58,10 @@ class LeanChatOpenAI(ChatOpenAI):
         if "response_format" in payload or self._use_responses_api(payload):
             return await super()._agenerate(messages, stop, run_manager, **kwargs)
         async with self._post(payload) as response:
-            return self._create_chat_result(orjson.loads(await response.read()))
+            answer = orjson.loads(await response.read())
+        if not answer.get("choices"):
+            raise ModelFailed("empty", "the model answered with nothing")
+        return self._create_chat_result(answer)
 
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
