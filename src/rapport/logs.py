@@ -15,12 +15,13 @@ from structlog.types import EventDict, Processor, WrappedLogger
 # What a secret looks like, wherever it turns up in a line: keys of providers and ours, bearer headers, Telegram bot
 # tokens, passwords in URLs.
 _SECRETS = re.compile(
+    # No word boundaries before them: in a rendered line a secret may follow an escape (`\\n`, `%20`) or a word (`/bot123:…`).
     r"(?P<keep>://[^\s/:@\"']*:)[^\s/@\"']+(?=@)"
-    r"|(?P<bearer>\b[Bb]earer\s+)[\w.~+/=-]+"
-    r"|\brapport_[\w-]{20,}"
-    r"|\bsk-[\w-]{12,}"
-    r"|\b(?:AIza|gsk_|xai-|hf_|ghp_)[\w-]{16,}"
-    r"|\b\d{6,12}:[\w-]{30,}"
+    r"|(?P<bearer>[Bb]earer\s+)[\w.~+/=-]+"
+    r"|rapport_[\w-]{20,}"
+    r"|sk-[\w-]{12,}"
+    r"|(?:AIza|gsk_|xai-|hf_|ghp_)[\w-]{16,}"
+    r"|(?<!\d)\d{6,12}:[\w-]{30,}"
 )
 _KEPT = "[redacted]"
 
@@ -29,7 +30,14 @@ class Redactor:
     """Takes secrets out of a finished line: those that look like one, and those it was told."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        values = sorted({secret for secret in known if len(secret) >= 8}, key=len, reverse=True)
+        # As they are, and as they look in a JSON line or in a repr.
+        forms = {
+            form
+            for secret in known
+            if len(secret) >= 8
+            for form in (secret, orjson.dumps(secret).decode()[1:-1], repr(secret)[1:-1])
+        }
+        values = sorted(forms, key=len, reverse=True)
         self._known = re.compile("|".join(re.escape(value) for value in values)) if values else None
 
     def __call__(self, line: str) -> str:

@@ -96,7 +96,7 @@ async def test_kill_9_under_load_loses_nothing_and_doubles_nothing(
     assert figures.troubles == {}, f"seed {seed}: {figures}"
     assert all(one.acknowledged for one in load.sent)
     assert figures.messages == figures.replies == len(load.sent)
-    assert len(load.sent) >= 5 * CYCLES  # there was a load
+    assert len(load.sent) >= CYCLES  # there was a load
     await clients_agree(home.database_url, load.sent)
     await history_agrees(client, home.database_url)
     _expect_quiet(server, seed)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 
+import aiohttp
 import httpx
 
 from rapport.domain.errors import RapportError
 
 MAX_WAIT = 10.0
 """The longest `Retry-After` that is worth waiting for inside a turn."""
+
+
+_NETWORK = (OSError, httpx.TransportError, aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
 
 
 class ModelFailed(RapportError):
@@ -45,15 +49,11 @@ def describe(error: Exception) -> tuple[str, str]:
     # The SDKs wrap their transports' errors in classes of their own; those have these names in all of them.
     if isinstance(error, TimeoutError | httpx.TimeoutException) or "Timeout" in name:
         return "timeout", text
-    if (
-        isinstance(error, ConnectionError | httpx.TransportError | OSError)
-        or "Connection" in name
-        or "Protocol" in name
-    ):
+    if isinstance(error, _NETWORK) or "Connection" in name or "Protocol" in name:
         return "network", text
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) or "Validation" in name or "JSON" in name:
         return "malformed", text
-    if name in {"APIError", "ReadError", "RemoteProtocolError", "ClientPayloadError"}:
+    if name in {"APIError", "ReadError"}:
         return "network", text
     return "error", f"{name}: {text}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import structlog
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -11,6 +12,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from rapport.domain.errors import Permanent
 from rapport.domain.ids import new_id
 from rapport.domain.synthetic import is_synthetic
+
+log = structlog.get_logger()
 
 PROBE = {"synthetic": True, "trigger_type": "check_in", "trigger_reason": "start-up probe", "lc_source": "autonomy"}
 
@@ -27,10 +30,12 @@ async def verify_metadata(graph: Any, saver: BaseCheckpointSaver[Any]) -> None:
     finally:
         await saver.adelete_thread(thread)
     if len(messages) != 1 or not is_synthetic(messages[0]) or messages[0].additional_kwargs != PROBE:
-        raise MetadataLost(
+        lost = MetadataLost(
             "Checkpoint metadata integrity test failed: a tagged message came back from the checkpointer without its "
             "tags. Follow-ups would leak into conversations, so the server does not start."
         )
+        log.error("agent.metadata_lost", message=str(lost))
+        raise lost
 
 
 class MetadataLost(Permanent):

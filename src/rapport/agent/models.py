@@ -11,6 +11,9 @@ from rapport.domain.errors import Permanent
 
 BUILTIN = "builtin"
 
+NEEDS = {"openai": "", "anthropic": "ANTHROPIC_API_KEY", "ollama": ""}
+"""The providers whose libraries come with Rapport, and the variable without which each can't work."""
+
 
 def make_model(name: str, *, timeout: float, environment: Mapping[str, str]) -> BaseChatModel:
     """The model that `RAPPORT_MODEL` names; raises Permanent with what to set if it can't be made.
@@ -27,6 +30,13 @@ def make_model(name: str, *, timeout: float, environment: Mapping[str, str]) -> 
             f"RAPPORT_MODEL={name!r} is not a model. Use `builtin`, or provider:model such as `openai:gpt-5-mini`, "
             "`anthropic:claude-sonnet-4-5` or `ollama:qwen3`."
         )
+    if provider not in NEEDS:
+        raise Permanent(
+            f"RAPPORT_MODEL={name!r} names no provider that comes with Rapport; there are {', '.join(NEEDS)}. Any server"
+            " that speaks OpenAI's API works as openai:<model> with OPENAI_BASE_URL."
+        )
+    if (needed := NEEDS[provider]) and not environment.get(needed):
+        raise Permanent(f"RAPPORT_MODEL={name!r} can't be used: set {needed}.")
     try:
         if provider == "openai":
             from rapport.agent.openai import make_openai

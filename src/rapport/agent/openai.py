@@ -8,9 +8,10 @@ from __future__ import annotations
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
+import httpx
 import orjson
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import AIMessageChunk, BaseMessage
@@ -25,12 +26,13 @@ _DONE = b"[DONE]"
 
 
 class ProviderError(Exception):
-    """The provider answered with an error status."""
+    """The provider answered with an error, by its status or in the middle of a stream."""
 
-    def __init__(self, status_code: int, response: aiohttp.ClientResponse, text: str) -> None:
+    def __init__(self, status_code: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text[:300] or f"HTTP {status_code}")
         self.status_code = status_code
-        self.response = response
+        # LangChain's tracing reads errors' responses the way httpx's can be read.
+        self.response = httpx.Response(status_code, headers=dict(headers or {}), text=text)
 
 
 class LeanChatOpenAI(ChatOpenAI):
@@ -64,18 +66,26 @@ class LeanChatOpenAI(ChatOpenAI):
         return self._create_chat_result(answer)
 
     async def _astream(
-        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        *,
+        stream_usage: bool | None = None,
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        # LangChain calls this with `stop` and `run_manager` by name.
-        payload: dict[str, Any] = self._get_request_payload(messages, stop=kwargs.get("stop"), stream=True)
-        if "response_format" in payload or self._use_responses_api(payload) or args:
-            async for chunk in super()._astream(messages, *args, **kwargs):
+        options = {**kwargs, "stream": True}
+        if self._should_stream_usage(stream_usage, **options):
+            options["stream_options"] = {"include_usage": True}
+        payload: dict[str, Any] = self._get_request_payload(messages, stop=stop, **options)
+        if "response_format" in payload or self._use_responses_api(payload):
+            async for chunk in super()._astream(messages, stop, run_manager, stream_usage=stream_usage, **kwargs):
                 yield chunk
             return
         async with self._post(payload) as response:
             async for line in response.content:
                 if line.startswith(_DATA) and (data := line[len(_DATA) :].strip()) != _DONE:
-                    chunk = self._convert_chunk_to_generation_chunk(orjson.loads(data), AIMessageChunk, None)
+                    chunk = self._convert_chunk_to_generation_chunk(_sound(orjson.loads(data)), AIMessageChunk, None)
                     if chunk is not None:
                         yield chunk
 
@@ -84,7 +94,7 @@ class LeanChatOpenAI(ChatOpenAI):
         session = self._http()
         async with session.post(f"{self.openai_api_base}/chat/completions", data=orjson.dumps(payload)) as response:
             if response.status >= 400:
-                raise ProviderError(response.status, response, await response.text(errors="replace"))
+                raise ProviderError(response.status, await response.text(errors="replace"), response.headers)
             yield response
 
     def _http(self) -> aiohttp.ClientSession:
@@ -107,6 +117,16 @@ class LeanChatOpenAI(ChatOpenAI):
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _sound(chunk: dict[str, Any]) -> dict[str, Any]:
+    """The chunk, unless it tells of an error: what came before it is not an answer then."""
+    error: Any = chunk.get("error")
+    if not error:
+        return chunk
+    details = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    status = details.get("code")
+    raise ProviderError(status if isinstance(status, int) else 503, str(details.get("message", "")))
 
 
 def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -> ChatOpenAI:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 
 from rich.console import Console
@@ -25,7 +26,7 @@ from rapport.storage.messages import Messages
 
 HELP = """[bold]/new[/bold] begin a new conversation   [bold]/history[/bold] what was said   [bold]/help[/bold] this
 [bold]/quit[/bold] (or Ctrl-D) leave   [bold]Ctrl-C[/bold] stop an answer
-A line that ends with \\\\ goes on in the next one."""
+A line that ends with \\ goes on in the next one."""
 
 
 async def chat(settings: Settings, *, agent: str, resume: bool) -> None:
@@ -108,7 +109,7 @@ class Terminal:
             ticket = await self._app.runtime.accept(incoming, listen=True)
             reply = await self._watch(ticket)
         except RapportError as error:
-            self._console.print(f"[red]{error}[/red]")
+            self._console.print(str(error), style="red", markup=False)
             return
         if reply.metadata.get("cancelled") is True:
             self._console.print("[dim](stopped)[/dim]")
@@ -166,6 +167,19 @@ async def _visible(tokens: AsyncIterator[str]) -> AsyncIterator[str]:
 
 
 async def read_line() -> str | None:
-    """One line of standard input, without holding up the turns that run meanwhile; None at its end."""
-    line = await asyncio.to_thread(sys.stdin.readline)
-    return line.rstrip("\n") if line else None
+    """One line of standard input, without holding up the turns that run meanwhile; None at its end or on Ctrl-C."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        text = sys.stdin.readline()
+        loop.call_soon_threadsafe(lambda: line.done() or line.set_result(text))
+
+    # A thread that nobody waits for: leaving must not depend on one more press of Enter.
+    threading.Thread(target=read, daemon=True).start()
+    loop.add_signal_handler(signal.SIGINT, lambda: line.done() or line.set_result(""))
+    try:
+        text = await line
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+    return text.rstrip("\n") if text else None

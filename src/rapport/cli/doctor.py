@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from langchain_core.messages import HumanMessage
 from rich.console import Console
+from rich.markup import escape
 
 from rapport.agent.graph import LangGraphAgent
 from rapport.agent.metadata import verify_metadata
@@ -39,11 +40,13 @@ async def examine(settings: Settings) -> bool:
             found = await look()
         except RapportError as error:
             cause = f" ({error.__cause__})" if error.__cause__ else ""
-            console.print(f"[red]✗[/red] [bold]{name}[/bold]: {error}{cause}", soft_wrap=True)
+            console.print(f"[red]✗[/red] [bold]{name}[/bold]: {escape(f'{error}{cause}')}", soft_wrap=True)
             results.append(False)
         else:
             ms = (time.perf_counter() - began) * 1000
-            console.print(f"[green]✓[/green] [bold]{name}[/bold]: {found} [dim]({ms:.0f} ms)[/dim]", soft_wrap=True)
+            console.print(
+                f"[green]✓[/green] [bold]{name}[/bold]: {escape(found)} [dim]({ms:.0f} ms)[/dim]", soft_wrap=True
+            )
             results.append(True)
 
     await part("Model", lambda: _model(settings))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 
@@ -115,8 +115,13 @@ def _in_words(error: ValueError) -> str:
     problems = getattr(error, "errors", None)
     if not callable(problems):
         return str(error)
-    found: Any = problems()
-    return " ".join(f"{'_'.join(str(part) for part in item['loc']).upper()}: {item['msg']}." for item in found)
+    found = cast("list[dict[str, Any]]", problems())
+    return " ".join(f"{_variable(str(item['loc'][0]))}: {item['msg']}." for item in found)
+
+
+def _variable(field: str) -> str:
+    """The environment variable behind a field: those that are the ecosystem's have its name already."""
+    return field if field.isupper() else f"RAPPORT_{field.upper()}"
 
 
 def run() -> None:

@@ -37,6 +37,7 @@ class Accepted:
     message_id: str
     conversation_id: str
     owner_id: str
+    agent_id: str
     created_at: datetime
     answered: bool
     """False when nothing will be said to it: a group message that does not address the agent."""

@@ -49,13 +49,7 @@ async def _accepted_before(events: Events, incoming: Incoming) -> Accepted:
     assert (
         known is not None
     )  # the conflict that brought us here is with this very row, and rows are never removed singly
-    message, answered = known
+    message, accepted = known
     if message.content != incoming.content or message.author != incoming.author:
         raise Conflict("This `client_message_id` was already used for a different message of this conversation.")
-    return Accepted(
-        message_id=message.id,
-        conversation_id=message.conversation_id,
-        owner_id=incoming.owner_id,
-        created_at=message.created_at,
-        answered=answered,
-    )
+    return accepted

@@ -123,6 +123,7 @@ class Runtime:
         log.info(
             "chat.event",
             conversationId=accepted.conversation_id,
+            agentId=accepted.agent_id,
             type="message_received",
             messageId=accepted.message_id,
         )

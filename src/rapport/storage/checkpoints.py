@@ -32,14 +32,6 @@ log = structlog.get_logger()
 
 CheckpointPool: TypeAlias = AsyncConnectionPool[AsyncConnection[DictRow]]
 
-PROBE = {
-    "synthetic": True,
-    "trigger_type": "check_in",
-    "trigger_reason": "start-up probe",
-    "lc_source": "autonomy",
-}
-
-
 # What LangGraph's saver does in two statements a checkpoint, as one statement for many.
 _PUT = """
 WITH blobs AS (

@@ -152,17 +152,23 @@ class Events:
                 channel=channel,
                 accepted_by=worker_id,
             )
-        return Accepted(message_id, incoming.conversation_id, incoming.owner_id, last_at, answered, claimed)
+        return Accepted(message_id, incoming.conversation_id, incoming.owner_id, agent_id, last_at, answered, claimed)
 
-    async def known(self, owner_id: str, conversation_id: str, client_message_id: str) -> tuple[Message, bool] | None:
-        """The message stored under a client's id, and whether it has an event."""
+    async def known(
+        self, owner_id: str, conversation_id: str, client_message_id: str
+    ) -> tuple[Message, Accepted] | None:
+        """The message stored under a client's id, and what accepting it did."""
         found = await self.connection.execute(
-            f"SELECT EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id), {COLUMNS}"
-            " FROM messages m WHERE conversation_id = %s AND client_message_id = %s AND owner_id = %s",
+            "SELECT (SELECT agent_id FROM conversations c WHERE c.id = m.conversation_id),"
+            " EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id),"
+            f" {COLUMNS} FROM messages m WHERE conversation_id = %s AND client_message_id = %s AND owner_id = %s",
             (conversation_id, client_message_id, owner_id),
         )
         row = await found.fetchone()
-        return (message_of(row[1:]), bool(row[0])) if row else None
+        if row is None:
+            return None
+        message = message_of(row[2:])
+        return message, Accepted(message.id, conversation_id, owner_id, row[0], message.created_at, row[1])
 
     async def finish(self, event: ClaimedEvent, reply: Reply, *, agent_name: str, push: bool) -> Finished:
         """Store the reply and end the event, both or neither; raises Superseded if the event isn't ours any more."""

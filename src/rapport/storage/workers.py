@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rapport.storage.database import Connection
 
 LEASE_SECONDS = 15
-GRACE_SECONDS = 3
+GRACE_SECONDS = 2
 """How long a worker that has lost its session may take to come back before others take over its turns."""
 
 _PRESENCE = 0x7072_6573  # "pres": the class of the advisory locks that workers hold on their numbers

@@ -17,7 +17,7 @@ from rapport.storage.keys import Keys
 _LOOK_AGAIN = 2.0
 """Seconds for which "there are no keys" is believed."""
 
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "testserver"})
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def authenticator(database: Database, *, loopback: bool) -> Callable[[Request], Coroutine[Any, Any, str]]:
@@ -66,9 +66,12 @@ def _refuse_foreign_pages(request: Request) -> None:
             "Without keys this server answers only to localhost. `rapport keys create NAME` makes a key."
         )
     origin = request.headers.get("origin")
-    if origin is not None and _host(urlsplit(origin).netloc) not in _LOCAL_NAMES:
+    if origin is not None and _host(origin.partition("://")[2]) not in _LOCAL_NAMES:
         raise Unauthorized("Without keys this server does not answer to pages of other sites.")
 
 
 def _host(netloc: str) -> str:
-    return (urlsplit(f"//{netloc}").hostname or "").lower()
+    try:
+        return (urlsplit(f"//{netloc}").hostname or "").lower()
+    except ValueError:  # not a host at all
+        return ""
