@@ -32,15 +32,16 @@ log = structlog.get_logger()
 
 CheckpointPool: TypeAlias = AsyncConnectionPool[AsyncConnection[DictRow]]
 
-# What LangGraph's saver does in two statements a checkpoint, as one statement for many.
+# What LangGraph's saver does in two statements a checkpoint, as one statement for many. The arrays go as binary (%b):
+# written as text, every string in them is escaped by a regular expression.
 _PUT = """
 WITH blobs AS (
     INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
-    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[])
+    SELECT * FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[])
     ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 )
 INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
-SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::jsonb[], %s::jsonb[])
+SELECT * FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[])
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id)
 DO UPDATE SET checkpoint = excluded.checkpoint, metadata = excluded.metadata
 """
