@@ -226,8 +226,8 @@ async def test_a_conversation_erased_during_its_turn_stays_erased(world: World) 
     await world.http.delete(f"/chat/conversations/{conversation}")
     assert slow.gate is not None
     slow.gate.set()
-    response = await waiting
-    assert response.status_code == 404
+    response = await waiting  # its turn was cancelled, or had nowhere to put its answer any more
+    assert response.status_code == 404 or response.json()["cancelled"]
     assert await world.sql("SELECT count(*) FROM messages") == [(0,)]
 
 

@@ -141,8 +141,8 @@ class Promises(RuleBasedStateMachine):
         async with self.database.statement() as connection:
             for worker in self.workers:
                 await connection.execute(
-                    "INSERT INTO workers (id, host, pid, lease_until) VALUES (%s, 'h', 1, now() + interval '1 hour')"
-                    " ON CONFLICT (id) DO NOTHING",
+                    "INSERT INTO workers (id, host, pid, lease_until) VALUES (%s, 'h', 1, clock_timestamp() + interval '15 s')"
+                    " ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until",
                     (worker.id,),
                 )
 

@@ -11,6 +11,7 @@ import pytest
 
 from rapport.deliver.outbox import OutcomeUnknown
 from rapport.domain.conversation import Incoming
+from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.ingest.accept import accept
@@ -197,11 +198,11 @@ async def test_nothing_is_accepted_while_stopping(world: World) -> None:
 # ---- streaming and cancelling
 
 
-async def frames(world: World, conversation: str, content: str) -> AsyncIterator[tuple[str, Any]]:
+async def frames(world: World, conversation: str, content: str, **more: str) -> AsyncIterator[tuple[str, Any]]:
     async with world.http.stream(
         "POST",
         f"/chat/conversations/{conversation}/messages",
-        json={"content": content},
+        json={"content": content, **more},
         headers={"accept": "text/event-stream"},
     ) as response:
         assert response.status_code == 200
@@ -321,14 +322,115 @@ async def test_a_send_that_must_not_be_repeated_is_parked(world: World, error: E
 
 
 async def test_a_crash_between_send_and_mark_does_not_send_twice(world: World) -> None:
-    conversation = await world.conversation(channel="elsewhere")  # nobody here sends it
+    conversation = await world.conversation(channel="recording")
     event = await claimed_by(world.database, conversation, "hello", worker=world.runtime.worker_id)
-    async with world.database.statement() as connection:
+    async with world.database.transaction() as connection:
+        # In one transaction, so that the world's own worker can't be quicker.
         await Events(connection).finish(event, Reply("hi"), agent_name="x", push=True)
-        await world.sql("UPDATE outbox SET channel = 'recording', due_at = 'infinity'")
-        await world.sql("UPDATE outbox SET due_at = now() - interval '1 s'")
-        taken = await Outbox(connection).claim(worker_id="dies after sending", limit=1)
-    if taken:  # else the world's own worker was quicker, and has sent it
-        await world.drain()
-        assert await world.sql("SELECT state FROM outbox") == [("unknown",)]
-        assert world.channel.sent == []
+        taken = await Outbox(connection).claim(worker_id="dies after sending")
+    assert taken is not None
+    await world.drain()
+    assert await world.sql("SELECT state FROM outbox") == [("unknown",)]
+    assert world.channel.sent == []
+
+
+async def test_a_channel_that_fails_unexpectedly_blocks_nothing(world: World) -> None:
+    conversation, other = await world.conversation(channel="recording"), await world.conversation(channel="recording")
+    world.channel.failures.append(RuntimeError("a bug in the channel"))
+    await world.says(conversation, "one")
+    await until(lambda: parked(world))
+    await world.says(conversation, "two")
+    await world.says(other, "three")
+    await world.drain()
+    assert world.channel.sent == ["re: two", "re: three"]
+
+
+async def parked(world: World) -> bool:
+    return await world.sql("SELECT count(*) FROM outbox WHERE state = 'unknown'") == [(1,)]
+
+
+# ---- what a stranger found
+
+
+async def test_a_client_that_resends_while_it_waits_in_line_gets_its_stream(world: World) -> None:
+    """The first connection breaks, the second one goes on waiting, and gets tokens and the reply."""
+    conversation = await world.conversation()
+    slow = world.model.will_wait("slow")
+    blocking = asyncio.create_task(world.says(conversation, "one"))
+    await slow.begun.wait()
+    first = asyncio.create_task(collect(world, conversation, "two", "key"))
+    await until(lambda: queued(world))
+    second = asyncio.create_task(collect(world, conversation, "two", "key"))
+    await asyncio.sleep(0.1)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await asyncio.sleep(0.1)
+    assert slow.gate is not None
+    slow.gate.set()
+    await blocking
+    assert (await asyncio.wait_for(second, 10))[-1][0] == "final"
+
+
+async def collect(world: World, conversation: str, content: str, key: str) -> list[tuple[str, Any]]:
+    return [frame async for frame in frames(world, conversation, content, client_message_id=key)]
+
+
+async def test_what_waits_behind_a_recovered_turn_is_answered_at_once(world: World) -> None:
+    """The hint that a worker sends about a finished turn reaches itself too, and must not stop it."""
+    conversation = await world.conversation()
+    await claimed_by(world.database, conversation, "one", worker="gone")
+    for text in ("two", "three", "four"):
+        await accept(world.database, Incoming("local", conversation, text), worker_id="gone", claim=True)
+    await world.drain()
+    assert [m["content"] for m in await world.history(conversation)][4:] == [
+        "re: one",
+        "re: two",
+        "re: three",
+        "re: four",
+    ]
+    assert await world.sql("SELECT max(attempts) FROM events WHERE fence < 3") == [(2,)]
+    assert len(world.model.calls) == 4
+
+
+async def test_a_reply_that_cannot_be_stored_as_it_is_is_stored_as_it_can(world: World) -> None:
+    conversation = await world.conversation()
+    world.model.will_say("be\x00fore \ud800 after")
+    assert (await world.says(conversation, "hello"))["content"] == "before ? after"
+    assert len(world.model.calls) == 1
+
+
+async def test_a_turn_can_be_cancelled_from_its_start_until_its_reply_is_settled() -> None:
+    loading, settled = Draft(), Draft()
+    assert loading.cancel()
+    loading.begin()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    settled.end()
+    assert not settled.cancel()
+
+
+async def test_erasing_a_conversation_and_finishing_its_turn_do_not_block_each_other(world: World) -> None:
+    for _ in range(10):
+        conversation = await world.conversation()
+        slow = world.model.will_wait()
+        waiting = asyncio.create_task(world.post(conversation, "one"))
+        await slow.begun.wait()
+        assert slow.gate is not None
+        slow.gate.set()
+        erased = await world.http.delete(f"/chat/conversations/{conversation}")
+        assert erased.status_code == 204
+        assert (await waiting).status_code in {200, 404}
+    await world.runtime.stop(seconds=1)
+    assert await world.sql("SELECT count(*) FROM checkpoints") == [(0,)]
+
+
+async def test_dead_workers_and_waiting_messages_do_not_outlive_a_clock_that_went_back(world: World) -> None:
+    conversation = await world.conversation()
+    await claimed_by(world.database, conversation, "one", worker="gone")
+    await world.sql(
+        "INSERT INTO workers (id, host, pid, lease_until) VALUES ('gone', 'h', 1, now() + interval '1 hour') RETURNING 1"
+    )
+    await accept(world.database, Incoming("local", conversation, "two"), worker_id="gone", claim=False)
+    await world.sql("UPDATE events SET due_at = now() + interval '1 hour' RETURNING 1")
+    await world.drain()
+    assert len(await world.history(conversation)) == 4

@@ -49,8 +49,12 @@ async def open_database(settings: Settings) -> AsyncGenerator[Database]:
         from rapport.storage.database import Database
 
         if starting is not None:
-            _import_the_rest()
-            embedded = await starting
+            try:
+                _import_the_rest()
+                embedded = await asyncio.shield(starting)
+            except BaseException:
+                (await starting).stop()  # told to stop while starting: what has been started goes too
+                raise
             stack.callback(embedded.stop)
             url = embedded.url
         else:
@@ -93,10 +97,9 @@ async def open_app(
             await saver.setup()
         agent = LangGraphAgent(chosen, saver, deadline=settings.turn_deadline)
         await verify_metadata(agent.graph, saver)
-        stack.push_async_callback(saver.flush)
-        runtime = Runtime(database, agent, channels=channels, background=[saver.run], max_turns=settings.max_turns)
-        await runtime.start()
+        runtime = Runtime(database, agent, saver, channels=channels, max_turns=settings.max_turns)
         stack.push_async_callback(runtime.stop)
+        await runtime.start()
         yield App(settings, database, agent, runtime)
 
 

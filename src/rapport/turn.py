@@ -18,6 +18,7 @@ from rapport.domain.conversation import Message
 from rapport.domain.draft import Draft
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.reply.fallback import fallback_text
+from rapport.reply.text import storable
 from rapport.storage.database import Database
 from rapport.storage.events import Events, Superseded
 from rapport.storage.messages import Messages
@@ -95,10 +96,10 @@ async def _answer(
         current = asyncio.current_task()
         assert current is not None
         current.uncancel()
-        return Reply(draft.text, metadata={"cancelled": True})
+        return Reply(storable(draft.text), metadata={"cancelled": True})
     finally:
         draft.end()
-    return Reply(str(answer.text))
+    return Reply(storable(str(answer.text)))
 
 
 def _as_human(message: Message, event: ClaimedEvent) -> HumanMessage:

@@ -101,7 +101,10 @@ async def _metadata(database: Database, settings: Settings) -> str:
 
 async def _access(database: Database, settings: Settings) -> str:
     async with database.statement() as connection:
-        count = sum(row.revoked_at is None for row in await Keys(connection).every())
+        rows = await Keys(connection).every()
+    count = sum(row.revoked_at is None for row in rows)
+    if rows and not count:
+        raise RapportError("every key is revoked, so nobody gets in: `rapport keys create NAME`")
     if count:
         return f"{count} active key{'s' if count > 1 else ''}; every request needs one"
     if settings.is_loopback:

@@ -32,17 +32,24 @@ def as_chat_message(message: Message, kind: Kind) -> BaseMessage:
     if message.role == "assistant":
         return AIMessage(_content(message.content), id=message.id)
     content = message.content
-    if kind == "group" and message.author is not None:
-        content = _spoken_by(message.author.name, content)
+    if kind == "group":
+        content = _spoken_by(message.author.name if message.author else "someone", content)
     return HumanMessage(_content(content), id=message.id)
 
 
 def _spoken_by(name: str, content: Content) -> Content:
-    # A name can't begin a line of its own: nobody speaks for somebody else by being called that way.
+    # Only a speaker begins a line: nobody speaks for somebody else by their name or by a line break.
     speaker = " ".join(name.split())[:80]
     if isinstance(content, str):
-        return f"{speaker}: {content}"
-    return [{"type": "text", "text": f"{speaker}:"}, *content]
+        return f"{speaker}: {_indented(content)}"
+    quoted = [
+        {**block, "text": _indented(str(block["text"]))} if block["type"] == "text" else block for block in content
+    ]
+    return [{"type": "text", "text": f"{speaker}:"}, *quoted]
+
+
+def _indented(text: str) -> str:
+    return "\n  ".join(text.splitlines())
 
 
 def _content(content: Content) -> str | list[str | dict[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from rapport.storage.outbox import Effect, Outbox
 log = structlog.get_logger()
 
 MAX_ATTEMPTS = 8
+SEND_SECONDS = 60.0
 
 
 class OutcomeUnknown(Transient):
@@ -30,16 +32,19 @@ class Channel(Protocol):
         ...
 
 
-async def deliver_waiting(
-    database: Database, channels: Mapping[str, Channel], *, worker_id: str, limit: int = 20
-) -> int:
-    """Send what is due; returns how many were tried. A crash between send and mark leaves the row `sending`, and
-    whoever buries this worker marks it as unknown instead of sending it again."""
+async def deliver_waiting(database: Database, channels: Mapping[str, Channel], *, worker_id: str) -> bool:
+    """Send the next message that is due; False when there is none. Called by one task of a worker only.
+
+    A crash between send and mark leaves the row `sending`; it counts as unknown then and is not sent again.
+    """
     async with database.transaction() as connection:
-        effects = await Outbox(connection).claim(worker_id=worker_id, limit=limit)
-    for effect in effects:
-        await _deliver(database, channels.get(effect.channel), effect)
-    return len(effects)
+        outbox = Outbox(connection)
+        await outbox.give_up_own(worker_id=worker_id)
+        effect = await outbox.claim(worker_id=worker_id)
+    if effect is None:
+        return False
+    await _deliver(database, channels.get(effect.channel), effect)
+    return True
 
 
 async def _deliver(database: Database, channel: Channel | None, effect: Effect) -> None:
@@ -47,10 +52,11 @@ async def _deliver(database: Database, channel: Channel | None, effect: Effect) 
     try:
         if channel is None:
             raise Permanent(f"This process has no channel {effect.channel!r}.")
-        platform_ids = await channel.send(effect.message)
-    except OutcomeUnknown as error:
+        async with asyncio.timeout(SEND_SECONDS):
+            platform_ids = await channel.send(effect.message)
+    except (OutcomeUnknown, TimeoutError) as error:
         await _park(database, effect, error, unknown=True)
-        bound.warning("deliver.unknown", reason=str(error))
+        bound.warning("deliver.unknown", reason=str(error) or "no answer in time")
     except Transient as error:
         if effect.attempts >= MAX_ATTEMPTS:
             await _park(database, effect, error, unknown=False)
@@ -63,6 +69,9 @@ async def _deliver(database: Database, channel: Channel | None, effect: Effect) 
     except Permanent as error:
         await _park(database, effect, error, unknown=False)
         bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
+    except Exception as error:  # noqa: BLE001 - a channel may fail in any way; what may have arrived is not repeated
+        await _park(database, effect, error, unknown=True)
+        bound.exception("deliver.unknown", reason=type(error).__name__)
     else:
         failpoints.reach("deliver.sent")
         async with database.statement() as connection:

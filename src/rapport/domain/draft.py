@@ -20,6 +20,7 @@ class Draft:
         self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._nudged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._left = False
+        self._settled = False
         self.cancelled = False
         self.listeners = 0
 
@@ -33,19 +34,23 @@ class Draft:
         self._wake()
 
     def begin(self) -> None:
-        """The current task is now at the model, and may be cancelled there."""
+        """The current task is now at the model, and may be cancelled there (or was already, while it was loading)."""
         self._answering = asyncio.current_task()
+        if self.cancelled and self._answering is not None:
+            self._answering.cancel()
 
     def end(self) -> None:
         """From here on the reply is settled: it can't be cancelled any more."""
         self._answering = None
+        self._settled = True
 
     def cancel(self) -> bool:
         """Stop the model; what was streamed is kept. False when there is nothing to stop (any more)."""
-        if self._answering is None or self.cancelled:
+        if self._settled or self.cancelled:
             return self.cancelled
         self.cancelled = True
-        self._answering.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
         return True
 
     def finish(self, reply: Message) -> None:

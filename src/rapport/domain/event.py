@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from rapport.domain.conversation import Content, Kind, Message
-
-EventState: TypeAlias = Literal["queued", "running", "done"]
 
 FRESH = "rapport_fresh"
 """Set in a graph run's configuration when its event has never been tried: there can't be a checkpoint of it yet."""
@@ -43,6 +41,8 @@ class Accepted:
     """False when nothing will be said to it: a group message that does not address the agent."""
     claimed: ClaimedEvent | None = None
     """Set when this process may run the event right away."""
+    repeated: bool = False
+    """The client's id was known: nothing was stored now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from rapport.domain.agents import AGENTS
 from rapport.domain.conversation import Incoming, text_of
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.event import Accepted
+from rapport.domain.ids import is_id
 from rapport.ingest.addressing import mentioned_agents
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
 from rapport.storage.events import Events
 from rapport.storage.messages import Messages
@@ -20,6 +21,8 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
     With `claim` the event is this worker's at once if nothing else waits in the conversation. The same
     `client_message_id` again stores nothing and names what was stored the first time.
     """
+    if not is_id(incoming.conversation_id):
+        raise no_such_conversation(incoming.conversation_id)
     mentions = mentioned_agents(text_of(incoming.content), AGENTS.values())
     async with database.statement() as connection:
         replies_to_agent = await _replies_to_agent(connection, incoming)
@@ -46,9 +49,8 @@ async def _replies_to_agent(connection: Connection, incoming: Incoming) -> bool:
 async def _accepted_before(events: Events, incoming: Incoming) -> Accepted:
     assert incoming.client_message_id is not None
     known = await events.known(incoming.owner_id, incoming.conversation_id, incoming.client_message_id)
-    assert (
-        known is not None
-    )  # the conflict that brought us here is with this very row, and rows are never removed singly
+    if known is None:  # erased since
+        raise no_such_conversation(incoming.conversation_id)
     message, accepted = known
     if message.content != incoming.content or message.author != incoming.author:
         raise Conflict("This `client_message_id` was already used for a different message of this conversation.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import structlog
@@ -49,9 +50,13 @@ class Presence:
         await connection.execute(f"LISTEN {HINTS}".encode())
         self._joined.set()
         self._on_hint("joined")
+        renew_at = time.monotonic() + HEARTBEAT_SECONDS
         while True:
             async for notice in connection.notifies(timeout=HEARTBEAT_SECONDS, stop_after=1):
                 self._on_hint(notice.payload)
+            if time.monotonic() < renew_at:
+                continue
+            renew_at = time.monotonic() + HEARTBEAT_SECONDS
             if not await workers.renew(self._worker_id):
                 # Others gave this worker up (a long pause, a suspended laptop): its fences protect what they did since.
                 log.warning("worker.rejoined", worker=self._worker_id)

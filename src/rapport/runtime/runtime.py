@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -40,6 +41,16 @@ class _Turn:
     task: asyncio.Task[None]
 
 
+class WorkingState(Protocol):
+    """LangGraph's checkpoints, as the runtime looks after them."""
+
+    async def run(self) -> None: ...
+
+    async def flush(self) -> None: ...
+
+    async def adelete_thread(self, thread_id: str) -> None: ...
+
+
 class Runtime:
     """One per process. What it must not lose is a row; what is in its memory only makes things faster."""
 
@@ -47,21 +58,23 @@ class Runtime:
         self,
         database: Database,
         agent: Agent,
+        working_state: WorkingState,
         *,
         channels: Mapping[str, Channel] | None = None,
-        background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         max_turns: int = 256,
     ) -> None:
         self.worker_id = new_id()
         self._database = database
         self._agent = agent
         self._channels = channels or {}
-        self._background = background
+        self._working_state = working_state
         self._max_turns = max_turns
         self._turns: dict[str, _Turn] = {}
         self._drafts: dict[str, Draft] = {}
         self._strays: dict[str, float] = {}
         self._wake = asyncio.Event()
+        self._replied = asyncio.Event()
+        self._accepting = 0
         self._stopping = False
         self.has_left = False
         self._drained: asyncio.Task[None] | None = None
@@ -75,9 +88,16 @@ class Runtime:
         self._loops = [
             asyncio.create_task(self._presence.run(), name="presence"),
             asyncio.create_task(self._work(), name="work"),
-            *(asyncio.create_task(job()) for job in self._background),
+            asyncio.create_task(self._working_state.run(), name="working state"),
         ]
-        await asyncio.wait_for(self._presence.wait_joined(), 15)
+        if self._channels:
+            self._loops.append(asyncio.create_task(self._deliver(), name="deliver"))
+        try:
+            await asyncio.wait_for(self._presence.wait_joined(), 15)
+        except TimeoutError as error:
+            raise Permanent(
+                "The database accepts no further connection for this worker's presence: is max_connections used up?"
+            ) from error
 
     def begin_drain(self, seconds: float) -> None:
         """Take nothing new; finish what runs within `seconds`, hand over the rest."""
@@ -94,19 +114,22 @@ class Runtime:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         try:
+            await self._working_state.flush()
             async with self._database.statement() as connection:
                 await Workers(connection).leave(self.worker_id)
         except (Transient, Permanent) as error:
             log.warning("worker.left_silently", reason=str(error))
 
     async def _drain(self, seconds: float) -> None:
-        running = [turn.task for turn in self._turns.values()]
-        if running:
-            await asyncio.wait(running, timeout=seconds)
-        for turn in list(self._turns.values()):
-            turn.task.cancel()
-        handed_over = await asyncio.gather(*(turn.task for turn in list(self._turns.values())), return_exceptions=True)
-        if handed_over or self._drafts:
+        end = time.monotonic() + seconds
+        # A message that is just being accepted still begins its turn here.
+        while (self._turns or self._accepting) and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        left = [turn.task for turn in self._turns.values()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        if left or self._drafts:
             await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer at once, and the client still waits
         self.has_left = True
         for draft in self._drafts.values():
@@ -119,37 +142,44 @@ class Runtime:
         if self._stopping:
             raise Busy("The server is stopping; send the message again in a moment.", retry_after=2)
         claim = len(self._turns) < self._max_turns
-        accepted = await accept(self._database, incoming, worker_id=self.worker_id, claim=claim)
-        log.info(
-            "chat.event",
-            conversationId=accepted.conversation_id,
-            agentId=accepted.agent_id,
-            type="message_received",
-            messageId=accepted.message_id,
-        )
-        draft: Draft | None = None
-        if accepted.answered:
-            draft = self._draft(accepted.message_id)
-            draft.listeners += listen
+        self._accepting += 1
+        try:
+            accepted = await accept(self._database, incoming, worker_id=self.worker_id, claim=claim)
+            draft = self._draft(accepted.message_id) if accepted.answered else None
+            if draft is not None:
+                draft.listeners += listen
             if accepted.claimed is not None:
                 self._begin(accepted.claimed)
-            elif not claim:
-                await self._call_others()
+        finally:
+            self._accepting -= 1
+        if not accepted.repeated:
+            log.info(
+                "chat.event",
+                conversationId=accepted.conversation_id,
+                agentId=accepted.agent_id,
+                type="message_received",
+                messageId=accepted.message_id,
+            )
+        if accepted.answered and not claim:
+            await self._hint("queued")  # this process has its hands full: somebody else may be free
         return Ticket(accepted, draft, self)
-
-    async def _call_others(self) -> None:
-        """This process has its hands full: somebody else may be free."""
-        async with self._database.statement() as connection:
-            await Events(connection).hint("queued")
 
     async def cancel(self, owner_id: str, conversation_id: str) -> bool:
         """Stop the conversation's running turn, wherever it runs; False when none does."""
         async with self._database.statement() as connection:
+            await Conversations(connection).get(owner_id, conversation_id)
             event_id = await Events(connection).request_cancel(owner_id, conversation_id)
         if event_id is None:
             return False
-        self._cancel_here(event_id)
-        return True
+        turn = self._turns.get(event_id)
+        return True if turn is None else turn.draft.cancel()
+
+    async def erase(self, owner_id: str, conversation_id: str) -> None:
+        """Delete a conversation with all that was said in it, working state and a running turn included."""
+        await self.cancel(owner_id, conversation_id)
+        await self._working_state.flush()
+        async with self._database.transaction() as connection:
+            await Conversations(connection).delete(owner_id, conversation_id)
 
     async def stored_reply(self, accepted: Accepted) -> Message | None:
         """The reply, if there is one yet; raises NotFound when the conversation is gone and there will be none."""
@@ -160,8 +190,10 @@ class Runtime:
                 await Conversations(connection).get(*where)
             return reply
 
-    def runs(self, event_id: str) -> bool:
-        return event_id in self._turns
+    def runs(self, event_id: str, draft: Draft) -> bool:
+        """Whether this very draft is being written here (a later attempt at the same event has another one)."""
+        turn = self._turns.get(event_id)
+        return turn is not None and turn.draft is draft
 
     def forget(self, event_id: str) -> None:
         """Nobody waits for this event here any more."""
@@ -200,11 +232,14 @@ class Runtime:
             )
             draft.finish(finished.reply)
             if event.channel in self._channels:
-                self._wake.set()
-            if finished.more or event.accepted_by != self.worker_id:
-                await self._after(event)
+                self._replied.set()
+            if event.accepted_by != self.worker_id:
+                await self._hint(f"done {event.id}")
+            if finished.more:
+                await self._next(event.conversation_id)
         except Superseded as gone:
             log.info("turn.superseded", reason=str(gone))
+            await self._forget_working_state(event)
         except asyncio.CancelledError:
             await asyncio.shield(self._put_back(event, "handed over", delay=0))
             raise
@@ -223,23 +258,38 @@ class Runtime:
             )
             await self._put_back(event, str(error), delay=min(5.0, 0.25 * 2**event.attempts))
         finally:
-            if (turn := self._turns.get(event.id)) is not None and turn.draft is draft:
+            if self.runs(event.id, draft):
                 del self._turns[event.id]
-                self._drafts.pop(event.id, None)
+            if self._drafts.get(event.id) is draft:
+                del self._drafts[event.id]
             draft.leave()  # whoever still waits finds the reply of the next attempt in the log
 
-    async def _after(self, event: ClaimedEvent) -> None:
-        """Tell the process whose client waits, and go on with the conversation's next event."""
+    async def _forget_working_state(self, event: ClaimedEvent) -> None:
+        """Of a turn that must not be shown nothing stays: its conversation may have been erased."""
+        with contextlib.suppress(Transient, Permanent):
+            await self._working_state.adelete_thread(event.id)
+
+    async def _next(self, conversation_id: str) -> None:
+        """Go on with the conversation's next event."""
+        if self._stopping:
+            await self._hint("queued")
+            return
         async with self._database.statement() as connection:
-            events = Events(connection)
-            if event.accepted_by != self.worker_id:
-                await events.hint(f"done {event.id}")
-            if self._stopping:
-                await events.hint("queued")
-                return
-            claimed = await events.claim_waiting(worker_id=self.worker_id, conversation_id=event.conversation_id)
-        for following in claimed:
-            self._begin(following)
+            claimed = await Events(connection).claim_waiting(worker_id=self.worker_id, conversation_id=conversation_id)
+        await self._begin_all(claimed)
+
+    async def _begin_all(self, claimed: list[ClaimedEvent]) -> None:
+        for event in claimed:
+            if self._stopping:  # it began while these were being claimed
+                await self._put_back(event, "handed over", delay=0)
+            else:
+                self._begin(event)
+
+    async def _hint(self, text: str) -> None:
+        """Tell the others; if that fails they find out by looking."""
+        with contextlib.suppress(Transient, Permanent):
+            async with self._database.statement() as connection:
+                await Events(connection).hint(text)
 
     async def _put_back(self, event: ClaimedEvent, why: str, *, delay: float) -> None:
         try:
@@ -260,7 +310,8 @@ class Runtime:
             self._cancel_here(event_id)
         elif word == "done":
             if (turn := self._turns.get(event_id)) is not None:
-                turn.task.cancel()  # somebody else has answered what we are still at
+                if not turn.draft.done.done():  # else it is our own hint
+                    turn.task.cancel()  # somebody else has answered what we are still at
             elif (draft := self._drafts.get(event_id)) is not None:
                 draft.nudge()
         else:
@@ -282,6 +333,17 @@ class Runtime:
             await _first(self._wake.wait(), timeout=POLL_SECONDS)
             self._wake.clear()
 
+    async def _deliver(self) -> None:
+        """Send what the outbox holds, one after the other: a channel that hangs holds up nothing but this."""
+        while True:
+            try:
+                while await deliver_waiting(self._database, self._channels, worker_id=self.worker_id):
+                    pass
+            except (Transient, Permanent) as error:
+                log.warning("deliver.waiting", reason=str(error))
+            await _first(self._replied.wait(), timeout=POLL_SECONDS)
+            self._replied.clear()
+
     async def _look(self) -> None:
         if self._stopping:
             return
@@ -296,11 +358,7 @@ class Runtime:
             await self._return_strays(events)
             free = self._max_turns - len(self._turns)
             claimed = await events.claim_waiting(worker_id=self.worker_id, limit=free) if free > 0 else []
-        for event in claimed:
-            self._begin(event)
-        if self._channels:
-            while await deliver_waiting(self._database, self._channels, worker_id=self.worker_id):
-                pass
+        await self._begin_all(claimed)
 
     async def _return_strays(self, events: Events) -> None:
         """Put back what is ours by the database but unknown here, for so long that it can't be just arriving."""

@@ -20,7 +20,7 @@ class Answers(Protocol):
     @property
     def has_left(self) -> bool: ...
 
-    def runs(self, event_id: str) -> bool: ...
+    def runs(self, event_id: str, draft: Draft) -> bool: ...
 
     def forget(self, event_id: str) -> None: ...
 
@@ -43,7 +43,7 @@ class Ticket:
         if self.draft is None:
             return
         while not self.draft.done.done():
-            if self._runtime.runs(self.accepted.message_id):
+            if self._runtime.runs(self.accepted.message_id, self.draft):
                 async for token in self.draft.tokens(silence=SILENCE_SECONDS):
                     yield token
                 return
@@ -59,7 +59,7 @@ class Ticket:
         try:
             while not self.draft.done.done():
                 # Perhaps another process answered: hints tell, polling makes sure.
-                elsewhere = not self._runtime.runs(self.accepted.message_id)
+                elsewhere = not self._runtime.runs(self.accepted.message_id, self.draft)
                 if elsewhere and (reply := await self._runtime.stored_reply(self.accepted)) is not None:
                     return reply
                 if self._runtime.has_left:

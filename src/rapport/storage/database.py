@@ -25,18 +25,13 @@ RETRY_AFTER = 2.0
 set_json_loads(orjson.loads)
 set_json_dumps(orjson.dumps)
 
-# Only these can go away by themselves: no connection, a serialisation conflict, a lock or statement time-out, a server
-# that is starting, stopping or full.
+# Only these can go away by themselves: no connection, a conflict, a lock or statement time-out, a server that is
+# starting, stopping or full (all but the last are OperationalErrors).
 _PASSING = (
     PoolTimeout,
     psycopg.OperationalError,
     psycopg.InterfaceError,
-    errors.SerializationFailure,
-    errors.DeadlockDetected,
-    errors.LockNotAvailable,
-    errors.QueryCanceled,
-    errors.ReadOnlySqlTransaction,
-    errors.DiskFull,
+    errors.ReadOnlySqlTransaction,  # a replica that is being promoted
 )
 
 
@@ -53,7 +48,7 @@ class Database:
                 "autocommit": True,
                 "prepare_threshold": 0,
                 # No statement of ours may run for long, and none may wait for a lock for ever.
-                "options": "-c statement_timeout=15s -c lock_timeout=5s",
+                "options": "-c statement_timeout=15s -c lock_timeout=5s -c timezone=UTC",
                 **CONNECTION_SETTINGS,
             },
             min_size=2,
@@ -105,13 +100,18 @@ async def own_connection(url: str) -> AsyncGenerator[Connection]:
     """A connection outside the pool, for one who keeps it: to listen, or to hold a lock by being there."""
     with translated():
         connection = await AsyncConnection[tuple[Any, ...]].connect(
-            url, autocommit=True, options="-c statement_timeout=10s", **CONNECTION_SETTINGS
+            url, autocommit=True, options=OWN_OPTIONS, **CONNECTION_SETTINGS
         )
         async with connection:
             yield connection
 
 
 # A peer that vanished without a word is noticed in about 20 s instead of two hours.
+# The same on the server's side: a worker that comes back must not wait for its own ghost to release its lock.
+OWN_OPTIONS = (
+    "-c statement_timeout=10s -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=3 -c tcp_keepalives_count=3"
+)
+
 CONNECTION_SETTINGS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,

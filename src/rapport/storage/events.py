@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from rapport.domain.conversation import Incoming, Message, text_of
 from rapport.domain.errors import RapportError
 from rapport.domain.event import Accepted, ClaimedEvent, Finished, Reply
-from rapport.domain.ids import is_id, new_id
+from rapport.domain.ids import new_id
 from rapport.storage.conversations import no_such_conversation
 from rapport.storage.database import Connection
 from rapport.storage.messages import COLUMNS, message_of
@@ -49,10 +49,13 @@ SELECT last_at, agent_id, kind, channel, answered, is_free FROM line
 
 # Ends an event, if the fence says that it is still ours, and stores its reply: all or, if it isn't ours, nothing.
 _FINISH = f"""
-WITH event AS (
+WITH held AS (
+    SELECT id FROM conversations WHERE id = %(conversation)s FOR NO KEY UPDATE  -- first, as whoever erases it does
+), event AS (
     UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = NULL
-    WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s
-    RETURNING id
+    FROM held
+    WHERE conversation_id = held.id AND events.id = %(event)s AND state = 'running' AND fence = %(fence)s
+    RETURNING events.id
 ), line AS (
     UPDATE conversations
     SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'), unanswered = unanswered - 1
@@ -83,7 +86,9 @@ _RUN = "state = 'running', worker_id = %(worker)s, fence = e.fence + 1, attempts
 _CLAIM_WAITING = f"""
 UPDATE events e SET {_RUN} FROM conversations c, (
     SELECT conversation_id, id FROM events q
-    WHERE state = 'queued' AND due_at <= clock_timestamp()
+    WHERE state = 'queued'
+      -- Nothing is put off by more than seconds: what seems due much later was put off before the clock went back.
+      AND due_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '10 seconds'
       AND (%(conversation)s::text IS NULL OR q.conversation_id = %(conversation)s)
       AND NOT EXISTS (SELECT FROM events o WHERE o.conversation_id = q.conversation_id AND o.state = 'running')
       AND NOT EXISTS (SELECT FROM events o WHERE o.conversation_id = q.conversation_id AND o.state = 'queued' AND o.seq < q.seq)
@@ -109,8 +114,6 @@ class Events:
 
         It is for the agent in a direct conversation, when `mentions` (ids of agents) names it, or when it replies to it.
         """
-        if not is_id(incoming.conversation_id):
-            raise no_such_conversation(incoming.conversation_id)
         message_id = new_id()
         try:
             found = await self.connection.execute(
@@ -168,7 +171,9 @@ class Events:
         if row is None:
             return None
         message = message_of(row[2:])
-        return message, Accepted(message.id, conversation_id, owner_id, row[0], message.created_at, row[1])
+        return message, Accepted(
+            message.id, conversation_id, owner_id, row[0], message.created_at, row[1], repeated=True
+        )
 
     async def finish(self, event: ClaimedEvent, reply: Reply, *, agent_name: str, push: bool) -> Finished:
         """Store the reply and end the event, both or neither; raises Superseded if the event isn't ours any more."""

@@ -62,6 +62,12 @@ class Keys:
         row = await cursor.fetchone()
         return row[0] if row else None
 
+    async def any_ever(self) -> bool:
+        """Whether a key was ever made: revoking the last one does not open the door again."""
+        cursor = await self.connection.execute("SELECT EXISTS (SELECT FROM api_keys)")
+        row = await cursor.fetchone()
+        return bool(row and row[0])
+
     async def any_active(self) -> bool:
         cursor = await self.connection.execute("SELECT EXISTS (SELECT FROM api_keys WHERE revoked_at IS NULL)")
         row = await cursor.fetchone()

@@ -19,8 +19,8 @@ WITH taken AS (
         SELECT conversation_id, id FROM outbox q
         WHERE state = 'queued' AND due_at <= clock_timestamp()
           AND NOT EXISTS (SELECT FROM outbox o WHERE o.conversation_id = q.conversation_id
-                          AND o.state IN ('queued', 'sending') AND o.id < q.id)
-        ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+                          AND o.state IN ('queued', 'sending') AND o.seq < q.seq)
+        ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED
     ) head
     WHERE o.conversation_id = head.conversation_id AND o.id = head.id
     RETURNING o.id AS effect_id, o.conversation_id, o.owner_id AS effect_owner, o.channel, o.attempts, o.message_id
@@ -45,10 +45,17 @@ class Effect:
 class Outbox:
     connection: Connection
 
-    async def claim(self, *, worker_id: str, limit: int) -> list[Effect]:
-        """The next messages to send, at most one per conversation; nobody else sends them meanwhile."""
-        found = await self.connection.execute(_CLAIM, {"worker": worker_id, "limit": limit})
-        return [Effect(row[0], row[1], row[2], row[3], message_of(row[4:])) for row in await found.fetchall()]
+    async def claim(self, *, worker_id: str) -> Effect | None:
+        """The next message to send; nobody else sends it meanwhile. One at a time: what was never tried is never lost."""
+        found = await self.connection.execute(_CLAIM, {"worker": worker_id})
+        row = await found.fetchone()
+        return Effect(row[0], row[1], row[2], row[3], message_of(row[4:])) if row else None
+
+    async def give_up_own(self, *, worker_id: str) -> None:
+        """What this worker was sending when it lost track: it may have arrived."""
+        await self.connection.execute(
+            "UPDATE outbox SET state = 'unknown' WHERE state = 'sending' AND worker_id = %s", (worker_id,)
+        )
 
     async def sent(self, effect: Effect, *, platform_ids: Sequence[str]) -> None:
         await self.connection.execute(

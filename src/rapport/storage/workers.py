@@ -19,7 +19,8 @@ _PARAMETERS = {"class": _PRESENCE, "lease": LEASE_SECONDS, "grace": GRACE_SECOND
 # advisory lock has ended, which the kernel sees to even on kill -9.
 _ALIVE = """
     w.lease_until > clock_timestamp() AND (
-        w.lease_until > clock_timestamp() + (%(lease)s - %(grace)s) * interval '1 second'
+        w.lease_until BETWEEN clock_timestamp() + (%(lease)s - %(grace)s) * interval '1 second'
+                          AND clock_timestamp() + %(lease)s * interval '1 second'  -- beyond that the clock went back
         OR EXISTS (
             SELECT FROM pg_locks l
             WHERE l.locktype = 'advisory' AND l.classid = %(class)s::int::oid AND l.objid = w.number::oid AND l.granted

@@ -51,7 +51,7 @@ class _Keyless:
     async def is_open(self) -> bool:
         if time.monotonic() >= self._until:
             async with self._database.statement() as connection:
-                self._answer = not await Keys(connection).any_active()
+                self._answer = not await Keys(connection).any_ever()
             self._until = time.monotonic() + _LOOK_AGAIN
         return self._answer
 

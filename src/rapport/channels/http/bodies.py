@@ -71,7 +71,3 @@ class NewMessage(Body):
     author: AuthorBody | None = None
     reply_to_id: Annotated[str | None, Field(max_length=64)] = None
     client_message_id: Annotated[str | None, Field(min_length=1, max_length=200)] = None
-
-
-class Empty(Body):
-    """For routes that take nothing."""

@@ -51,8 +51,7 @@ def conversation_routes(core: Core, database: Database, caller: Caller, *, max_c
 
     @router.delete("/{conversation_id}", status_code=204, summary="Erase a conversation and all that was said in it")
     async def delete(conversation_id: str, owner: str = owner_id) -> Response:
-        async with database.transaction() as connection:
-            await Conversations(connection).delete(owner, conversation_id)
+        await core.erase(owner, conversation_id)
         return Response(status_code=204)
 
     @router.post(
@@ -74,8 +73,6 @@ def conversation_routes(core: Core, database: Database, caller: Caller, *, max_c
 
     @router.post("/{conversation_id}/cancel", response_model=CancelledView, summary="Stop the running turn")
     async def cancel(conversation_id: str, owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            await Conversations(connection).get(owner, conversation_id)
         return json_response({"cancelled": await core.cancel(owner, conversation_id)})
 
     return router

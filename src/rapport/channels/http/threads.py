@@ -1,6 +1,6 @@
 """`/api/threads`: the same conversations, to list and to look back."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -46,7 +46,9 @@ def thread_routes(database: Database, caller: Caller) -> APIRouter:
         async with database.statement() as connection:
             found = await Conversations(connection).recent(owner, limit=limit + 1, before=cursor)
         page = found[:limit]
-        following = f"{page[-1].last_at.isoformat()}~{page[-1].id}" if len(found) > limit else None
+        following = (
+            f"{page[-1].last_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}~{page[-1].id}" if len(found) > limit else None
+        )
         return json_response({"threads": [conversation_view(one) for one in page], "next": following})
 
     @router.get("/{thread_id}/history", response_model=HistoryView, summary="What was said, page by page")

@@ -87,6 +87,7 @@ CREATE INDEX events_by_worker ON events (worker_id) WHERE state = 'running';
 CREATE TABLE outbox (
     conversation_id  text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
     id               text NOT NULL,
+    seq              bigint NOT NULL GENERATED ALWAYS AS IDENTITY,   -- order within a conversation (given under its lock)
     owner_id         text NOT NULL,
     channel          text NOT NULL,
     message_id       text NOT NULL,
@@ -101,4 +102,4 @@ CREATE TABLE outbox (
     PRIMARY KEY (conversation_id, id),
     UNIQUE (conversation_id, message_id)
 );
-CREATE INDEX outbox_waiting ON outbox (conversation_id, id) WHERE state IN ('queued', 'sending');
+CREATE INDEX outbox_waiting ON outbox (conversation_id, seq) WHERE state IN ('queued', 'sending');
