@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 
 import aiohttp
 import httpx
 
 from rapport.domain.errors import RapportError
 
+FIRST_WAIT = 0.2
 MAX_WAIT = 10.0
 """The longest `Retry-After` that is worth waiting for inside a turn."""
 
@@ -24,18 +26,19 @@ class ModelFailed(RapportError):
         self.kind = kind
 
 
-def backoff(error: Exception) -> bool | float:
-    """Whether to try again: True for soon, a number for no sooner than that many seconds, False for never."""
+def backoff(error: Exception, attempt: int) -> float | None:
+    """How many seconds to wait before another try after this `attempt` (1 is the first); None when none can help."""
+    soon = FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(1, 1.5)  # noqa: S311 - spreads retries, keeps no secret
     if isinstance(error, ModelFailed):
-        return error.kind == "empty"
+        return soon if error.kind == "empty" else None
     if (status := _status(error)) is not None:
         if status != 429 and status < 500:
-            return False
-        wait = _retry_after(error)
-        if wait is None:
-            return True
-        return wait if wait <= MAX_WAIT else False
-    return describe(error)[0] in {"network", "timeout", "malformed"}
+            return None
+        asked = _retry_after(error)
+        if asked is None:
+            return soon
+        return max(asked, soon) if asked <= MAX_WAIT else None
+    return soon if describe(error)[0] in {"network", "timeout", "malformed"} else None
 
 
 def describe(error: Exception) -> tuple[str, str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict, cast
 
-import stamina
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -90,31 +90,22 @@ class LangGraphAgent:
 
     async def _ask(self, messages: list[BaseMessage], on_token: OnToken | None) -> AIMessage:
         """One answer, with up to two retries where a retry can help (RES-2)."""
-        listener = on_token
-        try:
-            async for attempt in stamina.retry_context(
-                on=backoff,
-                attempts=RETRIES + 1,
-                timeout=self._deadline,
-                wait_initial=0.2,
-                wait_max=5.0,
-                wait_jitter=0.2,
-            ):
-                with attempt:
-                    if listener is None:
-                        return _checked(await self._model.ainvoke(messages))
-                    tokens = _Relay(listener)
-                    try:
-                        return await self._stream(messages, tokens)
-                    finally:
-                        # Somebody has read the beginning of this attempt: another one would not continue it, so it
-                        # comes without tokens, and the finished reply says how it really goes.
-                        listener = None if tokens.relayed else on_token
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            raise ModelFailed(*describe(error)) from error
-        raise AssertionError("unreachable: the retry loop returns or raises")
+        for attempt in itertools.count(1):
+            tokens = None if on_token is None else _Relay(on_token)
+            try:
+                if tokens is None:
+                    return _checked(await self._model.ainvoke(messages))
+                return await self._stream(messages, tokens)
+            except Exception as error:
+                wait = backoff(error, attempt)
+                if wait is None or attempt > RETRIES:
+                    raise ModelFailed(*describe(error)) from error
+                if tokens is not None and tokens.relayed:
+                    # Somebody has read the beginning of this attempt: another one would not continue it, so it comes
+                    # without tokens, and the finished reply says how it really goes.
+                    on_token = None
+                await asyncio.sleep(wait)
+        raise AssertionError("unreachable: the loop returns or raises")
 
     async def _stream(self, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
         whole: AIMessageChunk | None = None

@@ -11,10 +11,8 @@ from rapport.domain.errors import InvalidInput
 from rapport.domain.ids import is_id
 from rapport.storage.database import Connection
 
-COLUMNS = (
-    "id, conversation_id, role, content, blocks, created_at, author_id, author_name, reply_to_id,"
-    " client_message_id, event_id, sources, metadata"
-)
+SPOKEN = "id, conversation_id, role, content, blocks, created_at, author_id, author_name"
+COLUMNS = f"{SPOKEN}, reply_to_id, client_message_id, event_id, sources, metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,8 @@ class Messages:
         return [message_of(row) for row in reversed(await found.fetchall())]
 
     async def window(self, owner_id: str, conversation_id: str, *, upto: str, limit: int) -> list[Message]:
-        """What a turn about the message `upto` may see: that message last, and up to `limit` before it, oldest first.
+        """What a turn about the message `upto` may see: that message last, and up to `limit` before it, oldest first;
+        of each who said what and when, without what else is stored of it.
 
         Messages that people sent later wait for turns of their own and are left out; replies that came later belong to
         messages before it, because turns run in order, and are in.
@@ -49,12 +48,12 @@ class Messages:
         # A backward walk of messages_order that skips the few that wait in line, and the message itself by its key.
         found = await self.connection.execute(
             f"""
-            (SELECT {COLUMNS} FROM messages
+            (SELECT {SPOKEN} FROM messages
              WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND (role <> 'user' OR (created_at, id) < (
                  SELECT created_at, id FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s))
              ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
             UNION ALL
-            SELECT {COLUMNS} FROM messages
+            SELECT {SPOKEN} FROM messages
             WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = %(upto)s
             """,
             {"conversation": conversation_id, "owner": owner_id, "upto": upto, "limit": limit},
@@ -92,32 +91,7 @@ class Messages:
 
 
 def message_of(row: tuple[Any, ...]) -> Message:
-    """A row of COLUMNS as a message."""
-    (
-        id_,
-        conversation_id,
-        role,
-        content,
-        blocks,
-        created_at,
-        author_id,
-        author_name,
-        reply_to_id,
-        client_message_id,
-        event_id,
-        sources,
-        metadata,
-    ) = row
-    return Message(
-        id=id_,
-        conversation_id=conversation_id,
-        role=role,
-        content=content if blocks is None else blocks,
-        created_at=created_at,
-        author=None if author_id is None else Author(author_id, author_name or author_id),
-        reply_to_id=reply_to_id,
-        client_message_id=client_message_id,
-        event_id=event_id,
-        sources=sources,
-        metadata=metadata,
-    )
+    """A row of COLUMNS, or of SPOKEN, as a message."""
+    id_, conversation_id, role, content, blocks, created_at, author_id, author_name, *rest = row
+    author = None if author_id is None else Author(author_id, author_name or author_id)
+    return Message(id_, conversation_id, role, content if blocks is None else blocks, created_at, author, *rest)
