@@ -96,15 +96,16 @@ class LangGraphAgent:
                 if tokens is None:
                     return _checked(await self._model.ainvoke(messages))
                 return await self._stream(messages, tokens)
-            except Exception as error:
-                wait = backoff(error, attempt)
-                if wait is None or attempt > RETRIES:
-                    raise ModelFailed(*describe(error)) from error
-                if tokens is not None and tokens.relayed:
-                    # Somebody has read the beginning of this attempt: another one would not continue it, so it comes
-                    # without tokens, and the finished reply says how it really goes.
-                    on_token = None
-                await asyncio.sleep(wait)
+            except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
+                failure = error
+            wait = backoff(failure, attempt) if attempt <= RETRIES else None
+            if wait is None:
+                raise ModelFailed(*describe(failure)) from failure
+            if tokens is not None and tokens.relayed:
+                # Somebody has read the beginning of this attempt: another one would not continue it, so it comes without
+                # tokens, and the finished reply says how it really goes.
+                on_token = None
+            await asyncio.sleep(wait)
         raise AssertionError("unreachable: the loop returns or raises")
 
     async def _stream(self, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:

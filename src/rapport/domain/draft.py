@@ -81,7 +81,8 @@ class Draft:
 
     async def _hear(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(self._news.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
         except TimeoutError:
             return False
         return True

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -93,7 +93,8 @@ class Runtime:
         if self._channels:
             self._loops.append(asyncio.create_task(self._deliver(), name="deliver"))
         try:
-            await asyncio.wait_for(self._presence.wait_joined(), 15)
+            async with asyncio.timeout(15):
+                await self._presence.wait_joined()
         except TimeoutError as error:
             raise Permanent(
                 "The database accepts no further connection for this worker's presence: is max_connections used up?"
@@ -110,9 +111,7 @@ class Runtime:
         self.begin_drain(seconds)
         assert self._drained is not None
         await self._drained
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await _end(self._loops)
         try:
             await self._working_state.flush()
             async with self._database.statement() as connection:
@@ -126,9 +125,7 @@ class Runtime:
         while (self._turns or self._accepting) and time.monotonic() < end:
             await asyncio.sleep(0.02)
         left = [turn.task for turn in self._turns.values()]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await _end(left)
         if left or self._drafts:
             await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer at once, and the client still waits
         self.has_left = True
@@ -330,7 +327,7 @@ class Runtime:
                 log.warning("worker.waiting", reason=str(error))
             except Exception as error:
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
-            await _first(self._wake.wait(), timeout=POLL_SECONDS)
+            await _set(self._wake, timeout=POLL_SECONDS)
             self._wake.clear()
 
     async def _deliver(self) -> None:
@@ -341,7 +338,7 @@ class Runtime:
                     pass
             except (Transient, Permanent) as error:
                 log.warning("deliver.waiting", reason=str(error))
-            await _first(self._replied.wait(), timeout=POLL_SECONDS)
+            await _set(self._replied, timeout=POLL_SECONDS)
             self._replied.clear()
 
     async def _look(self) -> None:
@@ -371,8 +368,17 @@ class Runtime:
             log.warning("worker.strays", events=len(strays))
 
 
-async def _first(waiting: Coroutine[Any, Any, object], *, timeout: float) -> None:
-    try:
-        await asyncio.wait_for(waiting, timeout)
-    except TimeoutError:
-        return
+async def _set(event: asyncio.Event, *, timeout: float) -> None:
+    """Until the event is set or the time is over. Not `wait_for`: up to Python 3.11 that can lose a cancellation."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            await event.wait()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel the tasks until they have ended: libraries that use `wait_for` may lose a cancellation."""
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=0.5)
