@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import signal
 import sys
 import threading
@@ -52,6 +54,7 @@ class Terminal:
         self._profile = profile
         self._console = console
         self._conversation: Conversation | None = None
+        self._lines = Lines()
 
     async def run(self, *, resume: bool) -> None:
         self._greet()
@@ -78,7 +81,7 @@ class Terminal:
         while True:
             prompt = "[bold cyan]you[/bold cyan] " if not lines else "[dim]…[/dim]   "
             self._console.print(prompt, end="")
-            line = await read_line()
+            line = await self._lines.next()
             if line is None:
                 self._console.print()
                 return None
@@ -166,20 +169,43 @@ async def _visible(tokens: AsyncIterator[str]) -> AsyncIterator[str]:
             yield token
 
 
-async def read_line() -> str | None:
-    """One line of standard input, without holding up the turns that run meanwhile; None at its end or on Ctrl-C."""
-    loop = asyncio.get_running_loop()
-    line: asyncio.Future[str] = loop.create_future()
+class Lines:
+    """Lines of standard input, without holding up the turns that run meanwhile."""
 
-    def read() -> None:
-        text = sys.stdin.readline()
-        loop.call_soon_threadsafe(lambda: line.done() or line.set_result(text))
+    def __init__(self) -> None:
+        self._read = b""
+        self._ended = False
 
-    # A thread that nobody waits for: leaving must not depend on one more press of Enter.
-    threading.Thread(target=read, daemon=True).start()
-    loop.add_signal_handler(signal.SIGINT, lambda: line.done() or line.set_result(""))
-    try:
-        text = await line
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-    return text.rstrip("\n") if text else None
+    async def next(self) -> str | None:
+        """The next line; None at the end of the input or on Ctrl-C."""
+        while b"\n" not in self._read and not self._ended:
+            piece = await self._piece()
+            if piece is None:
+                return None
+            self._ended = not piece
+            self._read += piece
+        if not self._read:
+            return None
+        line, _, self._read = self._read.partition(b"\n")
+        return line.decode(errors="surrogateescape")  # what is not text is refused, not changed
+
+    async def _piece(self) -> bytes | None:
+        loop = asyncio.get_running_loop()
+        piece: asyncio.Future[bytes | None] = loop.create_future()
+
+        def settle(value: bytes | None) -> None:
+            if not piece.done():
+                piece.set_result(value)
+
+        def read() -> None:
+            value = os.read(sys.stdin.fileno(), 65536)
+            with contextlib.suppress(RuntimeError):  # the loop is gone: so is whoever waited
+                loop.call_soon_threadsafe(settle, value)
+
+        # A thread that nobody waits for, on the bare descriptor: leaving must not depend on one more press of Enter.
+        loop.add_signal_handler(signal.SIGINT, settle, None)
+        threading.Thread(target=read, daemon=True).start()
+        try:
+            return await piece
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)

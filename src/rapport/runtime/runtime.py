@@ -174,7 +174,10 @@ class Runtime:
     async def erase(self, owner_id: str, conversation_id: str) -> None:
         """Delete a conversation with all that was said in it, working state and a running turn included."""
         await self.cancel(owner_id, conversation_id)
-        await self._working_state.flush()
+        running = [turn.task for turn in self._turns.values() if turn.event.conversation_id == conversation_id]
+        if running:
+            await asyncio.wait(running, timeout=HAND_OVER_SECONDS)
+        await self._working_state.flush()  # what is pending would otherwise be written after the rest is gone
         async with self._database.transaction() as connection:
             await Conversations(connection).delete(owner_id, conversation_id)
 
