@@ -1,0 +1,102 @@
+"""Where a request comes from: the peer's address, or what a proxy that we trust says of it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+
+from rapport.domain.errors import Permanent
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+UNKNOWN = "unknown"
+"""Whoever comes by a way without addresses."""
+
+SITE_BITS = 64
+"""Whoever has one IPv6 address has the whole /64 around it."""
+
+MAPPED_BITS = 96
+"""In front of an IPv4 address that is written as an IPv6 one."""
+
+
+_WRITTEN = re.compile(
+    r"\[(?P<bracketed>[^\]]*:[^\]]*)\](?::[0-9]{1,5})?"  # only IPv6 addresses stand in brackets
+    r"|(?P<before_port>[^:]+):[0-9]{1,5}"
+    r"|(?P<bare>.+)"
+)
+
+
+def trusted_networks(listed: str) -> tuple[Network, ...]:
+    """The proxies of a comma-separated list of addresses and networks; whatever is neither is told to the operator."""
+    return tuple(_network(part) for part in map(str.strip, listed.split(",")) if part)
+
+
+def _network(text: str) -> Network:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        raise Permanent(
+            f"RAPPORT_TRUSTED_PROXIES: {text[:80]!r} is neither an address nor a network (10.0.0.7, 10.0.0.0/8, fd00::/8)."
+            f" {_meant(text)}".rstrip()
+        ) from error
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_BITS:
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None:
+            return ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
+    return network
+
+
+def _meant(text: str) -> str:
+    """10.1.2.3/8 may be meant as one machine or as a network. Trust is not given on a guess."""
+    try:
+        return f"Is {ipaddress.ip_network(text, strict=False)} meant?"
+    except ValueError:
+        return ""
+
+
+def client_address(peer: str | None, forwarded: Sequence[str], trusted: Iterable[Network]) -> Address | None:
+    """The client's address; None if it has none.
+
+    It is the peer's, whatever the request says, unless the peer is a trusted proxy. Then `forwarded` (the values of
+    X-Forwarded-For, in order) is read from its end, where that proxy wrote, for as long as a trusted one has written:
+    what stands further left is what the client claims.
+    """
+    networks = tuple(trusted)
+    address = parse_address(peer or "")
+    if address is None or not networks:
+        return address
+    for entry in reversed(",".join(forwarded).split(",")):
+        if not any(address in network for network in networks):
+            break
+        if not entry.strip():
+            continue
+        before = parse_address(entry)
+        if before is None:
+            break
+        address = before
+    return address
+
+
+def parse_address(text: str) -> Address | None:
+    """An address as proxies write them: with a port, in brackets, with a zone, IPv4 as IPv6. None if it is none."""
+    written = _WRITTEN.fullmatch(text.strip())
+    if written is None:
+        return None
+    try:
+        address = ipaddress.ip_address(written["bracketed"] or written["before_port"] or written["bare"] or "")
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        return address.ipv4_mapped or ipaddress.IPv6Address(int(address))  # without the zone
+    return address
+
+
+def site_of(address: Address | None) -> str:
+    """What counts as one client: an IPv4 address, or the /64 of an IPv6 one."""
+    if address is None:
+        return UNKNOWN
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((address, SITE_BITS), strict=False))
+    return str(address)
