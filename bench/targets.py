@@ -58,7 +58,7 @@ class Target(ABC):
             self.server.stop()
 
     async def create(self) -> str:
-        return str((await self.client.json("POST", "/chat/conversations", {}))["id"])
+        return str((await self.client.json("POST", "/chat/conversations", {"agent": "companion"}))["id"])
 
     async def turn(self, conversation: str) -> None:
         self._said += 1

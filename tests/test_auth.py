@@ -159,7 +159,7 @@ async def test_what_is_one_users_does_not_exist_for_another(world: World) -> Non
     _, ana = await make_key(world, "ana")
     _, ben = await make_key(world, "ben")
     await until_closed(world)
-    made = await world.http.post("/chat/conversations", headers=ana)
+    made = await world.http.post("/chat/conversations", json={"agent": "companion"}, headers=ana)
     hers = made.json()["id"]
     said = await world.http.post(f"/chat/conversations/{hers}/messages", json={"content": "a secret"}, headers=ana)
     reply = said.json()["id"]
@@ -194,7 +194,7 @@ async def test_a_running_turn_cannot_be_cancelled_by_somebody_else(world: World)
     _, ana = await make_key(world, "ana")
     _, ben = await make_key(world, "ben")
     await until_closed(world)
-    hers = (await world.http.post("/chat/conversations", headers=ana)).json()["id"]
+    hers = (await world.http.post("/chat/conversations", json={"agent": "companion"}, headers=ana)).json()["id"]
     step = world.model.will_wait("the whole answer")
     async with world.http.stream(
         "POST",

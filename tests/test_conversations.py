@@ -16,7 +16,7 @@ from world import World, until
 
 async def test_a_message_gets_the_agents_answer(world: World) -> None:
     world.model.will_say("Hello, Ana.")
-    created = await world.http.post("/chat/conversations", json={})
+    created = await world.http.post("/chat/conversations", json={"agent": "companion"})
     assert created.status_code == 201
     conversation = created.json()["id"]
     assert is_id(conversation)
@@ -61,8 +61,10 @@ async def test_history_pages_through_everything_once(world: World) -> None:
         if page["next"] is None:
             break
         before = {"before": page["next"]}
-    assert seen == await world.history(conversation)
-    assert len(seen) == 24
+    assert [message["id"] for message in seen] == [message["id"] for message in await world.history(conversation)]
+    said = [message["content"] for message in seen if message["role"] == "user"]
+    assert said == [str(number) for number in range(12)]
+    assert [message["role"] for message in seen].count("assistant") == 12
     assert all((a["created_at"], a["id"]) < (b["created_at"], b["id"]) for a, b in pairwise(seen))
 
 
@@ -158,7 +160,7 @@ async def test_the_window_stays_bounded(world: World) -> None:
     conversation = await world.conversation()
     for number in range(20):
         await world.says(conversation, f"message {number}")
-    assert max(len(call) for call in world.model.calls) == 14  # the instructions, 12 of history, the message itself
+    assert max(len(call) for call in world.model.calls) == 15  # instructions, summary, 12 of history, the message
 
 
 async def test_the_instructions_are_made_anew_each_turn(world: World) -> None:

@@ -15,7 +15,7 @@ from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.ingest.accept import accept
-from rapport.reply.fallback import START
+from rapport.reply.replies import FALLBACK
 from rapport.storage.database import Database
 from rapport.storage.events import Events, Superseded
 from rapport.storage.outbox import Outbox
@@ -92,7 +92,7 @@ async def test_a_turn_that_keeps_failing_unexpectedly_ends_with_the_fallback(wor
     await world.drain()
     [_, reply] = await world.history(conversation)
     assert reply["fallbackUsed"]
-    assert reply["content"].startswith(START)
+    assert reply["content"].startswith(FALLBACK)
     assert world.model.calls == []
 
 
@@ -101,7 +101,7 @@ async def test_a_model_that_fails_costs_one_fallback_and_no_more(world: World) -
     world.model.will_fail(*[ConnectionError("no route")] * 3)
     reply = await world.says(conversation, "hello")
     assert reply["fallbackUsed"]
-    assert reply["content"].startswith(START)
+    assert reply["content"].startswith(FALLBACK)
     assert len(world.model.calls) == 3
     assert (await world.says(conversation, "again"))["content"] == "re: again"
 

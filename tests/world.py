@@ -19,7 +19,9 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from pydantic import PrivateAttr
 
 from rapport.app import App, open_app
+from rapport.channels.http.limits import Limiter
 from rapport.channels.http.server import http_app
+from rapport.cli.serve import rate_limiter
 from rapport.domain.conversation import Message
 from rapport.runtime.runtime import Runtime
 from rapport.settings import Settings
@@ -64,6 +66,8 @@ class ScriptedModel(BaseChatModel):
         return step
 
     async def _next(self, messages: list[BaseMessage]) -> Step:
+        if messages[0].text.startswith("Summarize conversation so far"):
+            return Step("They talked.")  # off the script: it is asked for behind the turns
         self._calls.append(messages)
         step = self._script.popleft() if self._script else Step(f"re: {messages[-1].text}")
         step.begun.set()
@@ -205,29 +209,41 @@ def settings_for(url: str, **changes: Any) -> Settings:
         "database_url": url,
         "database_connections": 6,
         "model": "scripted",
+        "embeddings": "bundled",
         "model_timeout": 5.0,
         "turn_deadline": 10.0,
         "max_message_characters": 32_000,
         "max_turns": 64,
         "failpoint": None,
+        "rate_limit": False,
+        "redis_url": None,
+        "trusted_proxies": "",
         **changes,
     }
     return Settings.model_construct(None, **values)
 
 
 @contextlib.asynccontextmanager
-async def open_world(url: str, *, model: BaseChatModel | None = None, **changes: Any) -> AsyncGenerator[World]:
+async def open_world(
+    url: str, *, model: BaseChatModel | None = None, limiter: Limiter | None = None, **changes: Any
+) -> AsyncGenerator[World]:
     """A wired app with a server on loopback; several may share one database."""
     settings = settings_for(url, **changes)
     scripted = ScriptedModel()
     channel = RecordingChannel()
-    async with open_app(settings, model=model or scripted, channels={"recording": channel}) as app:
+    async with (
+        rate_limiter(settings) as configured,
+        open_app(settings, model=model or scripted, channels={"recording": channel}) as app,
+    ):
         web = http_app(
             app.runtime,
             app.database,
             loopback=settings.is_loopback,
             max_characters=settings.max_message_characters,
             model=settings.model,
+            library=app.library,
+            retriever=app.retriever,
+            limiter=limiter or configured,
         )
         async with serving(web) as address, httpx.AsyncClient(base_url=address, timeout=30) as http:
             yield World(app, settings, scripted, channel, http)
@@ -237,7 +253,15 @@ async def open_world(url: str, *, model: BaseChatModel | None = None, **changes:
 async def serving(web: Any) -> AsyncGenerator[str]:
     """The application on a free port of loopback; yields its address."""
     server = uvicorn.Server(
-        uvicorn.Config(web, port=0, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            web,
+            port=0,
+            log_config=None,
+            lifespan="off",
+            ws="none",
+            proxy_headers=False,
+            timeout_graceful_shutdown=1,
+        )
     )
     server.capture_signals = contextlib.nullcontext  # pyright: ignore[reportAttributeAccessIssue]
     task = asyncio.create_task(server.serve())

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from rapport.agent.graph import LangGraphAgent
     from rapport.deliver.outbox import Channel
+    from rapport.knowledge.library import Library
+    from rapport.knowledge.retrieval import Retriever
     from rapport.runtime.runtime import Runtime
     from rapport.storage.database import Database
 
@@ -35,6 +37,8 @@ class App:
     database: Database
     agent: LangGraphAgent
     runtime: Runtime
+    library: Library
+    retriever: Retriever
 
 
 @asynccontextmanager
@@ -81,9 +85,14 @@ async def open_app(
         from rapport.agent.graph import LangGraphAgent
         from rapport.agent.metadata import verify_metadata
         from rapport.agent.models import close_model, make_model
+        from rapport.knowledge.embedders.choose import close_embedder, make_embedder
+        from rapport.knowledge.library import Library
+        from rapport.knowledge.retrieval import Retriever
         from rapport.runtime.runtime import Runtime
         from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
         from rapport.storage.migrate import migrate, schema_lock
+        from rapport.storage.search import Search
+        from rapport.turn import Tools
 
         chosen = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
         stack.push_async_callback(close_model, chosen)
@@ -97,10 +106,13 @@ async def open_app(
             await saver.setup()
         agent = LangGraphAgent(chosen, saver, deadline=settings.turn_deadline)
         await verify_metadata(agent.graph, saver)
-        runtime = Runtime(database, agent, saver, channels=channels, max_turns=settings.max_turns)
+        embedder = make_embedder(settings.embeddings, environment=os.environ)
+        stack.push_async_callback(close_embedder, embedder)
+        tools = Tools(database, agent, Retriever(embedder, Search(database)))
+        runtime = Runtime(tools, saver, channels=channels, max_turns=settings.max_turns)
         stack.push_async_callback(runtime.stop)
         await runtime.start()
-        yield App(settings, database, agent, runtime)
+        yield App(settings, database, agent, runtime, Library(database, embedder), tools.retriever)
 
 
 def _import_the_rest() -> None:

@@ -26,10 +26,14 @@ class Settings(BaseSettings):
     database_url: Annotated[str | None, Field(validation_alias=AliasChoices("DATABASE_URL"))] = None
     database_connections: Annotated[int, Field(ge=2, le=200)] = 10
     model: str = "builtin"
+    embeddings: str = "bundled"
     model_timeout: Annotated[float, Field(gt=0)] = 60.0
     turn_deadline: Annotated[float, Field(gt=0)] = 120.0
     max_message_characters: Annotated[int, Field(ge=1)] = 32_000
     max_turns: Annotated[int, Field(ge=1)] = 256
+    rate_limit: bool = False
+    redis_url: Annotated[str | None, Field(validation_alias=AliasChoices("REDIS_URL"), repr=False)] = None
+    trusted_proxies: str = ""
     failpoint: str | None = None
 
     @property
@@ -46,7 +50,7 @@ class Settings(BaseSettings):
 def read_settings() -> Settings:
     """The settings of this process. Keys for providers may stand in `.env` too: their own libraries find them then."""
     load_dotenv(Path(".env"), override=False)
-    for name in ("DATABASE_URL", "RAPPORT_FAILPOINT"):
+    for name in ("DATABASE_URL", "REDIS_URL", "RAPPORT_FAILPOINT"):
         if os.environ.get(name) == "":
             del os.environ[name]
     return Settings()

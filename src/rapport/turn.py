@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from rapport.agent.failures import ModelFailed
-from rapport.context.window import MAX_CHAT_HISTORY, as_chat_message, as_history, system_prompt
+from rapport.context.summaries import MAX_CHAT_HISTORY, is_crowded
+from rapport.context.window import as_history, as_question, system_prompt
 from rapport.domain import failpoints
 from rapport.domain.agents import AGENTS, LIBRARIAN, AgentProfile
-from rapport.domain.conversation import Message
 from rapport.domain.draft import Draft
+from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
-from rapport.reply.fallback import fallback_text
-from rapport.reply.text import storable
+from rapport.domain.notes import Passage
+from rapport.knowledge.retrieval import Retrieval, Retriever
+from rapport.reply.citations import CitationFilter
+from rapport.reply.quoting import quoted_message, quoted_passage
+from rapport.reply.replies import checked, fallback, guarded
 from rapport.storage.database import Database
 from rapport.storage.events import Events, Superseded
-from rapport.storage.messages import Messages
+from rapport.storage.turns import Material, load
 
 log = structlog.get_logger()
 
@@ -30,7 +35,7 @@ MAX_ATTEMPTS = 10
 
 
 class Agent(Protocol):
-    """What a turn needs of an agent."""
+    """What turns and what follows them need of an agent."""
 
     async def run(
         self,
@@ -44,73 +49,132 @@ class Agent(Protocol):
         tags: dict[str, str],
     ) -> AIMessage: ...
 
+    async def ask(self, system: str, text: str) -> str: ...
+
 
 class OnToken(Protocol):
     def __call__(self, token: str, /) -> None: ...
 
 
-async def take_turn(event: ClaimedEvent, *, database: Database, agent: Agent, draft: Draft, push: bool) -> Finished:
-    """Answer one event: load, ask, commit. No transaction is open while the model thinks."""
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What turns are made with."""
+
+    database: Database
+    agent: Agent
+    retriever: Retriever
+
+
+async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bool) -> Finished:
+    """Answer one event: load, look up, ask, check, commit. No transaction is open while others think."""
     profile = AGENTS.get(event.agent_id, LIBRARIAN)
     clock = _Phases()
-    async with database.statement() as connection:
-        window = await Messages(connection).window(
-            event.owner_id, event.conversation_id, upto=event.id, limit=MAX_CHAT_HISTORY
-        )
-    if not window:
+    async with tools.database.statement() as connection:
+        material = await load(connection, event, limit=MAX_CHAT_HISTORY, embedder=tools.retriever.embedder.name)
+    if material is None:
         raise Superseded("The conversation was deleted.")
     clock.passed("load")
     failpoints.reach("turn.loaded")
-    reply = await _answer(event, window, profile=profile, agent=agent, draft=draft)
-    clock.passed("model")
+    draft.begin()
+    try:
+        reply = await _reply(event, material, profile, tools, draft=draft, clock=clock)
+    except asyncio.CancelledError:
+        if not _goes_on(draft):
+            raise
+        reply = Reply("", metadata={"cancelled": True})  # before the model was asked
+    finally:
+        draft.end()
     failpoints.reach("turn.answered")
-    async with database.statement() as connection:
+    async with tools.database.statement() as connection:
         finished = await Events(connection).finish(event, reply, agent_name=profile.name, push=push)
     clock.passed("commit")
     failpoints.reach("turn.committed")
-    return finished
+    # Summed up by the model, so only when it has just worked.
+    crowded = reply.model_failed is False and is_crowded([*material.earlier, material.asked, finished.reply])
+    return replace(finished, crowded=crowded)
+
+
+async def _reply(
+    event: ClaimedEvent, material: Material, profile: AgentProfile, tools: Tools, *, draft: Draft, clock: _Phases
+) -> Reply:
+    """What to say: the guard's words, the model's, or the fallback's."""
+    if event.attempts > MAX_ATTEMPTS:
+        return fallback((), "attempts", f"tried {event.attempts - 1} times")
+    try:
+        retrieval = await _look_up(event, material, tools.retriever)
+    except Transient as error:
+        if profile.grounding == "strict":
+            return fallback((), "retrieval", str(error))
+        log.warning("chat.error", errorType="retrieval", message=str(error))
+        retrieval = None
+    audit: dict[str, object] = {}
+    passages: list[Passage] = []
+    if retrieval is not None:
+        clock.passed("retrieval")
+        audit = {"retrieved": retrieval.audit}
+    if retrieval is not None and retrieval.is_relevant:
+        passages = [quoted_passage(passage) for passage in retrieval.passages]
+    if profile.grounding == "strict" and not passages:
+        reply = guarded("low_similarity" if material.shelf.chunks else "no_notes")
+    elif material.is_resting:
+        reply = fallback(passages, "breaker", "the model failed too often in this conversation and rests for a while")
+    else:
+        reply = await _answer(event, material, profile, passages, agent=tools.agent, draft=draft)
+        clock.passed("model")
+    return replace(reply, metadata={**reply.metadata, **audit})
+
+
+async def _look_up(event: ClaimedEvent, material: Material, retriever: Retriever) -> Retrieval | None:
+    """What the notes say to the question; None when there are none to ask."""
+    if not material.shelf.chunks:
+        return None
+    asker = material.asked.author
+    earlier = [one.text for one in material.earlier if one.role == "user" and one.author == asker]
+    found = await retriever.retrieve(event.owner_id, material.asked.text, earlier=earlier, shelf=material.shelf)
+    log.info("chat.retrieval", ids=[one["id"] for one in found.audit], scores=[one["score"] for one in found.audit])
+    return found
 
 
 async def _answer(
-    event: ClaimedEvent, window: Sequence[Message], *, profile: AgentProfile, agent: Agent, draft: Draft
+    event: ClaimedEvent,
+    material: Material,
+    profile: AgentProfile,
+    passages: Sequence[Passage],
+    *,
+    agent: Agent,
+    draft: Draft,
 ) -> Reply:
-    """What to say: the model's answer, what there is of it if it was cancelled, or the fallback."""
-    if event.attempts > MAX_ATTEMPTS:
-        return _fallback("attempts", f"tried {event.attempts - 1} times")
-    draft.begin()
+    """The model's answer with its citations checked, while it streams and as a whole; or the fallback."""
+    stream = CitationFilter({passage.note_id for passage in passages})
     try:
         answer = await agent.run(
-            _as_human(window[-1], event),
+            as_question(quoted_message(material.asked), event.kind),
             thread_id=event.id,
-            system=system_prompt(profile, event.kind),
-            history=as_history(window[:-1], event.kind),
-            on_token=draft.add if draft.listeners else None,
+            system=system_prompt(profile, event.kind, passages),
+            history=as_history(material.summary, [quoted_message(one) for one in material.earlier], event.kind),
+            on_token=(lambda token: draft.add(stream.feed(token))) if draft.listeners else None,
             fresh=event.attempts == 1,
             tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
         )
     except ModelFailed as failure:
-        return _fallback(failure.kind, str(failure))
+        return replace(fallback(passages, failure.kind, str(failure)), model_failed=True)
     except asyncio.CancelledError:
-        if not draft.cancelled:
+        if not _goes_on(draft):
             raise
-        current = asyncio.current_task()
-        assert current is not None
+        return replace(checked(draft.text, passages), metadata={"cancelled": True})
+    reply = replace(checked(str(answer.text), passages), model_failed=False)
+    if not reply.content:  # it named sources and said nothing
+        return replace(fallback(passages, "empty", "nothing is left of the model's answer"), model_failed=True)
+    draft.complete(str(reply.content))
+    return reply
+
+
+def _goes_on(draft: Draft) -> bool:
+    """Whether the user has cancelled the reply, and not somebody this task: then what there is of it is stored."""
+    current = asyncio.current_task()
+    if draft.cancelled and current is not None:
         current.uncancel()
-        return Reply(storable(draft.text), metadata={"cancelled": True})
-    finally:
-        draft.end()
-    return Reply(storable(str(answer.text)))
-
-
-def _as_human(message: Message, event: ClaimedEvent) -> HumanMessage:
-    current = as_chat_message(message, event.kind)
-    assert isinstance(current, HumanMessage)
-    return current
-
-
-def _fallback(kind: str, reason: str) -> Reply:
-    log.warning("chat.error", errorType=kind, message=reason)
-    return Reply(fallback_text(), metadata={"fallback_used": True})
+    return draft.cancelled
 
 
 class _Phases:

@@ -37,7 +37,7 @@ from rapport.agent.graph import LangGraphAgent
 from rapport.agent.models import close_model, make_model
 from rapport.agent.openai import LeanChatOpenAI
 from rapport.domain.errors import Permanent
-from rapport.reply.fallback import START
+from rapport.reply.replies import FALLBACK
 from world import World, open_world
 
 ROOT = Path(__file__).parents[2]
@@ -604,7 +604,7 @@ async def test_every_failure_gets_one_reply_in_time_and_the_next_turn_works(
             reply, seconds = await turn(world, conversation, stream=stream)
             assert seconds < deadline + 2
             assert reply["fallbackUsed"] is True
-            assert reply["content"].startswith(START)
+            assert reply["content"].startswith(FALLBACK)
             mock.behave()
             reply, _ = await turn(world, conversation, stream=stream)
             assert (reply["content"], reply["fallbackUsed"]) == ("the mock answers with plain words so every", False)
@@ -612,4 +612,4 @@ async def test_every_failure_gets_one_reply_in_time_and_the_next_turn_works(
 
 
 def test_the_fallback_begins_with_the_exact_words() -> None:
-    assert START == "Temporary issue generating response. Here are the relevant documents summary: "
+    assert FALLBACK == "Temporary issue generating response. Here are the relevant documents summary: "

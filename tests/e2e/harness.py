@@ -289,8 +289,10 @@ class Client:
         self._url = url
 
     async def create(self, **body: Any) -> str:
-        """A new conversation."""
-        async with self._session.post(f"{self._url()}/chat/conversations", json=body) as response:
+        """A new conversation, with an agent that talks without notes."""
+        async with self._session.post(
+            f"{self._url()}/chat/conversations", json={"agent": "companion", **body}
+        ) as response:
             assert response.status == 201, await response.text()
             return (await response.json())["id"]
 

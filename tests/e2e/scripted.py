@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ class Call:
     ended: float | None = None
     broken: bool = False
     """Whether the caller went away before the answer was complete."""
+    system: str = ""
 
 
 def reply_to(text: str) -> str:
@@ -37,6 +39,12 @@ class ScriptedModel:
     """`delay` says how long to think about a text; it may be changed at any time."""
 
     delay: Callable[[str], float] = field(default=lambda _text: 0.0)
+    answers: deque[str] = field(default_factory=deque[str])
+    """What to say next, in this order; when there is nothing left, "re: " and the message."""
+    fails: bool = False
+    """Whether every call ends with a 500."""
+    summary: str = "They talked."
+    """What to say when a summary is asked for."""
     calls: list[Call] = field(default_factory=list[Call])
     url: str = ""
 
@@ -55,24 +63,33 @@ class ScriptedModel:
         messages: list[dict[str, Any]] = body["messages"]
         window = [(str(one["role"]), str(one["content"])) for one in messages if one["role"] != "system"]
         caller = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        call = Call(window[-1][1], window, caller, began=time.monotonic())
+        system = "\n".join(str(one["content"]) for one in messages if one["role"] == "system")
+        call = Call(window[-1][1], window, caller, began=time.monotonic(), system=system)
         self.calls.append(call)
+        if self.fails:
+            return web.json_response({"error": {"message": "scripted failure"}}, status=500)
+        text = self._reply(call)
         try:
             if body.get("stream"):
-                return await self._stream(request, call)
+                return await self._stream(request, call, text)
             await asyncio.sleep(self.delay(call.text))
-            return web.json_response(_completion(reply_to(call.text)))
+            return web.json_response(_completion(text))
         except asyncio.CancelledError:
             call.broken = True
             raise
         finally:
             call.ended = time.monotonic()
 
-    async def _stream(self, request: web.Request, call: Call) -> web.StreamResponse:
+    def _reply(self, call: Call) -> str:
+        if call.system.startswith("Summarize conversation so far"):
+            return self.summary
+        return self.answers.popleft() if self.answers else reply_to(call.text)
+
+    async def _stream(self, request: web.Request, call: Call, text: str) -> web.StreamResponse:
         """Half of the words at once, the other half after the delay."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        words = reply_to(call.text).split(" ")
+        words = text.split(" ")
         half = (len(words) + 1) // 2
         try:
             await response.write(_chunk(" ".join(words[:half])))

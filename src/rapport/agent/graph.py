@@ -84,6 +84,15 @@ class LangGraphAgent:
             raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from error
         return cast("AIMessage", state["reply"])
 
+    async def ask(self, system: str, text: str) -> str:
+        """One plain answer outside any turn, without retries. Raises ModelFailed."""
+        messages: list[BaseMessage] = [SystemMessage(system), HumanMessage(text)]
+        try:
+            async with asyncio.timeout(self._deadline):
+                return str(_checked(await self._model.ainvoke(messages)).text)
+        except Exception as error:
+            raise ModelFailed(*describe(error)) from error
+
     async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
         messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         return {"reply": await self._ask(messages, runtime.context.on_token)}

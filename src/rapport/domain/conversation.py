@@ -54,6 +54,8 @@ class Message:
     event_id: str | None = None
     sources: Sequence[Mapping[str, str]] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    summary_id: str | None = None
+    """The summary that stands for it when the model is asked."""
 
     @property
     def text(self) -> str:

@@ -30,8 +30,14 @@ class Draft:
         return "".join(self._parts)
 
     def add(self, token: str) -> None:
-        self._parts.append(token)
-        self._wake()
+        if token:
+            self._parts.append(token)
+            self._wake()
+
+    def complete(self, text: str) -> None:
+        """What the finished reply has beyond what was streamed is streamed too, so that both say the same."""
+        if self.listeners and text.startswith(streamed := self.text):
+            self.add(text[len(streamed) :])
 
     def begin(self) -> None:
         """The current task is now at the model, and may be cancelled there (or was already, while it was loading)."""

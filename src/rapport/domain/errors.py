@@ -6,6 +6,7 @@ RapportError
 │   └── Conflict      the same key was used for something else
 ├── NotFound          missing or somebody else's: the same answer
 ├── Unauthorized      no or no valid key
+├── TooMany           tell the sender to slow down; nothing was done
 ├── Transient         retry, no sooner than `retry_after`
 │   └── Busy          this process is leaving or overloaded
 └── Permanent         park and alert
@@ -36,6 +37,14 @@ class NotFound(RapportError):
 
 class Unauthorized(RapportError):
     """The caller did not show a key that is valid here."""
+
+
+class TooMany(RapportError):
+    """The sender asks too often: nothing was done, and the same is welcome after `retry_after` whole seconds."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Transient(RapportError):

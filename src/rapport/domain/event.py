@@ -52,11 +52,16 @@ class Reply:
     content: Content
     sources: Sequence[Mapping[str, str]] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    model_failed: bool | None = None
+    """Whether the model failed, for the breaker; None when no model was asked or it was not let finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A turn that was committed: its stored reply, and whether the conversation's next event waits."""
+    """A turn that was committed: its stored reply, and what is to be done next."""
 
     reply: Message
     more: bool
+    """The conversation's next event waits."""
+    crowded: bool = False
+    """What the model is given of the conversation has become long enough to be summed up."""

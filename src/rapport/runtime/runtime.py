@@ -19,13 +19,13 @@ from rapport.domain.event import Accepted, ClaimedEvent
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
 from rapport.runtime.presence import Presence
+from rapport.runtime.summing import Summing
 from rapport.runtime.ticket import Ticket
 from rapport.storage.conversations import Conversations
-from rapport.storage.database import Database
 from rapport.storage.events import Events, Superseded
 from rapport.storage.messages import Messages
 from rapport.storage.workers import Workers
-from rapport.turn import Agent, take_turn
+from rapport.turn import Tools, take_turn
 
 log = structlog.get_logger()
 
@@ -56,16 +56,16 @@ class Runtime:
 
     def __init__(
         self,
-        database: Database,
-        agent: Agent,
+        tools: Tools,
         working_state: WorkingState,
         *,
         channels: Mapping[str, Channel] | None = None,
         max_turns: int = 256,
     ) -> None:
         self.worker_id = new_id()
-        self._database = database
-        self._agent = agent
+        self._tools = tools
+        self._database = tools.database
+        self._summing = Summing(tools.database, tools.agent)
         self._channels = channels or {}
         self._working_state = working_state
         self._max_turns = max_turns
@@ -79,7 +79,7 @@ class Runtime:
         self.has_left = False
         self._drained: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
-        self._presence = Presence(database.url, self.worker_id, on_hint=self._heard)
+        self._presence = Presence(tools.database.url, self.worker_id, on_hint=self._heard)
 
     # ---- life
 
@@ -125,7 +125,7 @@ class Runtime:
         while (self._turns or self._accepting) and time.monotonic() < end:
             await asyncio.sleep(0.02)
         left = [turn.task for turn in self._turns.values()]
-        await _end(left)
+        await _end([*left, *self._summing.tasks.values()])
         if left or self._drafts:
             await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer at once, and the client still waits
         self.has_left = True
@@ -223,13 +223,7 @@ class Runtime:
         # For every line that is logged in this task, however deep.
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
-            finished = await take_turn(
-                event,
-                database=self._database,
-                agent=self._agent,
-                draft=draft,
-                push=event.channel in self._channels,
-            )
+            finished = await take_turn(event, self._tools, draft=draft, push=event.channel in self._channels)
             draft.finish(finished.reply)
             if event.channel in self._channels:
                 self._replied.set()
@@ -237,6 +231,8 @@ class Runtime:
                 await self._hint(f"done {event.id}")
             if finished.more:
                 await self._next(event.conversation_id)
+            elif finished.crowded and not self._stopping:
+                self._summing.begin(event)
         except Superseded as gone:
             log.info("turn.superseded", reason=str(gone))
             await self._forget_working_state(event)

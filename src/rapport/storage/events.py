@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
+from rapport.domain.breaker import FAILURES, SECONDS
 from rapport.domain.conversation import Incoming, Message, text_of
 from rapport.domain.errors import RapportError
 from rapport.domain.event import Accepted, ClaimedEvent, Finished, Reply
@@ -58,7 +59,16 @@ WITH held AS (
     RETURNING events.id
 ), line AS (
     UPDATE conversations
-    SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'), unanswered = unanswered - 1
+    SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'), unanswered = unanswered - 1,
+        -- The breaker: an answer closes it; a failure opens it when it is the trial after a rest, or the last of too many.
+        failed_at = CASE %(failed)s::boolean WHEN true THEN
+            (failed_at || clock_timestamp())[greatest(1, cardinality(failed_at) + 2 - %(failures)s):]
+            WHEN false THEN '{{}}' ELSE failed_at END,
+        resting_until = CASE %(failed)s::boolean WHEN true THEN CASE
+                WHEN resting_until IS NOT NULL OR failed_at[cardinality(failed_at) + 2 - %(failures)s]
+                    >= clock_timestamp() - %(rest)s * interval '1 second'
+                THEN clock_timestamp() + %(rest)s * interval '1 second' END
+            WHEN false THEN NULL ELSE resting_until END
     FROM event WHERE conversations.id = %(conversation)s
     RETURNING conversations.last_at, unanswered, event.id AS event_id
 ), reply AS (
@@ -191,6 +201,9 @@ class Events:
                 "blocks": None if isinstance(reply.content, str) else Jsonb(list(reply.content)),
                 "sources": Jsonb(list(reply.sources)),
                 "metadata": Jsonb(dict(reply.metadata)),
+                "failed": reply.model_failed,
+                "failures": FAILURES,
+                "rest": SECONDS,
                 "channel": event.channel,
                 "push": push,
             },

@@ -12,7 +12,7 @@ from rapport.domain.ids import is_id
 from rapport.storage.database import Connection
 
 SPOKEN = "id, conversation_id, role, content, blocks, created_at, author_id, author_name"
-COLUMNS = f"{SPOKEN}, reply_to_id, client_message_id, event_id, sources, metadata"
+COLUMNS = f"{SPOKEN}, reply_to_id, client_message_id, event_id, sources, metadata, summary_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +37,6 @@ class Messages:
                 (conversation_id, owner_id, *cursor, limit),
             )
         return [message_of(row) for row in reversed(await found.fetchall())]
-
-    async def window(self, owner_id: str, conversation_id: str, *, upto: str, limit: int) -> list[Message]:
-        """What a turn about the message `upto` may see: that message last, and up to `limit` before it, oldest first;
-        of each who said what and when, without what else is stored of it.
-
-        Messages that people sent later wait for turns of their own and are left out; replies that came later belong to
-        messages before it, because turns run in order, and are in.
-        """
-        # A backward walk of messages_order that skips the few that wait in line, and the message itself by its key.
-        found = await self.connection.execute(
-            f"""
-            (SELECT {SPOKEN} FROM messages
-             WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND (role <> 'user' OR (created_at, id) < (
-                 SELECT created_at, id FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s))
-             ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
-            UNION ALL
-            SELECT {SPOKEN} FROM messages
-            WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = %(upto)s
-            """,
-            {"conversation": conversation_id, "owner": owner_id, "upto": upto, "limit": limit},
-        )
-        messages = [message_of(row) for row in await found.fetchall()]
-        return sorted(messages, key=lambda message: (message.id == upto, message.created_at, message.id))
 
     async def get(self, owner_id: str, conversation_id: str, message_id: str) -> Message | None:
         found = await self.connection.execute(

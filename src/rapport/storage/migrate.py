@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import resources
 
+from psycopg import errors
+
 from rapport.domain.errors import Permanent
 from rapport.storage.database import Connection, Database
 
@@ -69,7 +71,14 @@ async def migrate(database: Database, *, to: int | None = None) -> list[str]:
             )
         for migration in every:
             if migration.version <= target and migration.version not in applied:
-                await connection.execute(migration.up.encode(), prepare=False)
+                try:
+                    await connection.execute(migration.up.encode(), prepare=False)
+                except (errors.FeatureNotSupported, errors.UndefinedFile, errors.InsufficientPrivilege) as error:
+                    raise Permanent(
+                        f"Migration {migration.version} can't be applied: {error.diag.message_primary}. Rapport needs a"
+                        " Postgres with pgvector, and either the right to create extensions or `CREATE EXTENSION vector`"
+                        " done by somebody who has it."
+                    ) from error
                 await connection.execute(
                     "INSERT INTO schema_migrations (version, name) VALUES (%s, %s)",
                     (migration.version, migration.name),

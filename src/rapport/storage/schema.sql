@@ -2,6 +2,8 @@
 -- Owners from the first table on: every row says whose it is, and every query asks for it.
 -- Every table of theirs carries conversation_id or owner_id, so that it can be distributed by it.
 
+CREATE EXTENSION IF NOT EXISTS vector;
+
 CREATE TABLE api_keys (
     id          text PRIMARY KEY,
     owner_id    text NOT NULL,
@@ -24,7 +26,12 @@ CREATE TABLE conversations (
     last_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- How many events of it are not done. Counted here, under the row's lock, because whoever waited for that lock sees
     -- the row as it is now, but other tables only as they were when its statement began.
-    unanswered  integer NOT NULL DEFAULT 0 CHECK (unanswered >= 0)
+    unanswered  integer NOT NULL DEFAULT 0 CHECK (unanswered >= 0),
+    summary_id     text,                                           -- the newest summary
+    summarised_to  timestamptz NOT NULL DEFAULT '-infinity',       -- time of the newest message it covers
+    -- The breaker (RES-3): times of the latest model failures in a row, at most five, and until when no model is asked.
+    failed_at      timestamptz[] NOT NULL DEFAULT '{}',
+    resting_until  timestamptz
 );
 CREATE INDEX conversations_recent ON conversations (owner_id, last_at DESC, id DESC);
 
@@ -43,6 +50,7 @@ CREATE TABLE messages (
     sources            jsonb NOT NULL DEFAULT '[]',
     metadata           jsonb NOT NULL DEFAULT '{}',
     created_at         timestamptz NOT NULL,
+    summary_id         text,                    -- the summary that stands for it before the model; the words stay
     PRIMARY KEY (conversation_id, id)
 );
 CREATE UNIQUE INDEX messages_order ON messages (conversation_id, created_at, id);
@@ -104,3 +112,52 @@ CREATE TABLE outbox (
     UNIQUE (conversation_id, message_id)
 );
 CREATE INDEX outbox_waiting ON outbox (conversation_id, seq) WHERE state IN ('queued', 'sending');
+
+-- Notes that answers may cite.
+CREATE TABLE notes (
+    owner_id    text NOT NULL,
+    id          text NOT NULL CHECK (id ~ '^[A-Za-z0-9_-]{1,80}$'),
+    title       text NOT NULL,
+    text        text NOT NULL,
+    hash        bytea NOT NULL,                 -- SHA-256 of the text: the same again is known without comparing it
+    file_name   text,
+    embedder    text NOT NULL,                  -- whose vectors its chunks have
+    chunks      integer NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (owner_id, id)
+);
+CREATE INDEX notes_recent ON notes (owner_id, updated_at DESC, id DESC);
+CREATE INDEX notes_by_hash ON notes (owner_id, hash);
+CREATE INDEX notes_by_embedder ON notes (embedder, owner_id, id);
+
+-- A passage of a note: the unit that is found. Its vector has as many dimensions as its embedder gives.
+CREATE TABLE chunks (
+    owner_id   text NOT NULL,
+    note_id    text NOT NULL,
+    position   integer NOT NULL,
+    embedder   text NOT NULL,
+    heading    text NOT NULL,
+    text       text NOT NULL,
+    words      tsvector NOT NULL GENERATED ALWAYS AS (to_tsvector('english', heading || ' ' || text)) STORED,
+    embedding  halfvec NOT NULL,
+    PRIMARY KEY (owner_id, note_id, position),
+    FOREIGN KEY (owner_id, note_id) REFERENCES notes (owner_id, id) ON DELETE CASCADE
+);
+-- Kept in the row: an owner with few chunks is searched by looking at each of them, and fetching vectors from elsewhere
+-- would cost more than comparing them.
+ALTER TABLE chunks ALTER COLUMN embedding SET STORAGE MAIN;
+-- Without the pending list, which every search would have to walk.
+CREATE INDEX chunks_words ON chunks USING gin (words) WITH (fastupdate = off);
+-- The bundled embedder's dimensions. For others the same index is made when the first note is added.
+CREATE INDEX chunks_near_384 ON chunks USING hnsw ((embedding::halfvec(384)) halfvec_cosine_ops)
+    WHERE vector_dims(embedding) = 384;
+
+-- How much an owner has in the index of an embedder, so that a turn without notes costs nothing; and its threshold.
+CREATE TABLE shelves (
+    owner_id        text NOT NULL,
+    embedder        text NOT NULL,
+    chunks          integer NOT NULL CHECK (chunks >= 0),
+    min_similarity  real,                       -- measured by `rapport calibrate`; otherwise the embedder's own
+    PRIMARY KEY (owner_id, embedder)
+);

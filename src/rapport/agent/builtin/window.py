@@ -89,7 +89,7 @@ def _wants_summary(messages: Sequence[BaseMessage]) -> bool:
 def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
     if isinstance(message, AIMessage):
         return [Turn("assistant", _shortened(_text(message)))] if _text(message).strip() else []
-    if not isinstance(message, HumanMessage) or is_synthetic(message):
+    if not isinstance(message, HumanMessage) or is_synthetic(message) or _is_summary(message):
         return []
     text = _shortened(_text(message).replace(SUMMARY_PROMPT, "")) if as_transcript else _shortened(_text(message))
     image = _has_image(message)
@@ -97,6 +97,11 @@ def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
     if not said:
         return [] if as_transcript else [Turn("user", "", message.name, image)]
     return [_turn(each, message.name, image, as_transcript=as_transcript) for each in said]
+
+
+def _is_summary(message: HumanMessage) -> bool:
+    """What stands for earlier messages: nobody said it."""
+    return message.additional_kwargs.get("lc_source") == "summarization"
 
 
 def _turn(each: Utterance, name: str | None, image: bool, *, as_transcript: bool) -> Turn:

@@ -1,0 +1,70 @@
+"""Notes, the passages they are cut into, and what a question finds among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+Vector: TypeAlias = Sequence[float]
+
+NOTE_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
+"""What a note's id may be: short enough to read, and nothing that would need quoting in a citation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A text that answers may cite; the text itself is read when it is wanted."""
+
+    owner_id: str
+    id: str
+    title: str
+    file_name: str | None
+    characters: int
+    chunks: int
+    embedder: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage of a note, short enough to be embedded whole."""
+
+    heading: str
+    """The headings it stands under, outermost first, joined by " > "; empty at the top of a note."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk that a question has found."""
+
+    note_id: str
+    position: int
+    title: str
+    heading: str
+    text: str
+    similarity: float
+    """The cosine between its vector and the question's, whatever search found it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What one owner has in the index of one embedder."""
+
+    chunks: int
+    min_similarity: float | None
+    """The threshold measured on this owner's notes, if `rapport calibrate` has been run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search came up with."""
+
+    best: float
+    """The highest similarity of any passage: what decides whether there is an answer at all."""
+    passages: Sequence[Passage] = ()
+    """The best by meaning and by words together, best first."""

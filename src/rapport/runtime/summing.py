@@ -1,0 +1,40 @@
+"""Summaries in the making: beside the turns, one at a time per conversation, given up without harm."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from rapport.domain.errors import Permanent, Transient
+from rapport.domain.event import ClaimedEvent
+from rapport.storage.database import Database
+from rapport.summary import Writer, sum_up
+
+log = structlog.get_logger()
+
+
+class Summing:
+    """Sums conversations up in tasks of its own. What it leaves undone is noticed again after the next turn."""
+
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, event: ClaimedEvent) -> None:
+        """Sum up the conversation of this event, unless that is under way."""
+        if event.conversation_id not in self.tasks:
+            task = asyncio.create_task(self._run(event), name=f"summary {event.conversation_id}")
+            self.tasks[event.conversation_id] = task
+
+    async def _run(self, event: ClaimedEvent) -> None:
+        structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
+        try:
+            await sum_up(event.owner_id, event.conversation_id, database=self._database, writer=self._writer)
+        except (Transient, Permanent) as error:
+            log.warning("chat.error", errorType=type(error).__name__, message=f"no summary this time: {error}")
+        except Exception as error:
+            log.exception("chat.error", errorType=type(error).__name__, message=str(error))
+        finally:
+            del self.tasks[event.conversation_id]
