@@ -158,7 +158,7 @@ class Terminal:
         async with self._app.database.statement() as connection:
             messages = await Messages(connection).before(LOCAL_USER, self._conversation.id, limit=limit)
         for message in messages:
-            who = "you" if message.role == "user" else self._profile.name
+            who = {"user": "you", "system-summary": "summary"}.get(message.role, self._profile.name)
             self._console.print(f"[dim]{message.created_at.astimezone():%d %b %H:%M}[/dim] [bold]{who}[/bold]")
             self._console.print(Markdown(message.text))
 

@@ -15,11 +15,13 @@ from rapport.agent.metadata import verify_metadata
 from rapport.agent.models import BUILTIN, close_model, make_model
 from rapport.app import open_database
 from rapport.domain.errors import RapportError
+from rapport.knowledge.embedders.choose import close_embedder, make_embedder
 from rapport.settings import Settings
 from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
 from rapport.storage.database import Database
 from rapport.storage.keys import Keys
 from rapport.storage.migrate import known, migrate, schema_lock
+from rapport.storage.notes import Notes
 
 HOW_TO_SWITCH = (
     "It needs no key and knows little. For a real one: RAPPORT_MODEL=openai:gpt-5-mini with OPENAI_API_KEY,"
@@ -50,12 +52,13 @@ async def examine(settings: Settings) -> bool:
             results.append(True)
 
     await part("Model", lambda: _model(settings))
-    console.print("[dim]·[/dim] [bold]Embedder[/bold]: none; nothing in this version searches by meaning yet")
+    await part("Embedder", lambda: _embedder(settings))
 
     async def database() -> str:
         async with open_database(settings) as opened:
             found = await _database(opened, settings)
             await part("Metadata", lambda: _metadata(opened, settings))
+            await part("Notes", lambda: _notes(opened, settings))
             await part("Access", lambda: _access(opened, settings))
             return found
 
@@ -76,6 +79,28 @@ async def _model(settings: Settings) -> str:
     return f"{settings.model} answers ({len(str(reply.text))} characters)"
 
 
+async def _embedder(settings: Settings) -> str:
+    embedder = make_embedder(settings.embeddings, environment=os.environ)
+    try:
+        vector = await embedder.embed_question("Hello!")
+    finally:
+        await close_embedder(embedder)
+    chosen = "the bundled one, " if settings.embeddings == "bundled" else ""
+    return f"{chosen}{embedder.name}, {len(vector)} dimensions; a passage counts from {embedder.min_similarity:.2f} on"
+
+
+async def _notes(database: Database, settings: Settings) -> str:
+    embedder = make_embedder(settings.embeddings, environment=os.environ)
+    async with database.statement() as connection:
+        count, outdated = await Notes(connection).totals(embedder.name)
+    await close_embedder(embedder)
+    if outdated:
+        raise RapportError(
+            f"{outdated} of {count} were indexed by another embedder and are not found: `rapport reindex`"
+        )
+    return f"{count}" if count else "none yet: `rapport notes add FILES…`"
+
+
 async def _database(database: Database, settings: Settings) -> str:
     async with schema_lock(database):
         await migrate(database)
@@ -85,7 +110,7 @@ async def _database(database: Database, settings: Settings) -> str:
             await connection.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
         ).fetchone()
     where = "DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
-    pgvector = f"pgvector {vector[0]}" if vector else "without pgvector, which search by meaning will need"
+    pgvector = f"pgvector {vector[0]}" if vector else "without pgvector"
     return f"Postgres {row[0] if row else '?'} ({where}), schema version {known()[-1].version}, {pgvector}"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 
-from rapport.cli import keys
+from rapport.cli import keys, notes
 from rapport.domain.errors import RapportError
 from rapport.settings import Settings, read_settings
 
@@ -23,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(keys.app, name="keys")
+app.add_typer(notes.app, name="notes")
 
 
 @app.command()
@@ -59,6 +60,15 @@ def doctor() -> None:
 
     if not start(examine, level="error"):
         raise typer.Exit(1)
+
+
+@app.command()
+def reindex() -> None:
+    """Move every note to the embedder that RAPPORT_EMBEDDINGS names."""
+    from rapport.cli.reindex import reindex as run_reindex
+
+    count = start(run_reindex, level="warning")
+    typer.echo(f"Indexed {count} note{'' if count == 1 else 's'} anew." if count else "Every note is indexed already.")
 
 
 @app.command()

@@ -8,15 +8,20 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import TYPE_CHECKING
 
 import structlog
 import typer
 import uvicorn
 
 from rapport.app import App, open_app
+from rapport.channels.http.callers import trusted_networks
 from rapport.domain.errors import Permanent
 from rapport.settings import Settings
+
+if TYPE_CHECKING:
+    from rapport.channels.http.limits import Limiter
 
 log = structlog.get_logger()
 
@@ -58,7 +63,7 @@ async def serve(settings: Settings) -> None:
     """Serve until told to stop."""
     listening = _listen(settings)  # first of all: a taken port is said at once, not after the database has started
     stop = Stop()
-    async with open_app(settings) as app:
+    async with rate_limiter(settings) as limiter, open_app(settings) as app:
         await refuse_open_door(app)
         from rapport.channels.http.server import http_app
 
@@ -68,6 +73,9 @@ async def serve(settings: Settings) -> None:
             loopback=settings.is_loopback,
             max_characters=settings.max_message_characters,
             model=settings.model,
+            library=app.library,
+            retriever=app.retriever,
+            limiter=limiter,
         )
         config = uvicorn.Config(
             web,
@@ -87,6 +95,19 @@ async def serve(settings: Settings) -> None:
         server = Server(config, app)
         stop.then(lambda number: server.handle_exit(number, None))
         await server.serve([listening])
+
+
+@contextlib.asynccontextmanager
+async def rate_limiter(settings: Settings) -> AsyncGenerator[Limiter | None]:
+    """What limits the requests, if anything is to: without it nothing is imported, let alone counted."""
+    trusted = trusted_networks(settings.trusted_proxies)
+    if not settings.rate_limit:
+        yield None
+        return
+    from rapport.channels.http.limits import open_limiter
+
+    async with open_limiter(redis_url=settings.redis_url, trusted=trusted) as limiter:
+        yield limiter
 
 
 async def work(settings: Settings) -> None:

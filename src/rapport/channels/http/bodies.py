@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 MAX_BODY = 2_000_000
@@ -55,6 +56,17 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+AnyBody = TypeVar("AnyBody", bound=Body)
+
+
+def parsed_body(kind: type[AnyBody], value: object) -> AnyBody:
+    """A body that was not parsed by its route, with the same errors."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
+
+
 class AuthorBody(Body):
     id: Annotated[str, Field(min_length=1, max_length=200)]
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -64,6 +76,12 @@ class NewConversation(Body):
     agent: Annotated[str | None, Field(max_length=64)] = None
     kind: Literal["direct", "group"] = "direct"
     title: Annotated[str | None, Field(max_length=200)] = None
+
+
+class NoteBody(Body):
+    id: Annotated[str | None, Field(max_length=80)] = None
+    title: Annotated[str | None, Field(max_length=200)] = None
+    text: str
 
 
 class NewMessage(Body):

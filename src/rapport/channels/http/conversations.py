@@ -1,7 +1,7 @@
 """`/chat/conversations`: talk."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -25,10 +25,15 @@ from rapport.ingest.content import checked_content, checked_text
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 
+if TYPE_CHECKING:
+    from rapport.channels.http.limits import Limiter
+
 Caller = Callable[[Request], Coroutine[Any, Any, str]]
 
 
-def conversation_routes(core: Core, database: Database, caller: Caller, *, max_characters: int) -> APIRouter:
+def conversation_routes(
+    core: Core, database: Database, caller: Caller, *, max_characters: int, limiter: "Limiter | None" = None
+) -> APIRouter:
     router = APIRouter(prefix="/chat/conversations", tags=["chat"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
@@ -57,14 +62,18 @@ def conversation_routes(core: Core, database: Database, caller: Caller, *, max_c
     @router.post(
         "/{conversation_id}/messages",
         response_model=MessageView,
-        responses={202: {"model": StoredView, "description": "Stored; in a group and not addressed to the agent"}},
+        responses={
+            202: {"model": StoredView, "description": "Stored; in a group and not addressed to the agent"},
+            429: {"description": "Too many, or too fast: nothing was stored; `retryAfter` says when to come back"},
+        },
         summary="Say something; the answer is the agent's message (`Accept: text/event-stream` streams it)",
     )
     async def say(request: Request, conversation_id: str, body: NewMessage, owner: str = owner_id) -> Response:
         streaming = "text/event-stream" in request.headers.get("accept", "")
-        ticket = await core.accept(
-            incoming_of(owner, conversation_id, body, max_characters=max_characters), listen=streaming
-        )
+        incoming = incoming_of(owner, conversation_id, body, max_characters=max_characters)
+        if limiter is not None:
+            await limiter.admit(request, owner, conversation_id)
+        ticket = await core.accept(incoming, listen=streaming)
         if not ticket.accepted.answered:
             return json_response({"id": ticket.accepted.message_id, "replied": False}, 202)
         if streaming:

@@ -19,6 +19,7 @@ from rapport.domain.errors import (
     Permanent,
     RapportError,
     TooLarge,
+    TooMany,
     Transient,
     Unauthorized,
 )
@@ -46,6 +47,7 @@ _STATUS: tuple[tuple[type[RapportError], int], ...] = (
     (InvalidInput, 400),
     (NotFound, 404),
     (Unauthorized, 401),
+    (TooMany, 429),
     (Transient, 503),
     (Permanent, 500),
 )
@@ -78,6 +80,10 @@ def problem_of(error: RapportError) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, Transient):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if isinstance(error, TooMany):
+        seconds = max(1, error.retry_after)
+        headers["Retry-After"] = str(seconds)
+        return problem(status, str(error), headers=headers, error=str(error), retryAfter=seconds)
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if status == 500:

@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Response
 
 from rapport import __version__
 from rapport.channels.http.auth import authenticator
 from rapport.channels.http.conversations import conversation_routes
+from rapport.channels.http.notes import note_routes
 from rapport.channels.http.problems import install, problem
 from rapport.channels.http.start import start_routes
 from rapport.channels.http.threads import thread_routes
 from rapport.channels.http.views import json_response
 from rapport.channels.ports import Core
 from rapport.domain.errors import RapportError
+from rapport.knowledge.files.reader import FileReader
+from rapport.knowledge.library import Library
+from rapport.knowledge.retrieval import Retriever
 from rapport.storage.database import Database
+
+if TYPE_CHECKING:
+    from rapport.channels.http.limits import Limiter
 
 READY_SECONDS = 1.0
 """Whoever asks wants to know now: a database that takes longer isn't ready."""
 
 
-def http_app(core: Core, database: Database, *, loopback: bool, max_characters: int, model: str) -> FastAPI:
+def http_app(
+    core: Core,
+    database: Database,
+    *,
+    loopback: bool,
+    max_characters: int,
+    model: str,
+    library: Library,
+    retriever: Retriever,
+    limiter: Limiter | None = None,
+) -> FastAPI:
     """Every route of the server, ready to be served."""
     app = FastAPI(
         title="Rapport",
@@ -31,8 +49,9 @@ def http_app(core: Core, database: Database, *, loopback: bool, max_characters: 
     )
     install(app)
     caller = authenticator(database, loopback=loopback)
-    app.include_router(conversation_routes(core, database, caller, max_characters=max_characters))
+    app.include_router(conversation_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
     app.include_router(thread_routes(database, caller))
+    app.include_router(note_routes(library, retriever, FileReader(), database, caller))
     app.include_router(start_routes(model))
 
     @app.get("/healthz", tags=["health"], summary="The process is up")

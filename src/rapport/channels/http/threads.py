@@ -1,12 +1,12 @@
 """`/api/threads`: the same conversations, to list and to look back."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from rapport.channels.http.bodies import NewConversation, StrictRoute
 from rapport.channels.http.conversations import Caller, agent_named
+from rapport.channels.http.cursors import cursor_of, cursor_text
 from rapport.channels.http.views import (
     ConversationView,
     HistoryView,
@@ -16,7 +16,6 @@ from rapport.channels.http.views import (
     message_view,
 )
 from rapport.domain.agents import COMPANION
-from rapport.domain.errors import InvalidInput
 from rapport.domain.ids import is_id
 from rapport.ingest.content import checked_text
 from rapport.storage.conversations import Conversations
@@ -42,13 +41,11 @@ def thread_routes(database: Database, caller: Caller) -> APIRouter:
 
     @router.get("", response_model=ThreadsView, summary="Conversations, the latest first")
     async def recent(limit: Limit = 50, before: str | None = None, owner: str = owner_id) -> Response:
-        cursor = None if before is None else _cursor(before)
+        cursor = None if before is None else cursor_of(before, is_id=is_id)
         async with database.statement() as connection:
             found = await Conversations(connection).recent(owner, limit=limit + 1, before=cursor)
         page = found[:limit]
-        following = (
-            f"{page[-1].last_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}~{page[-1].id}" if len(found) > limit else None
-        )
+        following = cursor_text(page[-1].last_at, page[-1].id) if len(found) > limit else None
         return json_response({"threads": [conversation_view(one) for one in page], "next": following})
 
     @router.get("/{thread_id}/history", response_model=HistoryView, summary="What was said, page by page")
@@ -64,14 +61,3 @@ def thread_routes(database: Database, caller: Caller) -> APIRouter:
         return json_response({"messages": [message_view(one) for one in page], "next": following})
 
     return router
-
-
-def _cursor(text: str) -> tuple[datetime, str]:
-    at, _, id_ = text.partition("~")
-    try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None or not is_id(id_):
-        raise InvalidInput("`before` is not a cursor of this list: take it from `next` of the page before.")
-    return moment, id_

@@ -9,6 +9,7 @@ from fastapi import Response
 from pydantic import BaseModel
 
 from rapport.domain.conversation import Conversation, Message
+from rapport.domain.notes import Note, Passage
 
 
 class ConversationView(BaseModel):
@@ -21,7 +22,10 @@ class ConversationView(BaseModel):
 
 
 class MessageView(BaseModel):
-    """A message as history shows it."""
+    """A message as history shows it.
+
+    `summary_id` names the summary that stands for it when the model is asked; `source_ids` are those a summary rests on.
+    """
 
     id: str
     role: Literal["user", "assistant", "system-summary"]
@@ -35,6 +39,8 @@ class MessageView(BaseModel):
     cancelled: bool
     autonomous: bool
     trigger_type: str | None
+    summary_id: str | None
+    source_ids: list[str]
 
 
 class ThreadsView(BaseModel):
@@ -58,6 +64,64 @@ class StoredView(BaseModel):
 
 class CancelledView(BaseModel):
     cancelled: bool
+
+
+class NoteView(BaseModel):
+    id: str
+    title: str
+    file_name: str | None
+    characters: int
+    chunks: int
+    created_at: str
+    updated_at: str
+    unchanged: bool = False
+
+
+class NoteTextView(NoteView):
+    text: str
+
+
+class NotesView(BaseModel):
+    notes: list[NoteView]
+    next: str | None
+
+
+class PassageView(BaseModel):
+    id: str
+    title: str
+    heading: str
+    text: str
+    similarity: float
+
+
+class PassagesView(BaseModel):
+    """`best_similarity` under `min_similarity` is what a strict agent does not answer to."""
+
+    passages: list[PassageView]
+    best_similarity: float
+    min_similarity: float
+
+
+def note_view(note: Note) -> dict[str, Any]:
+    return {
+        "id": note.id,
+        "title": note.title,
+        "file_name": note.file_name,
+        "characters": note.characters,
+        "chunks": note.chunks,
+        "created_at": note.created_at,
+        "updated_at": note.updated_at,
+    }
+
+
+def passage_view(passage: Passage) -> dict[str, Any]:
+    return {
+        "id": passage.note_id,
+        "title": passage.title,
+        "heading": passage.heading,
+        "text": passage.text,
+        "similarity": passage.similarity,
+    }
 
 
 def conversation_view(conversation: Conversation) -> dict[str, Any]:
@@ -86,6 +150,8 @@ def message_view(message: Message) -> dict[str, Any]:
         "cancelled": message.metadata.get("cancelled") is True,
         "autonomous": message.metadata.get("autonomous") is True,
         "trigger_type": message.metadata.get("trigger_type"),
+        "summary_id": message.summary_id,
+        "source_ids": message.metadata.get("source_ids", []),
     }
 
 

@@ -1,0 +1,137 @@
+"""`/api/notes`: what answers may cite."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from rapport.channels.http.bodies import NoteBody, StrictRoute, parsed_body
+from rapport.channels.http.conversations import Caller
+from rapport.channels.http.cursors import cursor_of, cursor_text
+from rapport.channels.http.uploads import read_upload
+from rapport.channels.http.views import (
+    NotesView,
+    NoteTextView,
+    NoteView,
+    PassagesView,
+    json_response,
+    note_view,
+    passage_view,
+)
+from rapport.domain.errors import InvalidInput
+from rapport.domain.notes import NOTE_ID
+from rapport.ingest.content import checked_text
+from rapport.knowledge.files.document import FileName
+from rapport.knowledge.files.reader import FileReader
+from rapport.knowledge.library import Added, Library
+from rapport.knowledge.questions import plain
+from rapport.knowledge.retrieval import Retriever
+from rapport.storage.database import Database
+from rapport.storage.notes import Notes
+
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": NoteBody.model_json_schema()},
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "txt, md, html, pdf or docx"},
+                        "id": {"type": "string"},
+                        "title": {"type": "string"},
+                    },
+                }
+            },
+        },
+    }
+}
+
+
+def note_routes(
+    library: Library, retriever: Retriever, reader: FileReader, database: Database, caller: Caller
+) -> APIRouter:
+    router = APIRouter(prefix="/api/notes", tags=["notes"], route_class=StrictRoute)
+    owner_id = Depends(caller)
+
+    async def sent(request: Request) -> tuple[NoteBody, str | None]:
+        """A note as JSON or as a file, whichever was sent; and the file's name."""
+        if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+            return parsed_body(NoteBody, await request.json()), None
+        upload = await read_upload(request, max_bytes=reader.limits.max_bytes)
+        document = await reader.read(upload.name, upload.data)
+        fields = {"title": document.title, **upload.fields, "text": document.text}
+        return parsed_body(NoteBody, fields), f"{FileName.of(upload.name).stem}.{document.kind}"
+
+    @router.post(
+        "",
+        status_code=201,
+        response_model=NoteView,
+        responses={
+            200: {"model": NoteView, "description": "It was there already, or replaces an older file of its name"}
+        },
+        openapi_extra=_BODY,
+        summary="Add a note: JSON, or a file as multipart/form-data",
+    )
+    async def add(request: Request, owner: str = owner_id) -> Response:
+        body, file_name = await sent(request)
+        added = await library.add(owner, body.text, title=_title(body.title), note_id=body.id, file_name=file_name)
+        return json_response(_added_view(added), 201 if added.is_new else 200)
+
+    @router.get("", response_model=NotesView, summary="Your notes, the latest first")
+    async def page(
+        limit: Annotated[int, Query(ge=1, le=500)] = 50, before: str | None = None, owner: str = owner_id
+    ) -> Response:
+        after = None if before is None else cursor_of(before, is_id=NOTE_ID.fullmatch)
+        async with database.statement() as connection:
+            found = await Notes(connection).page(owner, limit=limit + 1, before=after)
+        shown = found[:limit]
+        following = cursor_text(shown[-1].updated_at, shown[-1].id) if len(found) > limit else None
+        return json_response({"notes": [note_view(note) for note in shown], "next": following})
+
+    @router.get("/search", response_model=PassagesView, summary="What the notes say to a question")
+    async def search(
+        q: Annotated[str, Query(max_length=4000)],
+        limit: Annotated[int, Query(ge=1, le=20)] = 5,
+        owner: str = owner_id,
+    ) -> Response:
+        question = plain(checked_text(q, what="q", limit=4000))
+        async with database.statement() as connection:
+            shelf = await Notes(connection).shelf(owner, retriever.embedder.name)
+        found = await retriever.find(owner, question, shelf=shelf, limit=limit)
+        return json_response(
+            {
+                "passages": [passage_view(passage) for passage in found.passages],
+                "best_similarity": found.best,
+                "min_similarity": retriever.threshold(shelf),
+            }
+        )
+
+    @router.get("/{note_id}", response_model=NoteTextView, summary="A note with its text")
+    async def read(note_id: str, owner: str = owner_id) -> Response:
+        async with database.statement() as connection:
+            note, text = await Notes(connection).read(owner, note_id)
+        return json_response({**note_view(note), "text": text})
+
+    @router.put("/{note_id}", response_model=NoteView, openapi_extra=_BODY, summary="Replace a note's text")
+    async def replace(request: Request, note_id: str, owner: str = owner_id) -> Response:
+        body, _ = await sent(request)
+        if body.id is not None and body.id != note_id:
+            raise InvalidInput("The id in the body is not the one in the address.")
+        return json_response(_added_view(await library.replace(owner, note_id, body.text, title=_title(body.title))))
+
+    @router.delete("/{note_id}", status_code=204, summary="Delete a note")
+    async def delete(note_id: str, owner: str = owner_id) -> Response:
+        await library.delete(owner, note_id)
+        return Response(status_code=204)
+
+    return router
+
+
+def _added_view(added: Added) -> dict[str, Any]:
+    return {**note_view(added.note), "unchanged": added.unchanged}
+
+
+def _title(title: str | None) -> str:
+    return "" if title is None else checked_text(title, what="title", limit=200)

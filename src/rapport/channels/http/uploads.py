@@ -1,0 +1,57 @@
+"""Uploads: one file and a few fields as multipart/form-data, read within limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.types import Message
+
+from rapport.domain.errors import InvalidInput, TooLarge
+
+_AROUND = 100_000
+"""Bytes that fields and boundaries may take beside the file."""
+_PATIENCE = 200_000_000
+"""How much more than the limit is listened to, so that a client which is still sending can read the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file as it was sent, and the other fields of its form."""
+
+    name: str
+    data: bytes
+    fields: dict[str, str]
+
+
+async def read_upload(request: Request, *, max_bytes: int) -> Upload:
+    """The file in the field `file`; raises InvalidInput or TooLarge."""
+    body = await _body(request, max_bytes + _AROUND)
+
+    async def replay() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async with Request(request.scope, replay).form(max_files=1, max_fields=8, max_part_size=_AROUND) as form:
+        file = form.get("file")
+        if not isinstance(file, UploadFile):
+            raise InvalidInput("The form has no file: send it in the field `file`.")
+        fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
+        return Upload(file.filename or "", await file.read(), fields)
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit + _PATIENCE:
+            raise HTTPException(413, "The upload is far too large.")
+        if size > limit:
+            parts.clear()
+        else:
+            parts.append(part)
+    if size > limit:
+        raise TooLarge(f"The upload has {size:,} bytes; at most {limit - _AROUND:,} are accepted. Split the file.")
+    return b"".join(parts)

@@ -1,0 +1,25 @@
+"""The library and its search, for commands that need no server around them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from rapport.cli.database import migrated_database
+from rapport.knowledge.embedders.choose import close_embedder, make_embedder
+from rapport.knowledge.library import Library
+from rapport.knowledge.retrieval import Retriever
+from rapport.settings import Settings
+from rapport.storage.search import Search
+
+
+@asynccontextmanager
+async def open_library(settings: Settings) -> AsyncGenerator[tuple[Library, Retriever]]:
+    """Open for as long as the block lasts, with the embedder that the settings name."""
+    embedder = make_embedder(settings.embeddings, environment=os.environ)
+    try:
+        async with migrated_database(settings) as database:
+            yield Library(database, embedder), Retriever(embedder, Search(database))
+    finally:
+        await close_embedder(embedder)
