@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, TooLarge, Transient
@@ -16,7 +15,7 @@ from rapport.knowledge.names import readable_id
 from rapport.knowledge.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.migrate import schema_lock
-from rapport.storage.notes import NewNote, Notes, ensure_vector_index
+from rapport.storage.notes import NewNote, Notes, ensure_vector_index, has_vector_index
 
 MAX_NOTE_CHARACTERS = 500_000
 BATCH = 32
@@ -24,6 +23,10 @@ BATCH = 32
 MOST_OF_ONE_NAME = 1_000
 RESERVED = frozenset({"search"})
 """Ids that are addresses beside the notes."""
+
+NO_TEXT = "The note has no text."
+
+_Embedded: TypeAlias = Sequence[tuple[Chunk, Vector]]
 
 OnProgress: TypeAlias = Callable[[int, int], None]
 """Called with how many passages are embedded, and of how many."""
@@ -46,6 +49,7 @@ class Library:
 
     database: Database
     embedder: Embedder
+    _indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def add(
         self,
@@ -65,77 +69,77 @@ class Library:
         content = _checked(text, title, file_name)
         if note_id is not None:
             _check_id(note_id)
-            if (there := await self._unchanged(owner_id, note_id, content, titled=bool(title.strip()))) is not None:
-                return there
-            return await self._put(owner_id, note_id, content, replace=False, on_progress=on_progress)
-        async with self.database.statement() as connection:
-            same = await Notes(connection).same(owner_id, content.hash, embedder=self.embedder.name)
-        if same is not None:
-            return Added(same, unchanged=True)
-        return await self._put_under_a_free_id(owner_id, content, on_progress)
+        embedded: _Embedded | None = None
+        for _ in range(MOST_OF_ONE_NAME):
+            place = await self._place(owner_id, content, note_id, titled=bool(title.strip()))
+            try:
+                if isinstance(place, Note):
+                    return await self._as_it_is(place)
+                if embedded is None:
+                    embedded = await self._embedded(content, on_progress)
+                return await self._store(owner_id, place.id, content, embedded, replace=place.is_taken)
+            except (Conflict, NotFound):  # somebody took, changed or deleted it meanwhile: look again
+                continue
+        raise Transient("Others are adding notes of this name all the time; try again.")
 
     async def replace(
         self, owner_id: str, note_id: str, text: str, *, title: str = "", on_progress: OnProgress | None = None
     ) -> Added:
         """Other content for a note that is there; raises NotFound if it isn't."""
         async with self.database.statement() as connection:
-            before = await Notes(connection).get(owner_id, note_id)
-        content = _checked(text, title or before.title, before.file_name)
-        if (there := await self._unchanged(owner_id, note_id, content, titled=True)) is not None:
-            return there
-        return await self._put(owner_id, note_id, content, replace=True, on_progress=on_progress)
+            notes = Notes(connection)
+            before, hash_ = await notes.find(owner_id, note_id) or (await notes.get(owner_id, note_id), b"")
+        content = _checked(text, title if title.strip() else before.title, before.file_name)
+        if (hash_, before.title, before.embedder) == (content.hash, content.title, self.embedder.name):
+            return Added(before, unchanged=True)
+        return await self._store(
+            owner_id, note_id, content, await self._embedded(content, on_progress), replace=True
+        )
 
     async def reindex(self, owner_id: str, note_id: str) -> Added:
-        """The same note, embedded by this library's embedder."""
+        """The same note, embedded by this library's embedder; raises Conflict if it gets another text meanwhile."""
         async with self.database.statement() as connection:
             note, text = await Notes(connection).read(owner_id, note_id)
-        return await self._put(owner_id, note_id, _Content(note.title, text, note.file_name), replace=True)
+        content = _Content(note.title, text, note.file_name)
+        embedded = await self._embedded(content, None)
+        return await self._store(owner_id, note_id, content, embedded, replace=True, only_if=content.hash)
 
     async def delete(self, owner_id: str, note_id: str) -> None:
         """Remove a note; raises NotFound if it isn't there."""
         async with self.database.transaction() as connection:
             await Notes(connection).delete(owner_id, note_id)
 
-    async def _unchanged(self, owner_id: str, note_id: str, content: _Content, *, titled: bool) -> Added | None:
-        """The note as it is, if it has this very content already; a title counts only where one was given."""
+    async def _place(
+        self, owner_id: str, content: _Content, note_id: str | None, *, titled: bool
+    ) -> Note | _Place:
+        """The note that has this very content already, or else the id to store it under."""
         async with self.database.statement() as connection:
             notes = Notes(connection)
-            if await notes.hash_of(owner_id, note_id) != (content.hash, self.embedder.name):
-                return None
-            there = await notes.get(owner_id, note_id)
-        return None if titled and there.title != content.title else Added(there, unchanged=True)
+            if note_id is not None:
+                return _given_place(note_id, content, await notes.find(owner_id, note_id), titled=titled)
+            if content.file_name is not None and (found := await notes.of_file(owner_id, content.file_name)):
+                note, hash_ = found
+                return note if hash_ == content.hash else _Place(note.id, is_taken=True)
+            if (same := await notes.same(owner_id, content.hash)) is not None:
+                return same
+            return _Place(await _free_id(notes, owner_id, readable_id(content.file_name or content.title)))
 
-    async def _put_under_a_free_id(self, owner_id: str, content: _Content, on_progress: OnProgress | None) -> Added:
-        """Stored under the content's own name; under one with a number when something else has that name."""
-        wanted = readable_id(content.file_name or content.title)
-        for number in range(1, MOST_OF_ONE_NAME + 1):
-            note_id = wanted if number == 1 else f"{wanted}-{number}"
-            if note_id in RESERVED:
-                continue
-            try:
-                async with self.database.statement() as connection:
-                    there = await Notes(connection).get(owner_id, note_id)
-            except NotFound:
-                there = None
-            is_same_file = there is not None and there.file_name is not None and there.file_name == content.file_name
-            if there is None or is_same_file:
-                with contextlib.suppress(Conflict):  # somebody took this id meanwhile
-                    return await self._put(owner_id, note_id, content, replace=is_same_file, on_progress=on_progress)
-        raise Conflict(f"There are {MOST_OF_ONE_NAME} notes called {wanted!r} already; give this one an id.")
+    async def _as_it_is(self, note: Note) -> Added:
+        """Nothing to do, unless another embedder has indexed it: then this one finds it from now on."""
+        if note.embedder != self.embedder.name:
+            return await self.reindex(note.owner_id, note.id)
+        return Added(note, unchanged=True)
 
-    async def _put(
+    async def _store(
         self,
         owner_id: str,
         note_id: str,
         content: _Content,
+        embedded: _Embedded,
         *,
         replace: bool,
-        on_progress: OnProgress | None = None,
+        only_if: bytes | None = None,
     ) -> Added:
-        # Cutting a long text takes a while too: not on the loop.
-        chunks = await asyncio.to_thread(chunks_of, content.text, title=content.title)
-        vectors = await self._embedded(content.title, chunks, on_progress)
-        await self._ready_for(len(vectors[0]))
         new = NewNote(
             owner_id=owner_id,
             id=note_id,
@@ -144,26 +148,37 @@ class Library:
             hash=content.hash,
             file_name=content.file_name,
             embedder=self.embedder.name,
-            chunks=list(zip(chunks, vectors, strict=True)),
+            chunks=embedded,
         )
         async with self.database.transaction() as connection:
-            note, is_new = await Notes(connection).put(new, replace=replace)
-        return Added(note, is_new=is_new)
+            note = await Notes(connection).put(new, replace=replace, only_if=only_if)
+        return Added(note, is_new=not replace)
 
-    async def _embedded(self, title: str, chunks: list[Chunk], on_progress: OnProgress | None) -> list[Vector]:
+    async def _embedded(self, content: _Content, on_progress: OnProgress | None) -> _Embedded:
+        """The passages with their vectors, for which the index is ready."""
+        # Cutting a long text takes a while too: not on the loop.
+        chunks = await asyncio.to_thread(chunks_of, content.text, title=content.title)
+        if not chunks:
+            raise InvalidInput(NO_TEXT)
         vectors: list[Vector] = []
         for start in range(0, len(chunks), BATCH):
             batch = chunks[start : start + BATCH]
-            vectors += await self.embedder.embed([embedded_text(title, chunk) for chunk in batch])
+            vectors += await self.embedder.embed([embedded_text(content.title, chunk) for chunk in batch])
             if on_progress is not None:
                 on_progress(len(vectors), len(chunks))
-        if len({len(vector) for vector in vectors}) != 1:
+        sizes = {len(vector) for vector in vectors}
+        if len(sizes) != 1:
             raise Transient("The embedder gave vectors of different lengths; try again.")
-        return vectors
+        await self._ready_for(sizes.pop())
+        return list(zip(chunks, vectors, strict=True))
 
     async def _ready_for(self, dimensions: int) -> None:
         """The vector index for this embedder is there."""
-        if dimensions != 384:  # that one comes with the schema
+        # One at a time: who makes it takes two connections, and many who wait would leave none.
+        async with self._indexing:
+            async with self.database.statement() as connection:
+                if await has_vector_index(connection, dimensions):
+                    return
             async with schema_lock(self.database), self.database.statement() as connection:
                 await ensure_vector_index(connection, dimensions)
 
@@ -181,6 +196,34 @@ class _Content:
         return hashlib.sha256(self.text.encode()).digest()
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An id to store a note under."""
+
+    id: str
+    is_taken: bool = False
+    """By an older version of it, which it replaces."""
+
+
+def _given_place(note_id: str, content: _Content, found: tuple[Note, bytes] | None, *, titled: bool) -> Note | _Place:
+    """The place under an id given by hand; a title counts only where one was given too."""
+    if found is None:
+        return _Place(note_id)
+    note, hash_ = found
+    if hash_ == content.hash and not (titled and note.title != content.title):
+        return note
+    raise Conflict(f"There is a note {note_id!r} with other content already; PUT replaces it.")
+
+
+async def _free_id(notes: Notes, owner_id: str, wanted: str) -> str:
+    """The wanted id, or the first one with a number after it that nothing else has."""
+    for number in range(1, MOST_OF_ONE_NAME + 1):
+        note_id = wanted if number == 1 else f"{wanted}-{number}"
+        if note_id not in RESERVED and await notes.find(owner_id, note_id) is None:
+            return note_id
+    raise Conflict(f"There are {MOST_OF_ONE_NAME} notes called {wanted!r} already; give this one an id.")
+
+
 def _checked(text: str, title: str, file_name: str | None) -> _Content:
     if "\x00" in text or "\x00" in title:
         raise InvalidInput("The note has a NUL character in it, which no text has.")
@@ -189,7 +232,7 @@ def _checked(text: str, title: str, file_name: str | None) -> _Content:
             f"The note has {len(text):,} characters; at most {MAX_NOTE_CHARACTERS:,} fit into one. Split it into several."
         )
     if not text.strip():
-        raise InvalidInput("The note has no text.")
+        raise InvalidInput(NO_TEXT)
     if not title.strip():
         title = file_name or next(line for line in text.splitlines() if line.strip()).strip("#*>- \t")
     return _Content(" ".join(title.split())[:200] or "Note", text, file_name)

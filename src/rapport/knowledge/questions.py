@@ -1,4 +1,4 @@
-"""A question as it is looked up: without politeness, and complete without the conversation around it (RAG-2)."""
+"""A question as it is looked up: without who it is addressed to, and complete without the conversation around it (RAG-2)."""
 
 from __future__ import annotations
 
@@ -9,33 +9,60 @@ LOOK_BACK = 3
 """How many earlier questions at most are needed to understand one."""
 _MAX_CHARACTERS = 1_000
 """An embedder reads the beginning; a question stands there, or at the end of a long message."""
+_FEW = 3
+"""With more words of its own than this a question has named what it is about."""
 
 _MENTION = re.compile(r"(?<!\S)@[\w-]+[,:]?")
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_POINTS_BACK = frozenset(
-    "it its it's that that's this these those they them their theirs he him his she her hers there same former latter".split()
-)
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+_SUFFIX = re.compile(r"'(?:s|re|ll|d|ve|m)$")
+
+# They stand for something named before; these, for what the question itself has named, if it has named enough by then.
+_PERSONAL = frozenset("it its they them their theirs he him his she her hers".split())
+_DEMONSTRATIVE = frozenset("that this these those there same former latter such mentioned".split())
 _COUNTS_ON = frozenset(
-    "one ones first second third fourth last next previous other others another both neither else too instead again".split()
+    "one ones first second third fourth previous other others another both neither either else too instead again".split()
 )
-_EMPTY = frozenset(
-    "a an the and or but so of in on at to for from with without by about as is are was were be been being am do does did "
-    "can could should would will shall may might must have has had i me my mine we us our you your yours what what's which who "
-    "whom whose when where why how much many long often far ok okay yes no not please thanks thank hi hello hey well really "
-    "just more any some if up out over tell say explain know mean means meant".split()
+_ASKS = frozenset("what which who whom whose when where why how".split())
+_AUXILIARY = frozenset(
+    "is are was were be been being am do does did can could should would will shall may might must have has had not".split()
 )
-_CONTINUES = re.compile(
-    r"^\W*(?:and|but|or|so|also|then|what about|how about|what if|why(?: not)?|how so|which one|like what|for example|"
-    r"und|aber|oder|und was ist mit|was ist mit|warum|et|mais|y|pero|por qué|pourquoi)\b",
+_PREPOSITIONS = frozenset(
+    "for in on at to from with without by about of during after before until till since under over".split()
+)
+_EMPTY = (
+    _ASKS
+    | _AUXILIARY
+    | _PREPOSITIONS
+    | frozenset(
+        "a an the and or but so as than if up out because i me my mine we us our you your yours much many long often far "
+        "old ok okay yes yeah yep yup no nope please thanks thank hi hello hey well oh wow hmm sure great nice cool perfect "
+        "right really just also then only still exactly maybe more any some all next last get give want need let go come "
+        "like tell say said explain continue elaborate know mean means meant see example examples detail details".split()
+    )
+)
+_OF_SOMETHING = frozenset(
+    "difference differences reason reasons answer result results advantage advantages disadvantage disadvantages downside "
+    "downsides alternative alternatives exception exceptions consequence consequences price prices cost costs catch".split()
+)
+"""Words that name nothing by themselves: of what?"""
+
+_NOW = re.compile(
+    r"\b(?:this|these) (?:morning|afternoon|evening|week|weekend|month|quarter|semester|year|spring|summer|autumn|winter)s?\b",
     re.IGNORECASE,
 )
+_THERE_IS = re.compile(r"\b(?:is|are|was|were|be) there\b|\bthere(?:'s| is| are| was| were)\b", re.IGNORECASE)
+_AFTER_A_WORD = r"^\W*(?:(?:ok|okay|well|oh|hm+|right|yes|no|sure|thanks|great|i see|got it)\b\W*)*"
+_INSTEAD = re.compile(
+    rf"{_AFTER_A_WORD}(?:what about|how about|what if|like what|which ones?|for example|"
+    r"und|aber|oder|was ist mit|warum|et|mais|pourquoi|y|pero|por qué)\b",
+    re.IGNORECASE,
+)
+_JOINS = re.compile(rf"{_AFTER_A_WORD}(?:and|but|or|so|also|then|plus)\b(?:\s+then\b)?", re.IGNORECASE)
 
 
 def plain(question: str) -> str:
     """The question without who it is addressed to."""
-    text = " ".join(_MENTION.sub(" ", question).split())
-    half = _MAX_CHARACTERS // 2
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[:half]} {text[-half:]}"
+    return _cut(" ".join(_MENTION.sub(" ", question).split()))
 
 
 def standalone(question: str, earlier: Sequence[str]) -> str:
@@ -46,16 +73,64 @@ def standalone(question: str, earlier: Sequence[str]) -> str:
             break
         if text := plain(before):
             asked.insert(0, text)
-    return " ".join(asked)
+    return _cut(" ".join(filter(None, asked)))
+
+
+def _cut(text: str) -> str:
+    half = _MAX_CHARACTERS // 2
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: half - 1]} {text[-half:]}"
 
 
 def _leans_back(question: str) -> bool:
     """Whether a question says too little by itself: it continues, points at something, or has hardly a word of its own."""
-    words = [word.lower() for word in _WORD.findall(question)]
-    own = [word for word in words if word not in _EMPTY | _POINTS_BACK | _COUNTS_ON]
-    if not own:
+    text = question.replace("’", "'")
+    words = _words(text)
+    own = [word for word in words if _is_own(word)]
+    if not own or _OF_SOMETHING.issuperset(own):
         return True
-    if len(own) == 1 and any(word in _COUNTS_ON for word in words):
+    if len(own) > _FEW:
+        return False
+    return _points_back(text, own) or _continues(text, own) or _is_fragment(words, own)
+
+
+def _words(text: str) -> list[str]:
+    found = (word.lower() for word in _WORD.findall(text))
+    return ["not" if word.endswith("n't") else _SUFFIX.sub("", word) for word in found]
+
+
+def _is_own(word: str) -> bool:
+    return word not in _EMPTY and word not in _PERSONAL and word not in _DEMONSTRATIVE and word not in _COUNTS_ON
+
+
+def _points_back(text: str, own: Sequence[str]) -> bool:
+    """Whether it speaks of something as known that it has not named."""
+    said = _words(_THERE_IS.sub(" there ", _NOW.sub(" ", text)))
+    if len(own) == 1 and any(word in _COUNTS_ON or word == "there" for word in said):
         return True
-    # With more words of its own it has named what it is about.
-    return len(own) <= 3 and (bool(_CONTINUES.match(question)) or any(word in _POINTS_BACK for word in words))
+    if any(word in _DEMONSTRATIVE for word in _words(_THERE_IS.sub(" ", _NOW.sub(" ", text)))):
+        return True
+    named = 0
+    for word in said:
+        if word in _PERSONAL and (named < 2 or len(own) < _FEW):
+            return True
+        named += _is_own(word)
+    return False
+
+
+def _continues(text: str, own: Sequence[str]) -> bool:
+    """Whether it goes on with what was asked before; a whole sentence after an "and" may be about something else."""
+    if _INSTEAD.match(text):
+        return True
+    joined = _JOINS.match(text)
+    if joined is None:
+        return False
+    rest = _words(text[joined.end() :])
+    return len(own) == 1 or rest[0] not in _ASKS | _AUXILIARY
+
+
+def _is_fragment(words: Sequence[str], own: Sequence[str]) -> bool:
+    """Whether it is a part of a sentence whose rest was said before: "in Berlin?", "how much for children?"."""
+    if words[0] in _PREPOSITIONS:
+        return not any(word in _AUXILIARY or word in _ASKS for word in words)
+    is_sentence = any(word in _AUXILIARY for word in words)
+    return len(own) == 1 and (words[0] == "which" or (words[0] in _ASKS and not is_sentence))

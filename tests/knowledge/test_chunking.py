@@ -1,0 +1,335 @@
+"""Notes cut into passages: along their structure, within the limit, and without losing a word (RAG-1)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rapport.domain.notes import Chunk
+from rapport.knowledge.chunking import MAX_TOKENS, OVERLAP, chunks_of, embedded_text, size_of
+
+HANDBOOK = """Who to ask: the office.
+
+# Handbook
+
+Welcome.
+
+## Leave
+
+### Sick leave
+
+Send a note from your doctor after the third day.
+
+You are paid for six weeks.
+
+### Parental leave
+
+- Mothers: 14 weeks
+- Fathers: 4 weeks
+  and more on request
+
+Office hours
+============
+
+We open at nine.
+"""
+
+WORDS = st.text("abcdefgh", min_size=1, max_size=9)
+SENTENCES = st.lists(WORDS, min_size=1, max_size=30).map(lambda words: " ".join(words).capitalize() + ".")
+PARAGRAPHS = st.lists(SENTENCES, min_size=1, max_size=12).map(" ".join)
+HEADINGS = st.tuples(st.integers(1, 6), st.lists(WORDS, min_size=1, max_size=25)).map(
+    lambda heading: f"{'#' * heading[0]} {' '.join(heading[1])}"
+)
+UNDERLINED = st.tuples(st.lists(WORDS, min_size=1, max_size=5), st.sampled_from(["====", "---"])).map(
+    lambda heading: f"{' '.join(heading[0])}\n{heading[1]}"
+)
+ITEMS = st.lists(SENTENCES, min_size=1, max_size=9).map(lambda items: "\n".join(f"- {item}" for item in items))
+FENCES = st.lists(SENTENCES, max_size=20).map(lambda lines: "\n".join(["```", "# code", *lines, "```"]))
+TABLES = st.lists(st.tuples(WORDS, SENTENCES), max_size=20).map(
+    lambda rows: "\n".join(["| name | what |", "|---|---|", *(f"| {name} | {what} |" for name, what in rows)])
+)
+NOTES = st.lists(st.one_of(PARAGRAPHS, HEADINGS, UNDERLINED, ITEMS, FENCES, TABLES), max_size=12).map("\n\n".join)
+
+
+def words_of(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def said_by(chunks: Iterable[Chunk]) -> str:
+    return "\n".join(f"{chunk.heading}\n{chunk.text}" for chunk in chunks)
+
+
+def missing_from(found: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """What of `wanted` is not found in this order; what is found besides, such as repetitions, does not matter."""
+    remaining = iter(found)
+    for number, word in enumerate(wanted):
+        if word not in remaining:
+            return list(wanted[number : number + 5])
+    return []
+
+
+def sentences(count: int, *, length: int = 60) -> list[str]:
+    return [f"Sentence {number} {'goes on ' * (length // 8)}to its end." for number in range(count)]
+
+
+# ---- structure
+
+
+def test_a_passage_knows_the_headings_it_stands_under() -> None:
+    assert [(chunk.heading, chunk.text) for chunk in chunks_of(HANDBOOK)] == [
+        ("", "Who to ask: the office."),
+        ("Handbook", "Welcome."),
+        (
+            "Handbook > Leave > Sick leave",
+            "Send a note from your doctor after the third day.\n\nYou are paid for six weeks.",
+        ),
+        (
+            "Handbook > Leave > Parental leave",
+            "- Mothers: 14 weeks\n- Fathers: 4 weeks\n  and more on request",
+        ),
+        ("Office hours", "We open at nine."),
+    ]
+
+
+def test_a_first_heading_that_repeats_the_title_is_not_in_the_paths() -> None:
+    chunks = chunks_of("# The Handbook\n\nHello.\n\n## Leave\n\nThirty days.", title="the handbook")
+    assert chunks == [Chunk("", "Hello."), Chunk("Leave", "Thirty days.")]
+    assert chunks_of("# Parking", title="Parking") == [Chunk("", "Parking")]
+
+
+def test_a_heading_over_nothing_can_still_be_found() -> None:
+    assert chunks_of("# Leave\n\n## Sick leave\n\n## Unpaid leave ##\n\n# Parking") == [
+        Chunk("Leave", "Sick leave"),
+        Chunk("Leave", "Unpaid leave"),
+        Chunk("", "Parking"),
+    ]
+
+
+def test_a_long_heading_is_clipped_in_the_path_and_whole_in_the_text() -> None:
+    name = "A very long heading " * 6 + "to the last word"
+    (chunk,) = chunks_of(f"# {name}\n\nAnd its text.")
+    assert len(chunk.heading) <= 80
+    assert chunk.heading.startswith("A very long heading")
+    assert chunk.text == f"{name}\n\nAnd its text."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\n# a comment\n```",
+        "~~~sh\n# a comment\n\n# another\n~~~\n",
+        "```\n# the fence is never closed",
+        "#hashtag",
+        "    # set in like code",
+        "####### seven marks",
+        "#",
+        "# ---",
+        "one line\nand another\n---\n",
+        "---\n\ntext",
+    ],
+)
+def test_what_only_looks_like_a_heading_is_text(text: str) -> None:
+    chunks = chunks_of(text)
+    assert {chunk.heading for chunk in chunks} == {""}
+    assert missing_from("".join(chunk.text for chunk in chunks), "".join(text.split())) == []
+
+
+def test_small_neighbours_are_joined_but_never_across_a_heading() -> None:
+    lines = [f"Rule {number} is short." for number in range(60)]
+    chunks = chunks_of("# One\n\n" + "\n\n".join(lines) + "\n\n# Two\n\nAlone.")
+    assert chunks[-1] == Chunk("Two", "Alone.")
+    assert all(250 <= len(chunk.text) <= 500 for chunk in chunks[:-1])
+    assert "\n\n".join(chunk.text for chunk in chunks[:-1]) == "\n\n".join(lines)
+
+
+def test_an_introduction_stays_with_what_it_introduces() -> None:
+    code = "```\n" + "\n".join(f"step {number} of the procedure" for number in range(20)) + "\n```"
+    (chunk,) = chunks_of(f"Run these steps:\n\n{code}")
+    assert chunk.text == f"Run these steps:\n\n{code}"
+
+
+def test_code_stays_whole_when_it_fits_and_is_cut_between_lines_when_not() -> None:
+    code = "```\n" + "\n".join(f"line {number}" for number in range(50)) + "\n```"
+    assert code in [
+        chunk.text for chunk in chunks_of(f"{' '.join(sentences(4))}\n\n{code}\n\n{' '.join(sentences(4))}")
+    ]
+    long = "```\n" + "\n".join(f"line number {number}" for number in range(200)) + "\n```"
+    chunks = chunks_of(long)
+    assert len(chunks) > 1
+    assert "\n".join(chunk.text for chunk in chunks) == long
+
+
+def test_rows_that_are_cut_off_from_a_tables_head_get_it_again() -> None:
+    rows = [f"| person {number} | {number} days |" for number in range(80)]
+    chunks = chunks_of("| Name | Leave |\n|---|---|\n" + "\n".join(rows))
+    assert len(chunks) > 2
+    assert all(chunk.text.startswith("| Name | Leave |\n|---|---|\n| person") for chunk in chunks)
+    assert [row for chunk in chunks for row in chunk.text.splitlines()[2:]] == rows
+
+
+# ---- cutting
+
+
+def test_a_long_paragraph_is_cut_between_sentences_and_the_border_is_in_both_parts() -> None:
+    told = sentences(30)
+    chunks = chunks_of(" ".join(told))
+    assert len(chunks) > 3
+    for before, after in pairwise(chunks):
+        last = next(sentence for sentence in reversed(told) if before.text.endswith(sentence))
+        assert len(last) <= OVERLAP
+        assert after.text.startswith(last)
+    assert {sentence for chunk in chunks for sentence in re.findall(r"Sentence .*?\.", chunk.text)} == set(told)
+
+
+def test_a_long_last_sentence_is_not_repeated() -> None:
+    told = sentences(12, length=200)
+    chunks = chunks_of(" ".join(told))
+    assert " ".join(chunk.text for chunk in chunks) == " ".join(told)
+
+
+def test_a_sentence_is_whole_unless_it_alone_is_too_long() -> None:
+    fits = "It " + "really " * 90 + "fits."
+    around = " ".join(sentences(5))
+    assert any(fits in chunk.text for chunk in chunks_of(f"{around} {fits} {around}"))
+    too_long = "It " + "really " * 400 + "does not."
+    parts = chunks_of(too_long)
+    assert len(parts) > 1
+    assert " ".join(part.text for part in parts) == too_long
+
+
+def test_abbreviations_end_no_sentence() -> None:
+    told = [
+        f"Ask Dr. Smith or J. Doe, e.g. about No. {number} of the many rules that we have here." for number in range(30)
+    ]
+    for chunk in chunks_of(" ".join(told)):
+        assert chunk.text.startswith("Ask Dr. Smith")
+        assert chunk.text.endswith("have here.")
+
+
+def test_an_unbroken_string_is_cut_hard() -> None:
+    parts = chunks_of("x" * 5_000)
+    assert "".join(part.text for part in parts) == "x" * 5_000
+    assert all(len(part.text) <= 800 for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("If you are ill, please send a note to the office before noon. " * 60, 800),
+        ("如果您生病超过三天，请在中午之前将医生证明寄给人事部门。" * 60, 240),
+        ("三日以上病気の場合は正午までに医師の診断書を人事部に送ってください" * 60, 240),
+        ("사흘 이상 아프면 정오 전에 의사의 진단서를 인사부에 보내 주세요. " * 60, 240),
+    ],
+)
+def test_the_limit_is_one_of_tokens(text: str, most: int) -> None:
+    chunks = chunks_of(text)
+    assert len(chunks) > 3
+    assert all(most / 8 <= len(chunk.text) <= most for chunk in chunks)
+
+
+def test_other_line_ends_and_a_mark_of_byte_order_change_nothing() -> None:
+    assert chunks_of("\ufeff" + HANDBOOK.replace("\n", "\r\n")) == chunks_of(HANDBOOK)
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\n ", "\r\n\r\n", "\x0c"])
+def test_nothing_gives_nothing(text: str) -> None:
+    assert chunks_of(text, title="Empty") == []
+
+
+# ---- any text
+
+
+@given(st.text(max_size=3_000))
+@example("#")
+@example("a\n=")
+@example("|")
+@example("|\n-|")
+@example("```")
+@example("...")
+@example("x" * 2_000 + "。" * 900)
+@settings(deadline=None, max_examples=300)
+def test_any_text_is_cut_within_the_limit_and_always_in_the_same_way(text: str) -> None:
+    chunks = chunks_of(text)
+    assert chunks == chunks_of(text)
+    assert bool(chunks) == bool(text.removeprefix("\ufeff").strip())
+    for chunk in chunks:
+        assert chunk.text.strip()
+        assert size_of(chunk.text) <= MAX_TOKENS
+        assert len(chunk.text) <= 800
+
+
+@given(st.text(st.characters(exclude_characters="#=-\ufeff", exclude_categories=["Cs"]), max_size=3_000))
+@settings(deadline=None, max_examples=200)
+def test_without_headings_every_character_is_kept_in_order(text: str) -> None:
+    kept = "".join(chunk.text for chunk in chunks_of(text))
+    assert missing_from(kept, "".join(text.split())) == []
+
+
+@given(NOTES)
+@settings(deadline=None, max_examples=200)
+def test_every_word_of_a_note_is_kept_in_order(note: str) -> None:
+    chunks = chunks_of(note)
+    assert missing_from(words_of(said_by(chunks)), words_of(note)) == []
+    assert all(size_of(chunk.text) <= MAX_TOKENS for chunk in chunks)
+    assert all(len(name) <= 80 for chunk in chunks for name in chunk.heading.split(" > "))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The quick brown fox jumps over the lazy dog. " * 22_000,
+        HANDBOOK * 2_500,
+        "如果您生病超过三天。" * 100_000,
+        "." * 1_000_000,
+        "x" + " " * 1_000_000 + "y",
+        "```\n" + " " * 1_000_000 + "\n```",
+        "# a" + " #" * 500_000,
+        "word " * 200_000,
+    ],
+    ids=["prose", "handbook", "chinese", "dots", "spaces", "spaces in code", "marks", "one sentence"],
+)
+def test_a_million_characters_are_cut_in_linear_time(text: str) -> None:
+    """Against a fiftieth of the same text, in processor time: what grows with the square would take fifty times that."""
+    small, large = (seconds_for(text[: len(text) // 50]), seconds_for(text))
+    assert large < max(50 * small * 6, 1.0)
+
+
+def seconds_for(text: str) -> float:
+    start = time.process_time()
+    chunks_of(text)
+    return time.process_time() - start
+
+
+# ---- what is embedded
+
+
+def test_what_is_embedded_says_where_the_text_stands() -> None:
+    assert embedded_text("Handbook", Chunk("Leave > Sick leave", "Six weeks.")) == (
+        "Handbook > Leave > Sick leave\nSix weeks."
+    )
+    assert embedded_text("Sick Leave", Chunk("Leave > Sick leave", "Six weeks.")) == "Leave > Sick leave\nSix weeks."
+    assert embedded_text("Handbook", Chunk("", "Hello.")) == "Handbook\nHello."
+    assert embedded_text("", Chunk("", "Hello.")) == "Hello."
+
+
+def test_of_a_long_path_the_innermost_headings_stay() -> None:
+    path = " > ".join(f"Chapter {number} with quite a long name" for number in range(6))
+    lead, text = embedded_text("T" * 500, Chunk(path, "Six weeks.")).split("\n")
+    assert text == "Six weeks."
+    assert lead.endswith("Chapter 5 with quite a long name")
+    assert len(lead) < 160
+
+
+@given(NOTES, st.text(max_size=200))
+@settings(deadline=None, max_examples=50)
+def test_what_is_embedded_always_ends_with_the_text_and_stays_short(note: str, title: str) -> None:
+    for chunk in chunks_of(note, title=title):
+        embedded = embedded_text(title, chunk)
+        assert embedded.endswith(chunk.text)
+        assert size_of(embedded.removesuffix(chunk.text)) <= 85
