@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rapport.agent.graph import LangGraphAgent
     from rapport.deliver.outbox import Channel
     from rapport.knowledge.library import Library
+    from rapport.knowledge.ports import Embedder
     from rapport.knowledge.retrieval import Retriever
     from rapport.runtime.runtime import Runtime
     from rapport.storage.database import Database
@@ -112,7 +113,21 @@ async def open_app(
         runtime = Runtime(tools, saver, channels=channels, max_turns=settings.max_turns)
         stack.push_async_callback(runtime.stop)
         await runtime.start()
+        await _prepare(embedder, database)
         yield App(settings, database, agent, runtime, Library(database, embedder), tools.retriever)
+
+
+async def _prepare(embedder: Embedder, database: Database) -> None:
+    """Load the embedder's weights if there are notes to search, and say if some of them can't be found by it."""
+    from rapport.knowledge.embedders.local import LocalEmbedder
+    from rapport.storage.notes import Notes
+
+    async with database.statement() as connection:
+        notes, outdated = await Notes(connection).totals(embedder.name)
+    if outdated:
+        log.warning("notes.outdated", notes=outdated, embedder=embedder.name, remedy="rapport reindex")
+    if notes and isinstance(embedder, LocalEmbedder):
+        embedder.warm()
 
 
 def _import_the_rest() -> None:

@@ -35,13 +35,12 @@ def sources_block(passages: Sequence[Passage]) -> str:
 
 def _source(note_id: str, passages: Sequence[Passage]) -> str:
     quoted = "\n…\n".join(_quoted(passage) for passage in sorted(passages, key=lambda one: one.position))
-    title = _unfenced(" ".join(passages[0].title.split()))
-    return f"[source: {note_id}]\n<<<\n{title}\n{quoted}\n>>>"
+    return f"[source: {note_id}]\n<<<\n# {_unfenced(' '.join(passages[0].title.split()))}\n{quoted}\n>>>"
 
 
 def _quoted(passage: Passage) -> str:
-    heading = _unfenced(passage.heading)
-    return f"{heading}\n{_unfenced(passage.text)}" if heading and heading != passage.title else _unfenced(passage.text)
+    text = _unfenced(passage.text)
+    return f"## {_unfenced(passage.heading)}\n{text}" if passage.heading else text
 
 
 def _unfenced(text: str) -> str:
