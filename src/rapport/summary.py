@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 import structlog
 
 from rapport.agent.failures import ModelFailed
 from rapport.context.summaries import MAX_SUMMARY_CHARACTERS, PROMPT, parts, source_ids, to_cover
+from rapport.domain.conversation import Message
 from rapport.reply.citations import defuse
 from rapport.reply.text import storable
 from rapport.storage.database import Database
-from rapport.storage.summaries import Backlog, Summaries
+from rapport.storage.summaries import Summaries
 
 log = structlog.get_logger()
 
-AT_ONCE = 2_000
+AT_ONCE = 1_000
 """Messages read at once. A longer backlog is covered by several summaries, each folding in the one before."""
 
 
@@ -44,7 +46,7 @@ async def _covered_some(owner_id: str, conversation_id: str, database: Database,
     covered = to_cover(backlog.messages)
     if not covered:
         return False
-    text = await _written(backlog, writer)
+    text = await _written(backlog.summary, covered, writer)
     async with database.statement() as connection:
         summary = await Summaries(connection).store(
             owner_id,
@@ -60,10 +62,12 @@ async def _covered_some(owner_id: str, conversation_id: str, database: Database,
     return len(backlog.messages) == AT_ONCE
 
 
-async def _written(backlog: Backlog, writer: Writer) -> str:
+async def _written(earlier: Message | None, messages: Sequence[Message], writer: Writer) -> str:
     """The summary's text: part by part, each folded into what there is so far."""
-    text = backlog.summary.text if backlog.summary else ""
-    for part in parts(to_cover(backlog.messages)):
+    text = earlier.text if earlier else ""
+    for part in parts(messages):
         told = f"Summary so far:\n{text}\n\n{part}" if text else part
         text = defuse(storable(await writer.ask(PROMPT, told))).strip()[:MAX_SUMMARY_CHARACTERS]
+        if not text:  # an empty one would take the place of all that was known
+            raise ModelFailed("empty", "nothing that can be stored is left of the summary")
     return text

@@ -20,25 +20,24 @@ PROMPT = (
 MAX_SUMMARY_CHARACTERS = 2_000
 """A model that doesn't keep to 180 tokens is cut off here."""
 
-_PIECES = re.compile(r"\w+|[^\w\s]")
-_WIDE = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
-_LONGEST_TOKEN = 6
+# Each match is about one token. Tokenizers know common words of European languages whole or in a few pieces, and the less
+# of a script they have seen the shorter their pieces are.
+_PIECES = re.compile(
+    r"(?!\s)[\u1100-\u1dff\u2e80-\ua71f\ua960-\uffff\U00010000-\U0010ffff]"  # CJK, Hangul, Ethiopic, emoji …: each by itself
+    r"|(?=\w{25})\w{1,2}"  # in something longer than words are: base64, hashes, digits
+    r"|[\u0530-\u10ff]{1,2}"  # Arabic, Hebrew, Hindi, Thai, Georgian …
+    r"|[\u0370-\u052f]{1,3}"  # Greek, Cyrillic
+    r"|[^\W\u0370-\u1dff]{1,6}"  # Latin letters and digits
+    r"|[^\w\s]"
+)
 _PART_TOKENS = 3_000
 _LINE_CHARACTERS = 4_000
 
 
 def estimated_tokens(text: str) -> int:
-    """About how many tokens a text has, never far too few: words and punctuation marks, every CJK character by itself,
-    and long unbroken strings by their length."""
-    total = 0
-    for match in _PIECES.finditer(text):
-        piece = match[0]
-        if len(piece) <= _LONGEST_TOKEN:
-            total += max(1, len(_WIDE.findall(piece))) if not piece.isascii() else 1
-            continue
-        wide = 0 if piece.isascii() else len(_WIDE.findall(piece))
-        total += wide + -(-(len(piece) - wide) // _LONGEST_TOKEN)
-    return total
+    """About how many tokens a text has, never far too few: words and punctuation marks, long words in pieces, scripts
+    without spaces and long unbroken strings by their length."""
+    return len(_PIECES.findall(text))
 
 
 def is_crowded(messages: Sequence[Message]) -> bool:
@@ -46,27 +45,31 @@ def is_crowded(messages: Sequence[Message]) -> bool:
     if len(messages) > MAX_CHAT_HISTORY:
         return True
     # No text has more tokens than characters, and most conversations are known to be short by that alone.
-    return sum(len(message.text) for message in messages) > MAX_TOKENS and _tokens(messages) > MAX_TOKENS
+    return sum(len(message.text) for message in messages) > MAX_TOKENS and _fitting(messages) < len(messages)
 
 
 def to_cover(messages: Sequence[Message]) -> Sequence[Message]:
     """The earliest of these messages (oldest first) that a summary shall stand for; empty when it is not time yet."""
     if not is_crowded(messages):
         return ()
-    keep = min(KEPT, len(messages))
-    while keep and _tokens(messages[-keep:]) > MAX_TOKENS:
-        keep -= 1
-    return messages[: len(messages) - max(keep, _untouchable(messages))]
+    keep = max(_fitting(messages[-KEPT:]), _untouchable(messages))
+    return messages[: len(messages) - keep]
+
+
+def _fitting(messages: Sequence[Message]) -> int:
+    """How many of the newest messages are short enough together."""
+    room = MAX_TOKENS
+    for count, message in enumerate(reversed(messages)):
+        room -= estimated_tokens(message.text)
+        if room < 0:
+            return count
+    return len(messages)
 
 
 def _untouchable(messages: Sequence[Message]) -> int:
     """How many of the newest messages reach back to the last questions that stay whole."""
     questions = [index for index, message in enumerate(messages) if message.role == "user"]
     return len(messages) - questions[-KEPT_QUESTIONS] if len(questions) >= KEPT_QUESTIONS else len(messages)
-
-
-def _tokens(messages: Sequence[Message]) -> int:
-    return sum(estimated_tokens(message.text) for message in messages)
 
 
 def parts(messages: Sequence[Message]) -> Iterator[str]:

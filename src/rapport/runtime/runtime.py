@@ -174,6 +174,7 @@ class Runtime:
     async def erase(self, owner_id: str, conversation_id: str) -> None:
         """Delete a conversation with all that was said in it, working state and a running turn included."""
         await self.cancel(owner_id, conversation_id)
+        self._summing.give_up(conversation_id)
         running = [turn.task for turn in self._turns.values() if turn.event.conversation_id == conversation_id]
         if running:
             await asyncio.wait(running, timeout=HAND_OVER_SECONDS)

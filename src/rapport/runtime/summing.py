@@ -13,6 +13,9 @@ from rapport.summary import Writer, sum_up
 
 log = structlog.get_logger()
 
+AT_ONCE = 4
+"""Conversations summed up at a time: the model's time belongs to those who wait for an answer."""
+
 
 class Summing:
     """Sums conversations up in tasks of its own. What it leaves undone is noticed again after the next turn."""
@@ -20,6 +23,7 @@ class Summing:
     def __init__(self, database: Database, writer: Writer) -> None:
         self._database = database
         self._writer = writer
+        self._places = asyncio.Semaphore(AT_ONCE)
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, event: ClaimedEvent) -> None:
@@ -28,10 +32,16 @@ class Summing:
             task = asyncio.create_task(self._run(event), name=f"summary {event.conversation_id}")
             self.tasks[event.conversation_id] = task
 
+    def give_up(self, conversation_id: str) -> None:
+        """Stop summing up a conversation that is being erased: nothing more of it goes to the model."""
+        if (task := self.tasks.get(conversation_id)) is not None:
+            task.cancel()
+
     async def _run(self, event: ClaimedEvent) -> None:
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
-            await sum_up(event.owner_id, event.conversation_id, database=self._database, writer=self._writer)
+            async with self._places:
+                await sum_up(event.owner_id, event.conversation_id, database=self._database, writer=self._writer)
         except (Transient, Permanent) as error:
             log.warning("chat.error", errorType=type(error).__name__, message=f"no summary this time: {error}")
         except Exception as error:

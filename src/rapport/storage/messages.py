@@ -1,4 +1,4 @@
-"""The message log: the truth about what was said. Rows are added, never changed."""
+"""The message log: the truth about what was said. Rows are added, and what they say is never changed."""
 
 from __future__ import annotations
 

@@ -13,11 +13,10 @@ from rapport.storage.database import Connection
 from rapport.storage.messages import COLUMNS, message_of
 
 # One statement. Who comes second finds another summary than the one it went on from, and stores nothing. Every message
-# is marked once, by the summary that covers it first; the summary before this one is marked as folded into it.
+# is marked once, by the summary that covers it first; the summary before this one is marked as folded into it. Both ends
+# of what is covered bound a walk of messages_order (hence the subquery, not a join): what was covered before is not seen.
 _STORE = f"""
-WITH before AS (
-    SELECT summarised_to FROM conversations WHERE id = %(conversation)s
-), line AS (
+WITH line AS (
     UPDATE conversations
     SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'), summary_id = %(id)s,
         summarised_to = %(upto)s
@@ -25,22 +24,43 @@ WITH before AS (
     RETURNING last_at
 ), covered AS (
     UPDATE messages SET summary_id = %(id)s
-    FROM line, before
-    WHERE conversation_id = %(conversation)s AND (id = %(previous)s OR role <> 'system-summary'
-        AND created_at > before.summarised_to AND created_at <= %(upto)s)
-    RETURNING role
+    WHERE conversation_id = %(conversation)s AND role <> 'system-summary' AND EXISTS (SELECT FROM line)
+      -- As it was before this statement: its own changes are not visible to it.
+      AND created_at > (SELECT summarised_to FROM conversations WHERE id = %(conversation)s) AND created_at <= %(upto)s
+    RETURNING id
+), folded_in AS (
+    UPDATE messages SET summary_id = %(id)s
+    WHERE conversation_id = %(conversation)s AND id = %(previous)s AND EXISTS (SELECT FROM line)
 )
 INSERT INTO messages (conversation_id, id, owner_id, role, content, metadata, created_at)
 SELECT %(conversation)s, %(id)s, %(owner)s, 'system-summary', %(text)s,
-       %(metadata)s || jsonb_build_object('replaced', (SELECT count(*) FROM covered WHERE role <> 'system-summary')), last_at
+       %(metadata)s || jsonb_build_object('replaced', (SELECT count(*) FROM covered)), last_at
 FROM line
 RETURNING {COLUMNS}
+"""
+
+# A forward walk of messages_order from where the summary ends to the first message that still waits for its answer: that
+# one and what follows is told to the model as it was said. Of what is only summed up nobody needs the pictures, which
+# can be megabytes each.
+_BACKLOG = f"""
+(SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb,")} FROM messages
+ WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary'
+   AND created_at > (SELECT summarised_to FROM conversations WHERE id = %(conversation)s)
+   AND created_at < least('infinity',
+       (SELECT m.created_at FROM events e JOIN messages m ON m.conversation_id = e.conversation_id AND m.id = e.id
+        WHERE e.conversation_id = %(conversation)s AND e.state = 'running'),
+       (SELECT m.created_at FROM events e JOIN messages m ON m.conversation_id = e.conversation_id AND m.id = e.id
+        WHERE e.conversation_id = %(conversation)s AND e.state = 'queued' ORDER BY e.seq LIMIT 1))
+ ORDER BY created_at, id LIMIT %(limit)s)
+UNION ALL
+SELECT {COLUMNS} FROM messages WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s
+   AND id = (SELECT summary_id FROM conversations WHERE id = %(conversation)s)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What the model would be given of a conversation if it were given everything."""
+    """What the model would be given of a conversation, as far as it is answered, if it were given everything."""
 
     summary: Message | None
     messages: Sequence[Message]
@@ -51,19 +71,10 @@ class Summaries:
     connection: Connection
 
     async def backlog(self, owner_id: str, conversation_id: str, *, limit: int) -> Backlog:
-        """The newest summary and what no summary covers yet, oldest first, at most `limit` of it."""
-        # A forward walk of messages_order from where the summary ends.
+        """The newest summary, and what follows it up to the first message that waits for an answer: the words alone,
+        oldest first, at most `limit`."""
         found = await self.connection.execute(
-            f"""
-            (SELECT {COLUMNS} FROM messages
-             WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND created_at > (
-                 SELECT summarised_to FROM conversations WHERE id = %(conversation)s)
-             ORDER BY created_at, id LIMIT %(limit)s)
-            UNION ALL
-            SELECT {COLUMNS} FROM messages WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s
-               AND id = (SELECT summary_id FROM conversations WHERE id = %(conversation)s)
-            """,
-            {"conversation": conversation_id, "owner": owner_id, "limit": limit},
+            _BACKLOG, {"conversation": conversation_id, "owner": owner_id, "limit": limit}
         )
         told = [message_of(row) for row in await found.fetchall()]
         summary = next((message for message in told if message.role == "system-summary"), None)

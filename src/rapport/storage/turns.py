@@ -13,7 +13,8 @@ from rapport.storage.messages import SPOKEN, message_of
 
 # Messages that people sent later wait for turns of their own and are left out; replies that came later belong to messages
 # before it, because turns run in order, and are in. A backward walk of messages_order from the end to what the summary
-# covers, the asked message by its key, the summary by its key: flat, however long the conversation is.
+# covers, the asked message by its key, the summary by its key: flat, however long the conversation is. (Both keys in one
+# IN would be looked for along the whole of messages_order while the table has no statistics.)
 _LOAD = f"""
 WITH here AS (
     SELECT summary_id, summarised_to, coalesce(resting_until > clock_timestamp(), false) AS is_resting
@@ -27,8 +28,10 @@ WITH here AS (
      ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
     UNION ALL
     SELECT {SPOKEN} FROM messages
-    WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s
-      AND id IN (%(upto)s, (SELECT summary_id FROM here))
+    WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = %(upto)s
+    UNION ALL
+    SELECT {SPOKEN} FROM messages
+    WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = (SELECT summary_id FROM here)
 )
 SELECT here.is_resting, coalesce(shelves.chunks, 0), shelves.min_similarity, told.*
 FROM here CROSS JOIN told LEFT JOIN shelves ON shelves.owner_id = %(owner)s AND shelves.embedder = %(embedder)s

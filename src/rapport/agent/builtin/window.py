@@ -20,6 +20,7 @@ _HEAD, _TAIL = 3000, 1000
 _SYSTEM_LIMIT = 100_000
 _MENTION = re.compile(r"^(?:@[\w-]+[\s,:]*)+")
 _ANCHOR = re.compile(r"User is replying to this specific message: ['\"‘“](.+?)['\"’”]\s*(?:$|\n)", re.DOTALL)
+_SAID = re.compile(r"^(?:User said|Goals): (.+)$", re.MULTILINE)
 _IMAGE_KINDS = frozenset({"image", "image_url", "input_image"})
 
 Role = Literal["user", "assistant"]
@@ -89,8 +90,10 @@ def _wants_summary(messages: Sequence[BaseMessage]) -> bool:
 def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
     if isinstance(message, AIMessage):
         return [Turn("assistant", _shortened(_text(message)))] if _text(message).strip() else []
-    if not isinstance(message, HumanMessage) or is_synthetic(message) or _is_summary(message):
+    if not isinstance(message, HumanMessage) or is_synthetic(message):
         return []
+    if _is_summary(message):
+        return _recalled(_text(message))
     text = _shortened(_text(message).replace(SUMMARY_PROMPT, "")) if as_transcript else _shortened(_text(message))
     image = _has_image(message)
     said = [each for each in utterances(text) if each.text.strip() or image]
@@ -100,8 +103,14 @@ def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
 
 
 def _is_summary(message: HumanMessage) -> bool:
-    """What stands for earlier messages: nobody said it."""
+    """What stands for earlier messages."""
     return message.additional_kwargs.get("lc_source") == "summarization"
+
+
+def _recalled(summary: str) -> list[Turn]:
+    """What a summary of this model's own holds of what people said, in their words; of others' summaries nothing."""
+    items = (item for said in _SAID.findall(summary) for item in said.rstrip(" .").split("; "))
+    return [_turn(each, None, False, as_transcript=False) for item in items for each in utterances(item)]
 
 
 def _turn(each: Utterance, name: str | None, image: bool, *, as_transcript: bool) -> Turn:

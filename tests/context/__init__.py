@@ -1,0 +1,1 @@
+"""What the model is given of a conversation: pure rules."""

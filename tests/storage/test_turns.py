@@ -1,0 +1,225 @@
+"""What a turn reads costs the same in a long conversation as in a short one, and so does summing it up (by EXPLAIN)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias, cast
+
+import pytest
+from psycopg import sql
+
+from rapport.domain.conversation import Incoming
+from rapport.domain.event import ClaimedEvent
+from rapport.ingest.accept import accept
+from rapport.storage.conversations import Conversations
+from rapport.storage.database import Connection, Database
+from rapport.storage.summaries import Summaries
+from rapport.storage.turns import load
+
+PlanMode: TypeAlias = Literal["force_custom_plan", "force_generic_plan"]
+
+LONG = 10_000
+WINDOW = 12
+
+# A conversation of so many messages, in pairs, of which all but the newest ten are covered: 4 by each summary.
+_TALK = """
+INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at, summary_id)
+SELECT %(conversation)s, 'm' || lpad(n::text, 12, '0'), 'local', CASE n %% 2 WHEN 1 THEN 'user' ELSE 'assistant' END,
+       'message ' || n || repeat(' and so on', 10), clock_timestamp() - (%(count)s - n) * interval '1 second',
+       CASE WHEN n <= %(covered)s THEN 's' || lpad(((n + 3) / 4)::text, 12, '0') END
+FROM generate_series(1, %(count)s) n
+"""
+_SUMMARIES = """
+INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at, summary_id)
+SELECT %(conversation)s, 's' || lpad(n::text, 12, '0'), 'local', 'system-summary', 'what was said up to ' || n,
+       (SELECT created_at FROM messages WHERE conversation_id = %(conversation)s
+        AND id = 'm' || lpad(least(n * 4 + 10, %(count)s)::text, 12, '0')) + interval '1 millisecond',
+       CASE WHEN n < %(covered)s / 4 THEN 's' || lpad((n + 1)::text, 12, '0') END
+FROM generate_series(1, %(covered)s / 4) n
+"""
+_POINTERS = """
+UPDATE conversations SET last_at = clock_timestamp(), summary_id = 's' || lpad((%(covered)s / 4)::text, 12, '0'),
+    summarised_to = (SELECT created_at FROM messages WHERE conversation_id = %(conversation)s
+                     AND id = 'm' || lpad(%(covered)s::text, 12, '0'))
+WHERE id = %(conversation)s AND %(covered)s > 0
+"""
+
+
+_EVENTS = """
+INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, fence, attempts)
+SELECT conversation_id, id, owner_id, 'done', 'somebody', 1, 1 FROM messages
+WHERE conversation_id = %(conversation)s AND role = 'user'
+"""
+
+
+class Explained:
+    """A connection that explains every statement, as the prepared statement it is, before it runs it."""
+
+    def __init__(self, connection: Connection, mode: PlanMode) -> None:
+        self._connection = connection
+        self._mode = mode
+        self.plan: dict[str, Any] = {}
+
+    async def execute(self, query: str, parameters: dict[str, Any]) -> Any:
+        names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", query)))
+        numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", query)
+        values = sql.SQL(", ").join(sql.Literal(parameters[name]) for name in names)
+        run = self._connection.execute
+        async with self._connection.transaction(force_rollback=True):
+            await run(f"SET LOCAL plan_cache_mode = {self._mode}".encode())
+            await run(f"PREPARE explained AS {numbered}".encode())
+            found = await run(sql.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE explained ({})").format(values))
+            row = await found.fetchone()
+            assert row is not None
+            self.plan = row[0][0]["Plan"]
+            await run("DEALLOCATE explained")
+        return await run(query.encode(), parameters)
+
+    @property
+    def as_connection(self) -> Connection:
+        return cast("Connection", self)
+
+    def nodes(self) -> Iterator[dict[str, Any]]:
+        """Every step of the plan."""
+        waiting = [self.plan]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += node.get("Plans", [])
+
+    def walked(self, table: str) -> float:
+        """How many rows of a table were looked at, used or not."""
+        return sum(
+            (node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0))
+            * node["Actual Loops"]
+            for node in self.nodes()
+            if node.get("Relation Name") == table and "Scan" in node["Node Type"]
+        )
+
+    def sorted(self) -> float:
+        return max((node["Actual Rows"] for node in self.nodes() if "Sort" in node["Node Type"]), default=0)
+
+    def whole_scans(self) -> list[str]:
+        return [node["Relation Name"] for node in self.nodes() if node["Node Type"] == "Seq Scan"]
+
+    def pages(self) -> int:
+        return sum(self.plan.get(f"{kind} Blocks", 0) for kind in ("Shared Hit", "Shared Read"))
+
+
+async def a_talk(database: Database, *, count: int, uncovered: int = 10) -> str:
+    """A conversation with so many messages, all but the newest of them covered."""
+    covered = count - uncovered if uncovered < count else 0
+    async with database.transaction() as connection:
+        conversation = await Conversations(connection).create("local", agent_id="companion")
+        values = {"conversation": conversation.id, "count": count, "covered": covered}
+        for statement in (_TALK, _SUMMARIES, _POINTERS, _EVENTS):
+            await connection.execute(statement.encode(), values)
+    return conversation.id
+
+
+async def a_question(database: Database, conversation: str) -> ClaimedEvent:
+    accepted = await accept(database, Incoming("local", conversation, "and now?"), worker_id="somebody", claim=True)
+    assert accepted.claimed is not None
+    return accepted.claimed
+
+
+async def with_statistics(database: Database) -> None:
+    async with database.statement() as connection:
+        await connection.execute("ANALYZE")
+
+
+plans = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+analysed = pytest.mark.parametrize("is_analysed", [True, False], ids=["analysed", "without statistics"])
+
+
+@plans
+@analysed
+async def test_a_turn_reads_its_window_and_no_more(database: Database, mode: PlanMode, is_analysed: bool) -> None:
+    """Of 10,000 messages that summaries cover none is looked at."""
+    conversation = await a_talk(database, count=LONG)
+    if is_analysed:
+        await with_statistics(database)
+    event = await a_question(database, conversation)
+    async with database.statement() as connection:
+        explained = Explained(connection, mode)
+        material = await load(explained.as_connection, event, limit=WINDOW, embedder="none")
+    assert material is not None
+    assert material.summary is not None
+    assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(LONG - 9, LONG + 1)]
+    assert "messages" not in explained.whole_scans()
+    assert explained.walked("messages") <= 20
+    assert explained.sorted() <= WINDOW
+    assert explained.pages() <= 50
+
+
+@plans
+async def test_a_turn_reads_its_window_even_if_nothing_was_ever_summed_up(database: Database, mode: PlanMode) -> None:
+    """As behind a guard, or while the model fails: no sort of what nobody will be told."""
+    conversation = await a_talk(database, count=LONG, uncovered=LONG)
+    await with_statistics(database)
+    event = await a_question(database, conversation)
+    async with database.statement() as connection:
+        explained = Explained(connection, mode)
+        material = await load(explained.as_connection, event, limit=WINDOW, embedder="none")
+    assert material is not None
+    assert len(material.earlier) == WINDOW
+    assert explained.walked("messages") <= 20
+    assert explained.sorted() == 0
+    assert explained.pages() <= 50
+
+
+@plans
+@analysed
+async def test_summing_up_walks_what_is_not_covered_yet(database: Database, mode: PlanMode, is_analysed: bool) -> None:
+    conversation = await a_talk(database, count=LONG, uncovered=14)
+    if is_analysed:
+        await with_statistics(database)
+    async with database.statement() as connection:
+        explained = Explained(connection, mode)
+        summaries = Summaries(explained.as_connection)
+        backlog = await summaries.backlog("local", conversation, limit=2_000)
+        assert len(backlog.messages) == 14
+        assert explained.walked("messages") <= 25
+        assert explained.walked("events") <= 2
+        assert explained.pages() <= 60
+
+        stored = await summaries.store(
+            "local",
+            conversation,
+            text="what was said",
+            upto=backlog.messages[3],
+            previous=backlog.summary,
+            source_ids=[],
+        )
+        assert stored is not None
+        assert stored.metadata["replaced"] == 4
+        assert "messages" not in explained.whole_scans()
+        assert explained.walked("messages") <= 10
+        assert explained.pages() <= 150  # the indexes of five changed rows included
+
+
+@plans
+async def test_a_backlog_is_read_in_order_and_only_as_far_as_it_is_asked_for(
+    database: Database, mode: PlanMode
+) -> None:
+    conversation = await a_talk(database, count=LONG, uncovered=LONG)
+    await with_statistics(database)
+    async with database.statement() as connection:
+        explained = Explained(connection, mode)
+        backlog = await Summaries(explained.as_connection).backlog("local", conversation, limit=500)
+    assert [message.id for message in backlog.messages] == [f"m{n:012}" for n in range(1, 501)]
+    assert explained.walked("messages") <= 510
+    assert explained.sorted() <= 1
+
+
+async def test_of_a_backlog_only_the_words_are_read(database: Database) -> None:
+    """Pictures can be megabytes each, and a backlog has many messages."""
+    async with database.statement() as connection:
+        conversation = (await Conversations(connection).create("local", agent_id="companion", kind="group")).id
+    picture = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}
+    content = [{"type": "text", "text": "look"}, picture, {"type": "text", "text": "a cat"}]
+    await accept(database, Incoming("local", conversation, content), worker_id="somebody", claim=True)
+    async with database.statement() as connection:
+        backlog = await Summaries(connection).backlog("local", conversation, limit=10)
+    assert [message.content for message in backlog.messages] == ["look\na cat"]
