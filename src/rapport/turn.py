@@ -16,6 +16,7 @@ from rapport.context.summaries import MAX_CHAT_HISTORY, is_crowded
 from rapport.context.window import as_history, as_question, system_prompt
 from rapport.domain import failpoints
 from rapport.domain.agents import AGENTS, LIBRARIAN, AgentProfile
+from rapport.domain.conversation import Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
@@ -24,6 +25,7 @@ from rapport.knowledge.retrieval import Retrieval, Retriever
 from rapport.reply.citations import CitationFilter
 from rapport.reply.quoting import quoted_message, quoted_passage
 from rapport.reply.replies import checked, fallback, guarded
+from rapport.reply.text import storable
 from rapport.storage.database import Database
 from rapport.storage.events import Events, Superseded
 from rapport.storage.turns import Material, load
@@ -128,11 +130,16 @@ async def _look_up(event: ClaimedEvent, material: Material, retriever: Retriever
     """What the notes say to the question; None when there are none to ask."""
     if not material.shelf.chunks:
         return None
-    asker = material.asked.author
-    earlier = [one.text for one in material.earlier if one.role == "user" and one.author == asker]
+    asker = _speaker(material.asked)
+    earlier = [one.text for one in material.earlier if one.role == "user" and _speaker(one) == asker]
     found = await retriever.retrieve(event.owner_id, material.asked.text, earlier=earlier, shelf=material.shelf)
     log.info("chat.retrieval", ids=[one["id"] for one in found.audit], scores=[one["score"] for one in found.audit])
     return found
+
+
+def _speaker(message: Message) -> str | None:
+    """Who says it; somebody who has a new name is still the same."""
+    return message.author.id if message.author else None
 
 
 async def _answer(
@@ -152,7 +159,7 @@ async def _answer(
             thread_id=event.id,
             system=system_prompt(profile, event.kind, passages),
             history=as_history(material.summary, [quoted_message(one) for one in material.earlier], event.kind),
-            on_token=(lambda token: draft.add(stream.feed(token))) if draft.listeners else None,
+            on_token=(lambda token: draft.add(stream.feed(storable(token)))) if draft.listeners else None,
             fresh=event.attempts == 1,
             tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
@@ -69,6 +70,22 @@ def reindex() -> None:
 
     count = start(run_reindex, level="warning")
     typer.echo(f"Indexed {count} note{'' if count == 1 else 's'} anew." if count else "Every note is indexed already.")
+
+
+@app.command()
+def calibrate(
+    user: Annotated[str, typer.Option(help="Whose notes; `local` is the user of a server without keys.")] = "local",
+    png: Annotated[Path, typer.Option(help="Where to draw the curve.")] = Path("calibration.png"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and show, but keep the threshold.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Go back to the embedder's own threshold.")] = False,
+) -> None:
+    """Measure on your notes when a strict agent should refuse, and keep that threshold."""
+    from rapport.cli import calibrate as command
+
+    if reset:
+        start(lambda settings: command.reset(settings, user=user), level="warning")
+    else:
+        start(lambda settings: command.run(settings, user=user, png=png, keep=not dry_run), level="warning")
 
 
 @app.command()

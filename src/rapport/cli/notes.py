@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from rapport.domain.notes import Note
+    from rapport.knowledge.files.reader import FileReader
     from rapport.knowledge.library import Library
 
 app = typer.Typer(help="Notes: add, list, show, search, delete.", no_args_is_help=True)
@@ -34,55 +35,75 @@ def add(
         raise typer.Exit(1)
 
 
-async def _add(settings: Settings, files: list[Path], user: str) -> bool:
+async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
     """Add each file; one that can't be read is said so, and the others go on."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from rapport.cli.library import open_library
-    from rapport.domain.errors import RapportError
+    from rapport.domain.errors import InvalidInput, Transient
     from rapport.knowledge.files.document import EXTENSIONS
+    from rapport.knowledge.files.reader import FileReader
 
-    wanted = [file for path in files for file in _files_in(path, EXTENSIONS)]
+    wanted = [file for path in paths for file in _files_in(path, EXTENSIONS)]
     console = Console(highlight=False)
+    if not wanted:
+        console.print("There is no file to add (txt, md, html, pdf, docx).")
+        return False
     done = {"added": 0, "replaced": 0, "unchanged": 0, "failed": 0}
     bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     )
+    reader = FileReader()
     async with open_library(settings) as (library, _):
         with bar:
             files_done = bar.add_task("files", total=len(wanted))
             for file in wanted:
                 try:
-                    outcome, note = await _add_one(library, file, user, bar)
-                except (RapportError, OSError) as error:
+                    outcome, note = await _add_one(library, reader, file, user, bar)
+                except (InvalidInput, Transient, OSError) as error:
                     done["failed"] += 1
-                    console.print(f"[red]✗[/red] {_shown(file)}: {_shown(error)}", soft_wrap=True)
+                    why = (error.strerror or error) if isinstance(error, OSError) else error
+                    console.print(f"[red]✗[/red] {_shown(file.path)}: {_shown(why)}", soft_wrap=True)
                 else:
                     done[outcome] += 1
                     console.print(
-                        f"[green]✓[/green] {_shown(file)}: {outcome} as [bold]{note.id}[/bold] ({note.chunks} passages)"
+                        f"[green]✓[/green] {_shown(file.path)}: {outcome}, [bold]{note.id}[/bold]"
+                        f" ({note.chunks} passage{'' if note.chunks == 1 else 's'})",
+                        soft_wrap=True,
                     )
                 bar.advance(files_done)
-    told = ", ".join(f"{count} {what}" for what, count in done.items() if count)
-    console.print(told.capitalize() + "." if told else "There is no file to add (txt, md, html, pdf, docx).")
-    return not done["failed"] and bool(told)
+    console.print(", ".join(f"{count} {what}" for what, count in done.items() if count) + ".")
+    return not done["failed"]
 
 
-async def _add_one(library: Library, file: Path, user: str, bar: Progress) -> tuple[str, Note]:
+class _File(NamedTuple):
+    path: Path
+    name: str
+    """What its note is known by: its name, with the folders between the one that was given and it."""
+
+
+async def _add_one(library: Library, reader: FileReader, file: _File, user: str, bar: Progress) -> tuple[str, Note]:
     import asyncio
 
-    from rapport.knowledge.files.document import FileName
-    from rapport.knowledge.files.reader import FileReader
+    from rapport.knowledge.files.document import FileName, one_line
 
-    document = await FileReader().read(file.name, await asyncio.to_thread(file.read_bytes))
-    task = bar.add_task(f"  {FileName.of(file.name).shown}", total=None)
+    data = await asyncio.to_thread(_content, file.path, reader.limits.max_bytes)
+    document = await reader.read(file.path.name, data)
+    task = bar.add_task(f"  {FileName.of(file.path.name).shown}", total=None)
+    folder = "".join(f"{one_line(part)}/" for part in file.name.split("/")[:-1])
     try:
         added = await library.add(
             user,
             document.text,
             title=document.title,
-            file_name=f"{FileName.of(file.name).stem}.{document.kind}",
+            file_name=f"{folder}{FileName.of(file.path.name).stem}.{document.kind}",
             on_progress=lambda at, total: bar.update(task, completed=at, total=total),
         )
     finally:
@@ -90,24 +111,48 @@ async def _add_one(library: Library, file: Path, user: str, bar: Progress) -> tu
     return ("unchanged" if added.unchanged else "added" if added.is_new else "replaced"), added.note
 
 
-def _files_in(path: Path, extensions: Container[str]) -> list[Path]:
-    """The file itself, or what can be read of a folder, in a fixed order."""
+def _content(path: Path, max_bytes: int) -> bytes:
+    """A file's bytes; what is larger than any file may be, or no file at all, is not read."""
+    from rapport.domain.errors import InvalidInput, TooLarge
+
+    size = path.stat().st_size
+    if not path.is_file():
+        raise InvalidInput("This is neither a file nor a folder.")
+    if size > max_bytes:
+        raise TooLarge(
+            f"It has {size:,} bytes; at most {max_bytes:,} are accepted. Split it or leave out its pictures."
+        )
+    return path.read_bytes()
+
+
+def _files_in(path: Path, extensions: Container[str]) -> list[_File]:
+    """The file itself, or what can be read of a folder, in a fixed order. What is hidden stays so."""
     if not path.is_dir():
-        return [path]
-    return sorted(file for file in path.rglob("*") if file.is_file() and file.suffix.lower().lstrip(".") in extensions)
+        return [_File(path, path.name)]
+    inside = [(file, file.relative_to(path)) for file in path.rglob("*")]
+    return [
+        _File(file, name.as_posix())
+        for file, name in sorted(inside)
+        if file.suffix.lower().lstrip(".") in extensions
+        and not any(part.startswith(".") for part in name.parts)
+        and file.is_file()
+    ]
 
 
 def _shown(value: object) -> str:
+    """Somebody else's text as one line that a terminal shows and doesn't obey."""
     from rich.markup import escape
 
-    return escape(str(value))
+    from rapport.knowledge.files.document import one_line
+
+    return escape(one_line(str(value).encode(errors="replace").decode(), limit=4000))
 
 
 @app.command("list")
 def list_(user: User = LOCAL_USER) -> None:
     """Your notes, the latest first."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from rapport.cli.main import start
 
@@ -115,16 +160,36 @@ def list_(user: User = LOCAL_USER) -> None:
         from rapport.cli.database import migrated_database
         from rapport.storage.notes import Notes
 
+        every: list[Note] = []
         async with migrated_database(settings) as database, database.statement() as connection:
-            return await Notes(connection).page(user, limit=10_000)
+            while some := await Notes(connection).page(
+                user, limit=1_000, before=(every[-1].updated_at, every[-1].id) if every else None
+            ):
+                every += some
+        return every
 
     notes = start(job, level="warning")
-    table = Table("id", "title", "characters", "passages", "changed", box=None)
+    table = Table(
+        Column("id", overflow="fold"),  # whole, to be copied
+        Column("title", overflow="ellipsis", no_wrap=True),
+        Column("characters", justify="right", no_wrap=True),
+        Column("passages", justify="right", no_wrap=True),
+        Column("changed", no_wrap=True),
+        box=None,
+    )
     for note in notes:
         table.add_row(
-            note.id, _shown(note.title), f"{note.characters:,}", str(note.chunks), f"{note.updated_at:%Y-%m-%d %H:%M}"
+            note.id,
+            _shown(note.title),
+            f"{note.characters:,}",
+            f"{note.chunks:,}",
+            f"{note.updated_at.astimezone():%Y-%m-%d %H:%M}",
         )
-    Console(highlight=False).print(table if notes else "There are no notes yet: `rapport notes add FILES…`")
+    Console(highlight=False).print(table if notes else _why_nothing(user, has_some=False))
+
+
+def _of(user: str) -> str:
+    return "" if user == LOCAL_USER else f" of {_shown(user)}"
 
 
 @app.command()
@@ -147,23 +212,32 @@ def delete(note_ids: list[str], user: User = LOCAL_USER) -> None:
     """Delete notes. What was said with their help stays said."""
     from rapport.cli.main import start
 
-    async def job(settings: Settings) -> None:
+    async def job(settings: Settings) -> bool:
         from rapport.cli.database import migrated_database
+        from rapport.domain.errors import NotFound
         from rapport.storage.notes import Notes
 
+        missing = False
         async with migrated_database(settings) as database:
             for note_id in note_ids:
-                async with database.transaction() as connection:
-                    await Notes(connection).delete(user, note_id)
-                typer.echo(f"Deleted {note_id}.")
+                try:
+                    async with database.transaction() as connection:
+                        await Notes(connection).delete(user, note_id)
+                    typer.echo(f"Deleted {note_id}.")
+                except NotFound as error:
+                    missing = True
+                    typer.secho(str(error), fg="red", err=True)
+        return not missing
 
-    start(job, level="warning")
+    if not start(job, level="warning"):
+        raise typer.Exit(1)
 
 
 @app.command()
 def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.Option(min=1, max=20)] = 5) -> None:
     """What the notes say to a question, and whether a strict agent would answer it."""
     from rich.console import Console
+    from rich.padding import Padding
 
     from rapport.cli.main import start
 
@@ -176,14 +250,31 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
         async with open_library(settings) as (library, retriever):
             async with library.database.statement() as connection:
                 shelf = await Notes(connection).shelf(user, retriever.embedder.name)
+                has_some = bool(await Notes(connection).page(user, limit=1))
             found = await retriever.find(user, plain(question), shelf=shelf, limit=limit)
         for passage in found.passages:
+            where = " > ".join(name for name in (passage.title, passage.heading) if name)
             console.print(
-                f"[bold]{passage.note_id}[/bold]  {passage.similarity:.3f}  [dim]{_shown(passage.heading)}[/dim]"
+                f"[bold]{passage.note_id}[/bold]  {passage.similarity:.3f}  [dim]{_shown(where)}[/dim]", soft_wrap=True
             )
-            console.print(f"  {_shown(' '.join(passage.text.split()))}")
-        threshold = retriever.threshold(shelf)
-        verdict = "answered" if found.passages and found.best >= threshold else "refused by a strict agent"
-        console.print(f"best similarity {found.best:.3f}, threshold {threshold:.3f}: {verdict}")
+            console.print(Padding(_shown(passage.text), (0, 0, 0, 2)))
+        if not shelf.chunks:
+            console.print(_why_nothing(user, has_some=has_some))
+        elif not found.passages:
+            console.print("There is nothing to look for in this question.")
+        else:
+            threshold = retriever.threshold(shelf)
+            verdict = "enough" if found.best >= threshold else "not enough"
+            console.print(
+                f"The best similarity is {found.best:.3f}, the threshold {threshold:.3f}: {verdict} for a strict agent"
+                " to answer.",
+                soft_wrap=True,
+            )
 
     start(job, level="warning")
+
+
+def _why_nothing(user: str, *, has_some: bool) -> str:
+    if has_some:
+        return f"No note{_of(user)} is indexed by the embedder in use: `rapport reindex`"
+    return f"There are no notes{_of(user)} yet: `rapport notes add FILES…`"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rapport.cli.library import open_library
-from rapport.domain.errors import NotFound
+from rapport.domain.errors import Conflict, NotFound
 from rapport.settings import Settings
 from rapport.storage.notes import Notes
 
@@ -16,7 +19,16 @@ async def reindex(settings: Settings) -> int:
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
             _, outdated = await Notes(connection).totals(library.embedder.name)
-        bar = Progress(TextColumn("notes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        console = Console()
+        bar = Progress(
+            TextColumn("notes"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
         with bar:
             task = bar.add_task("notes", total=outdated)
             while True:
@@ -25,9 +37,8 @@ async def reindex(settings: Settings) -> int:
                 if not some:
                     return done
                 for owner_id, note_id in some:
-                    try:
+                    # Deleted or replaced meanwhile; what is still to be done then comes again with the next batch.
+                    with contextlib.suppress(NotFound, Conflict):
                         await library.reindex(owner_id, note_id)
                         done += 1
-                    except NotFound:  # deleted meanwhile
-                        pass
                     bar.advance(task)

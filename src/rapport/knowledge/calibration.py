@@ -172,7 +172,7 @@ def _told_apart(positives: Sequence[float], negatives: Sequence[float]) -> float
     """Where two bell curves laid over the two kinds err least, between their middles.
 
     The bell curves are there because the best point of the raw counts is mostly chance: from one sample of questions to
-    the next it wanders five times as far as this one.
+    the next it wanders several times as far as this one.
     """
     low, high = statistics.median(negatives), statistics.median(positives)
     if high - low < STEP:

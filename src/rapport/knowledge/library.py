@@ -11,6 +11,7 @@ from typing import TypeAlias
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.notes import NOTE_ID, Chunk, Note, Vector
 from rapport.knowledge.chunking import chunks_of, embedded_text
+from rapport.knowledge.files.document import one_line
 from rapport.knowledge.names import readable_id
 from rapport.knowledge.ports import Embedder
 from rapport.storage.database import Database
@@ -87,14 +88,11 @@ class Library:
     ) -> Added:
         """Other content for a note that is there; raises NotFound if it isn't."""
         async with self.database.statement() as connection:
-            notes = Notes(connection)
-            before, hash_ = await notes.find(owner_id, note_id) or (await notes.get(owner_id, note_id), b"")
+            before, text_before = await Notes(connection).read(owner_id, note_id)
         content = _checked(text, title if title.strip() else before.title, before.file_name)
-        if (hash_, before.title, before.embedder) == (content.hash, content.title, self.embedder.name):
-            return Added(before, unchanged=True)
-        return await self._store(
-            owner_id, note_id, content, await self._embedded(content, on_progress), replace=True
-        )
+        if text == text_before and before.title == content.title:
+            return await self._as_it_is(before)
+        return await self._store(owner_id, note_id, content, await self._embedded(content, on_progress), replace=True)
 
     async def reindex(self, owner_id: str, note_id: str) -> Added:
         """The same note, embedded by this library's embedder; raises Conflict if it gets another text meanwhile."""
@@ -109,9 +107,7 @@ class Library:
         async with self.database.transaction() as connection:
             await Notes(connection).delete(owner_id, note_id)
 
-    async def _place(
-        self, owner_id: str, content: _Content, note_id: str | None, *, titled: bool
-    ) -> Note | _Place:
+    async def _place(self, owner_id: str, content: _Content, note_id: str | None, *, titled: bool) -> Note | _Place:
         """The note that has this very content already, or else the id to store it under."""
         async with self.database.statement() as connection:
             notes = Notes(connection)
@@ -235,7 +231,7 @@ def _checked(text: str, title: str, file_name: str | None) -> _Content:
         raise InvalidInput(NO_TEXT)
     if not title.strip():
         title = file_name or next(line for line in text.splitlines() if line.strip()).strip("#*>- \t")
-    return _Content(" ".join(title.split())[:200] or "Note", text, file_name)
+    return _Content(one_line(title) or "Note", text, file_name)
 
 
 def _check_id(note_id: str) -> None:

@@ -16,33 +16,35 @@ _MENTION = re.compile(r"(?<!\S)@[\w-]+[,:]?")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _SUFFIX = re.compile(r"'(?:s|re|ll|d|ve|m)$")
 
-# They stand for something named before; these, for what the question itself has named, if it has named enough by then.
-_PERSONAL = frozenset("it its they them their theirs he him his she her hers".split())
-_DEMONSTRATIVE = frozenset("that this these those there same former latter such mentioned".split())
-_COUNTS_ON = frozenset(
-    "one ones first second third fourth previous other others another both neither either else too instead again".split()
+
+def _all(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_PERSONAL = _all("it its they them their theirs he him his she her hers")
+_DEMONSTRATIVE = _all("that this these those there same former latter such mentioned")
+_COUNTS_ON = _all(
+    "one ones first second third fourth previous other others another both neither either else too instead again"
 )
-_ASKS = frozenset("what which who whom whose when where why how".split())
-_AUXILIARY = frozenset(
-    "is are was were be been being am do does did can could should would will shall may might must have has had not".split()
+_ASKS = _all("what which who whom whose when where why how")
+_AUXILIARY = _all(
+    "is are was were be been being am do does did can could should would will shall may might must have has had not"
 )
-_PREPOSITIONS = frozenset(
-    "for in on at to from with without by about of during after before until till since under over".split()
-)
+_PREPOSITIONS = _all("for in on at to from with without by about of during after before until till since under over")
 _EMPTY = (
     _ASKS
     | _AUXILIARY
     | _PREPOSITIONS
-    | frozenset(
+    | _all(
         "a an the and or but so as than if up out because i me my mine we us our you your yours much many long often far "
         "old ok okay yes yeah yep yup no nope please thanks thank hi hello hey well oh wow hmm sure great nice cool perfect "
         "right really just also then only still exactly maybe more any some all next last get give want need let go come "
-        "like tell say said explain continue elaborate know mean means meant see example examples detail details".split()
+        "like tell say said explain continue elaborate know mean means meant see example examples detail details"
     )
 )
-_OF_SOMETHING = frozenset(
+_OF_SOMETHING = _all(
     "difference differences reason reasons answer result results advantage advantages disadvantage disadvantages downside "
-    "downsides alternative alternatives exception exceptions consequence consequences price prices cost costs catch".split()
+    "downsides alternative alternatives exception exceptions consequence consequences price prices cost costs catch"
 )
 """Words that name nothing by themselves: of what?"""
 
@@ -104,13 +106,14 @@ def _is_own(word: str) -> bool:
 
 def _points_back(text: str, own: Sequence[str]) -> bool:
     """Whether it speaks of something as known that it has not named."""
-    said = _words(_THERE_IS.sub(" there ", _NOW.sub(" ", text)))
-    if len(own) == 1 and any(word in _COUNTS_ON or word == "there" for word in said):
+    said = _words(_THERE_IS.sub(" ", _NOW.sub(" ", text)))
+    if any(word in _DEMONSTRATIVE for word in said):
         return True
-    if any(word in _DEMONSTRATIVE for word in _words(_THERE_IS.sub(" ", _NOW.sub(" ", text)))):
+    if len(own) == 1 and (any(word in _COUNTS_ON for word in said) or _THERE_IS.search(text)):
         return True
     named = 0
     for word in said:
+        # After two words of its own it may well stand for one of them.
         if word in _PERSONAL and (named < 2 or len(own) < _FEW):
             return True
         named += _is_own(word)
@@ -124,8 +127,8 @@ def _continues(text: str, own: Sequence[str]) -> bool:
     joined = _JOINS.match(text)
     if joined is None:
         return False
-    rest = _words(text[joined.end() :])
-    return len(own) == 1 or rest[0] not in _ASKS | _AUXILIARY
+    begins = _words(text[joined.end() :])[:1]
+    return len(own) == 1 or not any(word in _ASKS or word in _AUXILIARY for word in begins)
 
 
 def _is_fragment(words: Sequence[str], own: Sequence[str]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import LiteralString
 
-from rapport.domain.errors import Conflict, InvalidInput, NotFound, Transient
+from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.notes import NOTE_ID, Chunk, Note, Shelf, Vector
 from rapport.storage.database import Connection
 
@@ -33,42 +34,70 @@ class NewNote:
 class Notes:
     connection: Connection
 
-    async def put(self, note: NewNote, *, replace: bool) -> tuple[Note, bool]:
-        """Store a note with its chunks, instead of what was there under its id if `replace` says so;
-        and whether it is new.
+    async def put(self, note: NewNote, *, replace: bool, only_if: bytes | None = None) -> Note:
+        """Store a note with its chunks: a new one, or with `replace` instead of what is there under its id.
 
-        Call it in a transaction: the note, its chunks and the owner's counts change together.
+        Raises Conflict if a new note's id is taken, or if what is to be replaced hasn't the hash `only_if`; NotFound if
+        there is nothing to replace. Call it in a transaction: the note, its chunks and the owner's counts change together.
         """
         # The note's row comes first and is locked from here on, so that two who write the same note take turns.
-        made = await self.connection.execute(
-            "INSERT INTO notes (owner_id, id, title, text, hash, file_name, embedder, chunks)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s, 0) ON CONFLICT DO NOTHING",
-            (note.owner_id, note.id, note.title, note.text, note.hash, note.file_name, note.embedder),
-        )
-        found = await self.connection.execute(
-            "SELECT chunks, embedder FROM notes WHERE owner_id = %s AND id = %s FOR UPDATE", (note.owner_id, note.id)
-        )
-        before = await found.fetchone()
-        if before is None:  # deleted between the two statements
-            raise Transient("The note was being deleted; try again.")
-        if made.rowcount == 0 and not replace:
-            raise Conflict(f"There is a note {note.id!r} with another text already; PUT replaces it.")
+        if replace:
+            before = await self._locked(note.owner_id, note.id, only_if)
+        else:
+            before = (note.embedder, 0)
+            await self._insert(note)
         await self.connection.execute(
             "DELETE FROM chunks WHERE owner_id = %s AND note_id = %s", (note.owner_id, note.id)
         )
         for start in range(0, len(note.chunks), _BATCH):
             await self._insert_chunks(note, start, note.chunks[start : start + _BATCH])
+        # A note that is only indexed anew has not changed for those who read it.
         stored = await self.connection.execute(
-            "UPDATE notes SET title = %s, text = %s, hash = %s, file_name = %s, embedder = %s, chunks = %s,"
-            f" updated_at = clock_timestamp() WHERE owner_id = %s AND id = %s RETURNING {_CARD}",
-            (note.title, note.text, note.hash, note.file_name, note.embedder, len(note.chunks), note.owner_id, note.id),
+            "UPDATE notes SET title = %(title)s, text = %(text)s, hash = %(hash)s, file_name = %(file)s,"
+            " embedder = %(embedder)s, chunks = %(chunks)s, updated_at ="
+            " CASE WHEN hash = %(hash)s AND title = %(title)s THEN updated_at ELSE clock_timestamp() END"
+            f" WHERE owner_id = %(owner)s AND id = %(id)s RETURNING {_CARD}",
+            {
+                "title": note.title,
+                "text": note.text,
+                "hash": note.hash,
+                "file": note.file_name,
+                "embedder": note.embedder,
+                "chunks": len(note.chunks),
+                "owner": note.owner_id,
+                "id": note.id,
+            },
         )
         # The shelf comes last: all of an owner's writers meet there, and hold it only until they commit.
-        await self._count(note.owner_id, before[1], -before[0])
-        await self._count(note.owner_id, note.embedder, len(note.chunks))
+        # From one embedder to another two shelves change, for everybody in the same order.
+        changes = {before[0]: -before[1]}
+        changes[note.embedder] = changes.get(note.embedder, 0) + len(note.chunks)
+        for embedder, change in sorted(changes.items()):
+            await self._count(note.owner_id, embedder, change)
         row = await stored.fetchone()
         assert row is not None
-        return Note(*row), made.rowcount == 1
+        return Note(*row)
+
+    async def _insert(self, note: NewNote) -> None:
+        made = await self.connection.execute(
+            "INSERT INTO notes (owner_id, id, title, text, hash, file_name, embedder, chunks)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, 0) ON CONFLICT DO NOTHING",
+            (note.owner_id, note.id, note.title, note.text, note.hash, note.file_name, note.embedder),
+        )
+        if made.rowcount == 0:
+            raise Conflict(f"There is a note {note.id!r} already.")
+
+    async def _locked(self, owner_id: str, note_id: str, only_if: bytes | None) -> tuple[str, int]:
+        """Whose vectors the note's chunks have, and how many they are."""
+        found = await self.connection.execute(
+            "SELECT embedder, chunks, hash FROM notes WHERE owner_id = %s AND id = %s FOR UPDATE", (owner_id, note_id)
+        )
+        row = await found.fetchone()
+        if row is None:
+            raise _no_such_note(note_id)
+        if only_if is not None and bytes(row[2]) != only_if:
+            raise Conflict(f"The note {note_id!r} was changed meanwhile.")
+        return row[0], row[1]
 
     async def _insert_chunks(self, note: NewNote, start: int, batch: Sequence[tuple[Chunk, Vector]]) -> None:
         await self.connection.execute(
@@ -106,31 +135,34 @@ class Notes:
 
     async def read(self, owner_id: str, note_id: str) -> tuple[Note, str]:
         """The note and its text."""
-        note = await self.get(owner_id, note_id)
-        found = await self.connection.execute(
-            "SELECT text FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
-        )
-        row = await found.fetchone()
-        if row is None:
-            raise _no_such_note(note_id)
-        return note, row[0]
+        if NOTE_ID.fullmatch(note_id):
+            found = await self.connection.execute(
+                f"SELECT {_CARD}, text FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
+            )
+            if row := await found.fetchone():
+                return Note(*row[:-1]), row[-1]
+        raise _no_such_note(note_id)
 
-    async def same(self, owner_id: str, hash_: bytes, *, embedder: str) -> Note | None:
-        """A note with this very text that is indexed by this embedder; the oldest if there are several."""
-        found = await self.connection.execute(
-            f"SELECT {_CARD} FROM notes WHERE owner_id = %s AND hash = %s AND embedder = %s ORDER BY created_at LIMIT 1",
-            (owner_id, hash_, embedder),
-        )
-        row = await found.fetchone()
-        return Note(*row) if row else None
+    async def find(self, owner_id: str, note_id: str) -> tuple[Note, bytes] | None:
+        """The note and the hash of its text; None if there is no such note."""
+        return await self._first("id = %s", owner_id, note_id)
 
-    async def hash_of(self, owner_id: str, note_id: str) -> tuple[bytes, str] | None:
-        """The hash and the embedder of a note; None if there is no such note."""
+    async def same(self, owner_id: str, hash_: bytes) -> Note | None:
+        """A note with this very text; the oldest if there are several."""
+        found = await self._first("hash = %s", owner_id, hash_)
+        return found and found[0]
+
+    async def of_file(self, owner_id: str, file_name: str) -> tuple[Note, bytes] | None:
+        """The note that a file of this name has become, and the hash of its text."""
+        return await self._first("file_name = %s", owner_id, file_name)
+
+    async def _first(self, condition: LiteralString, owner_id: str, value: object) -> tuple[Note, bytes] | None:
         found = await self.connection.execute(
-            "SELECT hash, embedder FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
+            f"SELECT {_CARD}, hash FROM notes WHERE owner_id = %s AND {condition} ORDER BY created_at, id LIMIT 1",
+            (owner_id, value),
         )
         row = await found.fetchone()
-        return (bytes(row[0]), row[1]) if row else None
+        return (Note(*row[:-1]), bytes(row[-1])) if row else None
 
     async def page(self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None) -> list[Note]:
         """The owner's notes, the one changed last first; `before` is the (updated_at, id) of the last one seen."""
@@ -196,6 +228,13 @@ class Notes:
         row = await found.fetchone()
         assert row is not None
         return row[0], row[1]
+
+
+async def has_vector_index(connection: Connection, dimensions: int) -> bool:
+    """Whether vectors of this length have their index."""
+    found = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f"chunks_near_{int(dimensions)}",))
+    row = await found.fetchone()
+    return row is not None and bool(row[0])
 
 
 async def ensure_vector_index(connection: Connection, dimensions: int) -> None:

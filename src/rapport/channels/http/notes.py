@@ -1,8 +1,9 @@
 """`/api/notes`: what answers may cite."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from starlette.exceptions import HTTPException
 
 from rapport.channels.http.bodies import NoteBody, StrictRoute, parsed_body
 from rapport.channels.http.conversations import Caller
@@ -55,15 +56,6 @@ def note_routes(
     router = APIRouter(prefix="/api/notes", tags=["notes"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
-    async def sent(request: Request) -> tuple[NoteBody, str | None]:
-        """A note as JSON or as a file, whichever was sent; and the file's name."""
-        if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-            return parsed_body(NoteBody, await request.json()), None
-        upload = await read_upload(request, max_bytes=reader.limits.max_bytes)
-        document = await reader.read(upload.name, upload.data)
-        fields = {"title": document.title, **upload.fields, "text": document.text}
-        return parsed_body(NoteBody, fields), f"{FileName.of(upload.name).stem}.{document.kind}"
-
     @router.post(
         "",
         status_code=201,
@@ -75,7 +67,7 @@ def note_routes(
         summary="Add a note: JSON, or a file as multipart/form-data",
     )
     async def add(request: Request, owner: str = owner_id) -> Response:
-        body, file_name = await sent(request)
+        body, file_name = await _sent(request, reader)
         added = await library.add(owner, body.text, title=_title(body.title), note_id=body.id, file_name=file_name)
         return json_response(_added_view(added), 201 if added.is_new else 200)
 
@@ -116,7 +108,7 @@ def note_routes(
 
     @router.put("/{note_id}", response_model=NoteView, openapi_extra=_BODY, summary="Replace a note's text")
     async def replace(request: Request, note_id: str, owner: str = owner_id) -> Response:
-        body, _ = await sent(request)
+        body, _ = await _sent(request, reader)
         if body.id is not None and body.id != note_id:
             raise InvalidInput("The id in the body is not the one in the address.")
         return json_response(_added_view(await library.replace(owner, note_id, body.text, title=_title(body.title))))
@@ -127,6 +119,26 @@ def note_routes(
         return Response(status_code=204)
 
     return router
+
+
+async def _sent(request: Request, reader: FileReader) -> tuple[NoteBody, str | None]:
+    """A note as JSON or as a file, whichever was sent; and the file's name."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        sent = await request.json()
+        if not isinstance(sent, dict):
+            raise HTTPException(422, "The body is not a JSON object.")
+        return parsed_body(NoteBody, cast("object", sent)), None
+    if kind != "multipart/form-data":
+        raise HTTPException(
+            415, "Send a note as JSON (`Content-Type: application/json`) or a file as multipart/form-data."
+        )
+    upload = await read_upload(request, max_bytes=reader.limits.max_bytes)
+    if "text" in upload.fields:
+        raise InvalidInput("The form has a file and a text: send one of them.")
+    document = await reader.read(upload.name, upload.data)
+    fields = {"title": document.title, **upload.fields, "text": document.text}
+    return parsed_body(NoteBody, fields), f"{FileName.of(upload.name).stem}.{document.kind}"
 
 
 def _added_view(added: Added) -> dict[str, Any]:

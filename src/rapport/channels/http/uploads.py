@@ -33,12 +33,16 @@ async def read_upload(request: Request, *, max_bytes: int) -> Upload:
     async def replay() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    async with Request(request.scope, replay).form(max_files=1, max_fields=8, max_part_size=_AROUND) as form:
-        file = form.get("file")
-        if not isinstance(file, UploadFile):
-            raise InvalidInput("The form has no file: send it in the field `file`.")
-        fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
-        return Upload(file.filename or "", await file.read(), fields)
+    try:
+        async with Request(request.scope, replay).form(max_files=1, max_fields=8, max_part_size=_AROUND) as form:
+            file = form.get("file")
+            if not isinstance(file, UploadFile):
+                raise InvalidInput("The form has no file: send it in the field `file`.")
+            # A form on a page sends what was left empty too.
+            fields = {name: value for name, value in form.multi_items() if isinstance(value, str) and value.strip()}
+            return Upload(file.filename or "", await file.read(), fields)
+    except UnicodeError as error:  # from an encoding that only exists to fail
+        raise InvalidInput("The form can't be read in the encoding that it names; use UTF-8.") from error
 
 
 async def _body(request: Request, limit: int) -> bytes:

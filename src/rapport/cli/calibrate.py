@@ -1,0 +1,84 @@
+"""`rapport calibrate`: measure on somebody's own notes from which similarity on a passage is about what was asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from langchain_core.messages import HumanMessage
+from rich.console import Console
+from rich.table import Table
+
+from rapport.agent.models import BUILTIN, close_model, make_model
+from rapport.cli.curve import draw_curve
+from rapport.cli.library import open_library
+from rapport.knowledge.calibration import MAX_PASSAGES, Ask, Calibration, calibrate
+from rapport.settings import Settings
+from rapport.storage.notes import Notes
+
+
+async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:
+    """Measure, show, and keep the threshold if it is to be relied on."""
+    console = Console(highlight=False)
+    async with open_library(settings) as (library, _), _writer(settings) as ask:
+        async with library.database.statement() as connection:
+            sample = await Notes(connection).sample(user, library.embedder.name, limit=MAX_PASSAGES)
+        with console.status("asking questions about the notes…"):
+            calibration = await calibrate(sample, library.embedder, ask=ask)
+        _show(calibration, console)
+        if calibration.curve:
+            draw_curve(calibration, png)
+            console.print(f"The curve is drawn in {png}.")
+        if keep and calibration.confident:
+            async with library.database.statement() as connection:
+                await Notes(connection).calibrated(user, library.embedder.name, calibration.threshold)
+            console.print(f"From now on [bold]{calibration.threshold:.3f}[/bold] decides for {user}'s notes.")
+
+
+async def reset(settings: Settings, *, user: str) -> None:
+    """Go back to the embedder's own threshold."""
+    async with open_library(settings) as (library, _), library.database.statement() as connection:
+        await Notes(connection).calibrated(user, library.embedder.name, None)
+    Console(highlight=False).print(
+        f"The embedder's own threshold, {library.embedder.min_similarity:.3f}, decides again."
+    )
+
+
+def _show(calibration: Calibration, console: Console) -> None:
+    if calibration.curve:
+        table = Table("threshold", "precision", "recall", "F1", "both kinds right", box=None)
+        nearest = min(calibration.curve, key=lambda point: abs(point.threshold - calibration.threshold))
+        for number, point in enumerate(calibration.curve):
+            if number % 5 == 0 or point is nearest:
+                mark = "bold" if point is nearest else ""
+                table.add_row(
+                    f"{point.threshold:.2f}",
+                    f"{point.precision:.3f}",
+                    f"{point.recall:.3f}",
+                    f"{point.f1:.3f}",
+                    f"{point.balanced_accuracy:.3f}",
+                    style=mark,
+                )
+        console.print("What the guard would do: of what it refuses, how much has no answer (precision); of what has no")
+        console.print("answer, how much it refuses (recall).")
+        console.print(table)
+    console.print(calibration.note)
+
+
+@asynccontextmanager
+async def _writer(settings: Settings) -> AsyncGenerator[Ask | None]:
+    """The chat model that writes the questions; the built-in one can't, and rules do it instead."""
+    if settings.model == BUILTIN:
+        yield None
+        return
+    model = make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
+
+    async def ask(prompt: str) -> str:
+        return str((await model.ainvoke([HumanMessage(prompt)])).text)
+
+    try:
+        yield ask
+    finally:
+        await close_model(model)
