@@ -912,7 +912,7 @@ async def test_many_first_notes_of_a_new_embedder_do_not_starve_each_other(datab
     made = await asyncio.gather(*(library.add("local", f"{COFFEE} {number}") for number in range(16)))
     assert len({one.note.id for one in made}) == 16
     async with database.statement() as connection:
-        indexes = await connection.execute("SELECT indexname FROM pg_indexes WHERE indexname = 'chunks_near_300'")
+        indexes = await connection.execute("SELECT indexname FROM pg_indexes WHERE indexname = 'points_near_300'")
         assert len(await indexes.fetchall()) == 1
     await assert_shelves_agree(database)
 

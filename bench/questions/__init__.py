@@ -13,7 +13,9 @@ from pathlib import Path
 import orjson
 
 DEVELOPMENT, COMPARISON, FRESH = "household", "company", "harbour"
-"""To choose on; to compare choices on; and one on which nothing has been chosen."""
+"""To choose on; to compare choices on; and one on which little has been chosen."""
+EVERYDAY = "everyday"
+"""Questions about the world at large, without notes."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from rapport.domain.errors import Transient
 from rapport.domain.notes import Chunk, Vector
 from rapport.knowledge import calibration as measuring
 from rapport.knowledge.calibration import Calibration, Sampled, calibrate
-from rapport.knowledge.chunking import chunks_of, embedded_text
+from rapport.knowledge.chunking import chunks_of, embedded_text, points_of
 from rapport.knowledge.embedders.choose import close_embedder, make_embedder
 from rapport.knowledge.ports import Embedder
 
@@ -210,9 +210,14 @@ async def test_measured_on_real_notes_the_guard_tells_real_questions_apart(name:
 
 
 async def _embedded(embedder: Embedder, questions: QuestionSet) -> list[Sampled]:
-    cut = [(note, chunk) for note in questions.notes for chunk in chunks_of(note.text, title=note.title)]
-    vectors = await embedder.embed([embedded_text(note.title, chunk) for note, chunk in cut])
-    return [(note.id, note.title, chunk, vector) for (note, chunk), vector in zip(cut, vectors, strict=True)]
+    cut = [
+        (note, chunk, point)
+        for note in questions.notes
+        for chunk in chunks_of(note.text, title=note.title)
+        for point in points_of(chunk)
+    ]
+    vectors = await embedder.embed([embedded_text(note.title, chunk, point) for note, chunk, point in cut])
+    return [(note.id, note.title, chunk, vector) for (note, chunk, _), vector in zip(cut, vectors, strict=True)]
 
 
 async def _best(embedder: Embedder, vectors: np.ndarray[tuple[int, int], np.dtype[np.float64]], question: str) -> float:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rapport.domain.notes import Chunk
-from rapport.knowledge.chunking import MAX_TOKENS, OVERLAP, chunks_of, embedded_text, size_of
+from rapport.knowledge.chunking import MAX_TOKENS, OVERLAP, POINT_TOKENS, chunks_of, embedded_text, points_of, size_of
 
 HANDBOOK = """Who to ask: the office.
 
@@ -310,17 +310,19 @@ def seconds_for(text: str) -> float:
 
 
 def test_what_is_embedded_says_where_the_text_stands() -> None:
-    assert embedded_text("Handbook", Chunk("Leave > Sick leave", "Six weeks.")) == (
+    assert embedded_text("Handbook", Chunk("Leave > Sick leave", ""), "Six weeks.") == (
         "Handbook > Leave > Sick leave\nSix weeks."
     )
-    assert embedded_text("Sick Leave", Chunk("Leave > Sick leave", "Six weeks.")) == "Leave > Sick leave\nSix weeks."
-    assert embedded_text("Handbook", Chunk("", "Hello.")) == "Handbook\nHello."
-    assert embedded_text("", Chunk("", "Hello.")) == "Hello."
+    assert (
+        embedded_text("Sick Leave", Chunk("Leave > Sick leave", ""), "Six weeks.") == "Leave > Sick leave\nSix weeks."
+    )
+    assert embedded_text("Handbook", Chunk("", ""), "Hello.") == "Handbook\nHello."
+    assert embedded_text("", Chunk("", ""), "Hello.") == "Hello."
 
 
 def test_of_a_long_path_the_innermost_headings_stay() -> None:
     path = " > ".join(f"Chapter {number} with quite a long name" for number in range(6))
-    lead, text = embedded_text("T" * 500, Chunk(path, "Six weeks.")).split("\n")
+    lead, text = embedded_text("T" * 500, Chunk(path, ""), "Six weeks.").split("\n")
     assert text == "Six weeks."
     assert lead.endswith("Chapter 5 with quite a long name")
     assert len(lead) < 160
@@ -330,6 +332,31 @@ def test_of_a_long_path_the_innermost_headings_stay() -> None:
 @settings(deadline=None, max_examples=50)
 def test_what_is_embedded_always_ends_with_the_text_and_stays_short(note: str, title: str) -> None:
     for chunk in chunks_of(note, title=title):
-        embedded = embedded_text(title, chunk)
+        embedded = embedded_text(title, chunk, chunk.text)
         assert embedded.endswith(chunk.text)
         assert size_of(embedded.removesuffix(chunk.text)) <= 85
+
+
+# ---- the points of a passage
+
+
+def test_each_sentence_is_a_point_and_short_ones_go_together() -> None:
+    passage = Chunk(
+        "",
+        "Everybody has 28 days of leave a year. Ask your team lead early. Yes. Unused days expire in March.\n- green tea\n- oat milk, two bottles",
+    )
+    assert points_of(passage) == [
+        "Everybody has 28 days of leave a year.",
+        "Ask your team lead early.",
+        "Yes. Unused days expire in March.",
+        "- green tea - oat milk, two bottles",
+    ]
+
+
+@given(st.text())
+def test_every_word_of_a_passage_is_in_one_of_its_points(text: str) -> None:
+    for chunk in chunks_of(text):
+        points = points_of(chunk)
+        assert points
+        assert " ".join(points).split() == chunk.text.split()
+        assert len(points) == 1 or all(size_of(point) >= POINT_TOKENS for point in points)

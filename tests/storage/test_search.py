@@ -45,7 +45,7 @@ async def store(
         hash=note_id.encode(),
         file_name=None,
         embedder=embedder,
-        chunks=[(Chunk(heading, text), of) for text, of in passages],
+        chunks=[(Chunk(heading, text), [of]) for text, of in passages],
     )
     async with database.transaction() as connection:
         await Notes(connection).put(note, replace=False)
@@ -252,10 +252,10 @@ async def test_the_index_is_asked_for_more_than_a_few_chunks(database: Database,
         await connection.execute("SET enable_bitmapscan = off")
         await connection.execute("SET enable_sort = off")
         plan = await connection.execute(
-            f"EXPLAIN SELECT note_id FROM chunks WHERE vector_dims(embedding) = {size} AND owner_id = 'ana'"
+            f"EXPLAIN SELECT note_id FROM points WHERE vector_dims(embedding) = {size} AND owner_id = 'ana'"
             f" ORDER BY embedding::halfvec({size}) <=> '[{','.join(['1'] * size)}]'::halfvec({size}) LIMIT 20".encode()
         )
-        assert f"chunks_near_{size}" in str(await plan.fetchall())
+        assert f"points_near_{size}" in str(await plan.fetchall())
         for setting in ("seqscan", "bitmapscan", "sort"):
             await connection.execute(f"RESET enable_{setting}".encode())
     question = [chance.uniform(-1, 1) for _ in range(size)]

@@ -82,12 +82,21 @@ class LeanChatOpenAI(ChatOpenAI):
             async for chunk in super()._astream(messages, stop, run_manager, stream_usage=stream_usage, **kwargs):
                 yield chunk
             return
+        is_whole = False
         async with self._post(payload) as response:
             async for line in response.content:
-                if line.startswith(_DATA) and (data := line[len(_DATA) :].strip()) != _DONE:
-                    chunk = self._convert_chunk_to_generation_chunk(_sound(orjson.loads(data)), AIMessageChunk, None)
-                    if chunk is not None:
-                        yield chunk
+                if not line.startswith(_DATA):
+                    continue
+                if (data := line[len(_DATA) :].strip()) == _DONE:
+                    is_whole = True
+                    continue
+                frame = _sound(orjson.loads(data))
+                is_whole = is_whole or any(choice.get("finish_reason") for choice in frame.get("choices") or ())
+                chunk = self._convert_chunk_to_generation_chunk(frame, AIMessageChunk, None)
+                if chunk is not None:
+                    yield chunk
+        if not is_whole:
+            raise ConnectionError("the model's answer broke off")
 
     @asynccontextmanager
     async def _post(self, payload: dict[str, Any]) -> AsyncGenerator[aiohttp.ClientResponse]:

@@ -2,7 +2,7 @@
 
 Questions are made from a sample of the notes: searched among all of it they show how near a passage that answers comes,
 searched with their own note left out how near one comes that doesn't. Questions about everything under the sun are
-added to the second kind. The threshold lies where the two kinds are told apart best.
+added to the second kind. The threshold lies where the guard errs as often on the one kind as on the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rapport.domain.notes import Chunk, Vector
 from rapport.knowledge.ports import Embedder
 
 Sampled: TypeAlias = tuple[str, str, Chunk, Vector]
-"""A passage as the storage samples it: note id, title, chunk, vector."""
+"""A point as the storage samples it: note id, title, the passage it stands in, vector."""
 Ask: TypeAlias = Callable[[str], Awaitable[str]]
 """A chat model: a prompt in, its answer out."""
 
@@ -125,7 +125,7 @@ def judge(embedder: Embedder, positives: Sequence[float], negatives: Sequence[fl
     confident = accuracy >= CONFIDENT_FROM
     note = (
         f"{len(positives)} questions from the notes and {len(kept)} that they don't answer; "
-        f"{measured:.3f} tells them apart best, and with the embedder's own {default:.3f} blended in for "
+        f"{measured:.3f} is where it errs as often on both, and with the embedder's own {default:.3f} blended in for "
         f"{1 - share:.0%} it's {threshold:.3f}: right for {accuracy:.0%} of both."
     )
     if put_aside := len(negatives) - len(kept):
@@ -169,20 +169,14 @@ class _Shelf:
 
 
 def _told_apart(positives: Sequence[float], negatives: Sequence[float]) -> float:
-    """Where two bell curves laid over the two kinds err least, between their middles.
+    """Where the guard errs as often on the one kind as on the other, so that its precision and its recall are the same.
 
-    The bell curves are there because the best point of the raw counts is mostly chance: from one sample of questions to
-    the next it wanders several times as far as this one.
+    Read off two bell curves laid over the two kinds: the point of the raw counts is mostly chance, and wanders from one
+    sample of questions to the next several times as far as this one.
     """
     low, high = statistics.median(negatives), statistics.median(positives)
-    if high - low < STEP:
-        return (low + high) / 2
-    grid = np.linspace(low, high, 201)
-    below = statistics.NormalDist(low, max(statistics.pstdev(negatives), STEP))
-    above = statistics.NormalDist(high, max(statistics.pstdev(positives), STEP))
-    right = np.array([below.cdf(float(at)) + 1 - above.cdf(float(at)) for at in grid])
-    plateau = grid[right >= right.max() - 1e-9]
-    return float((plateau[0] + plateau[-1]) / 2)
+    spread_low, spread_high = (max(statistics.pstdev(kind), STEP) for kind in (negatives, positives))
+    return (low * spread_high + high * spread_low) / (spread_low + spread_high)
 
 
 def _curve(positives: Sequence[float], negatives: Sequence[float]) -> Iterator[Point]:
@@ -248,7 +242,8 @@ async def _questions(shelf: _Shelf, chance: random.Random, ask: Ask | None) -> l
 
 def _spread(passages: Sequence[Sampled], chance: random.Random) -> list[Sampled]:
     """Up to `QUESTIONS` passages, one of each note before a second of any."""
-    shuffled = sorted(passages, key=lambda passage: (passage[0], passage[2].text))
+    # A passage is in the sample once for each of its points.
+    shuffled = list({(passage[0], passage[2].text): passage for passage in sorted(passages, key=_by_place)}.values())
     chance.shuffle(shuffled)
     seen: Counter[str] = Counter()
     turns: list[tuple[int, int]] = []
@@ -256,6 +251,10 @@ def _spread(passages: Sequence[Sampled], chance: random.Random) -> list[Sampled]
         turns.append((seen[note_id], number))
         seen[note_id] += 1
     return [shuffled[number] for _, number in sorted(turns)[:QUESTIONS]]
+
+
+def _by_place(passage: Sampled) -> tuple[str, str]:
+    return passage[0], passage[2].text
 
 
 def _made_up(title: str, chunk: Chunk, common: Counter[str], chance: random.Random) -> str:

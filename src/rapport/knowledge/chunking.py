@@ -29,6 +29,11 @@ _TARGET, _LOOSE, _MAX, _TINY, _LEAD = (
 )
 
 
+POINT_TOKENS = 8
+"""A sentence of fewer says too little by itself, and is embedded with the next one."""
+_POINT = 10 * POINT_TOKENS
+
+
 class _Weights(dict[str, int]):
     """Tenths of a token that a character takes, after MiniLM's tokenizer on a sentence each of fifteen languages."""
 
@@ -93,8 +98,8 @@ def size_of(text: str) -> int:
     return -(-_weight(text) // 10)
 
 
-def embedded_text(title: str, chunk: Chunk) -> str:
-    """What is embedded for a chunk: where it stands, in a few words, and its text.
+def embedded_text(title: str, chunk: Chunk, text: str) -> str:
+    """What is embedded for some text of a chunk: where it stands, in a few words, and the text.
 
     Of a long path the innermost headings stay, and a title is left out whose words the headings say already.
     """
@@ -109,7 +114,26 @@ def embedded_text(title: str, chunk: Chunk) -> str:
         if kept and room < 0:
             break
         kept.insert(0, name)
-    return f"{' > '.join(kept)}\n{chunk.text}" if kept else chunk.text
+    return f"{' > '.join(kept)}\n{text}" if kept else text
+
+
+def points_of(chunk: Chunk) -> list[str]:
+    """What a passage says, point by point: each is embedded for itself.
+
+    A question is about one sentence more often than about a whole passage, whose vector is about everything in it.
+    """
+    found: list[str] = []
+    for line in _spans(_LINE, chunk.text, 0, len(chunk.text)):
+        for start, end in _sentences(chunk.text, *line):
+            text = chunk.text[start:end].strip()
+            if found and _weight(found[-1]) < _POINT:
+                found[-1] = f"{found[-1]} {text}"
+            else:
+                found.append(text)
+    if len(found) > 1 and _weight(found[-1]) < _POINT:
+        last = found.pop()
+        found[-1] = f"{found[-1]} {last}"
+    return found
 
 
 def _words(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.notes import NOTE_ID, Chunk, Note, Vector
-from rapport.knowledge.chunking import chunks_of, embedded_text
+from rapport.knowledge.chunking import chunks_of, embedded_text, points_of
 from rapport.knowledge.files.document import one_line
 from rapport.knowledge.names import readable_id
 from rapport.knowledge.ports import Embedder
@@ -19,7 +19,7 @@ from rapport.storage.migrate import schema_lock
 from rapport.storage.notes import NewNote, Notes, ensure_vector_index, has_vector_index
 
 MAX_NOTE_CHARACTERS = 500_000
-BATCH = 32
+BATCH = 16
 """Passages embedded between two signs of progress."""
 MOST_OF_ONE_NAME = 1_000
 RESERVED = frozenset({"search"})
@@ -27,7 +27,7 @@ RESERVED = frozenset({"search"})
 
 NO_TEXT = "The note has no text."
 
-_Embedded: TypeAlias = Sequence[tuple[Chunk, Vector]]
+_Embedded: TypeAlias = Sequence[tuple[Chunk, Sequence[Vector]]]
 
 OnProgress: TypeAlias = Callable[[int, int], None]
 """Called with how many passages are embedded, and of how many."""
@@ -89,7 +89,9 @@ class Library:
         """Other content for a note that is there; raises NotFound if it isn't."""
         async with self.database.statement() as connection:
             before, text_before = await Notes(connection).read(owner_id, note_id)
-        content = _checked(text, title if title.strip() else before.title, before.file_name)
+        made_up = _checked(text_before, "", before.file_name).title  # a title made from the words goes with them
+        kept = "" if before.title == made_up else before.title
+        content = _checked(text, title if title.strip() else kept, before.file_name)
         if text == text_before and before.title == content.title:
             return await self._as_it_is(before)
         return await self._store(owner_id, note_id, content, await self._embedded(content, on_progress), replace=True)
@@ -156,17 +158,23 @@ class Library:
         chunks = await asyncio.to_thread(chunks_of, content.text, title=content.title)
         if not chunks:
             raise InvalidInput(NO_TEXT)
-        vectors: list[Vector] = []
+        embedded: list[tuple[Chunk, Sequence[Vector]]] = []
         for start in range(0, len(chunks), BATCH):
-            batch = chunks[start : start + BATCH]
-            vectors += await self.embedder.embed([embedded_text(content.title, chunk) for chunk in batch])
+            embedded += await self._batch(content.title, chunks[start : start + BATCH])
             if on_progress is not None:
-                on_progress(len(vectors), len(chunks))
-        sizes = {len(vector) for vector in vectors}
+                on_progress(len(embedded), len(chunks))
+        sizes = {len(vector) for _, vectors in embedded for vector in vectors}
         if len(sizes) != 1:
             raise Transient("The embedder gave vectors of different lengths; try again.")
         await self._ready_for(sizes.pop())
-        return list(zip(chunks, vectors, strict=True))
+        return embedded
+
+    async def _batch(self, title: str, chunks: Sequence[Chunk]) -> list[tuple[Chunk, Sequence[Vector]]]:
+        """These passages with a vector for each point of each, embedded together."""
+        points = [points_of(chunk) for chunk in chunks]
+        texts = [embedded_text(title, chunk, text) for chunk, own in zip(chunks, points, strict=True) for text in own]
+        vectors = iter(await self.embedder.embed(texts))
+        return [(chunk, [next(vectors) for _ in own]) for chunk, own in zip(chunks, points, strict=True)]
 
     async def _ready_for(self, dimensions: int) -> None:
         """The vector index for this embedder is there."""

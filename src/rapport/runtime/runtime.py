@@ -15,7 +15,7 @@ from rapport.deliver.outbox import Channel, deliver_waiting
 from rapport.domain.conversation import Incoming, Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
-from rapport.domain.event import Accepted, ClaimedEvent
+from rapport.domain.event import Accepted, ClaimedEvent, Finished
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
 from rapport.runtime.presence import Presence
@@ -226,14 +226,7 @@ class Runtime:
         try:
             finished = await take_turn(event, self._tools, draft=draft, push=event.channel in self._channels)
             draft.finish(finished.reply)
-            if event.channel in self._channels:
-                self._replied.set()
-            if event.accepted_by != self.worker_id:
-                await self._hint(f"done {event.id}")
-            if finished.more:
-                await self._next(event.conversation_id)
-            elif finished.crowded and not self._stopping:
-                self._summing.begin(event)
+            await self._go_on(event, finished)
         except Superseded as gone:
             log.info("turn.superseded", reason=str(gone))
             await self._forget_working_state(event)
@@ -260,6 +253,17 @@ class Runtime:
             if self._drafts.get(event.id) is draft:
                 del self._drafts[event.id]
             draft.leave()  # whoever still waits finds the reply of the next attempt in the log
+
+    async def _go_on(self, event: ClaimedEvent, finished: Finished) -> None:
+        """What follows from a committed reply: it is sent, its waiters are told, the line moves on."""
+        if event.channel in self._channels:
+            self._replied.set()
+        if event.accepted_by != self.worker_id:
+            await self._hint(f"done {event.id}")
+        if finished.more:
+            await self._next(event.conversation_id)
+        elif finished.crowded and not self._stopping:
+            self._summing.begin(event)
 
     async def _forget_working_state(self, event: ClaimedEvent) -> None:
         """Of a turn that must not be shown nothing stays: its conversation may have been erased."""

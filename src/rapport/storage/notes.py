@@ -12,8 +12,8 @@ from rapport.domain.notes import NOTE_ID, Chunk, Note, Shelf, Vector
 from rapport.storage.database import Connection
 
 _CARD = "owner_id, id, title, file_name, char_length(text), chunks, embedder, created_at, updated_at"
-_BATCH = 100
-"""Chunks per INSERT: each goes into the vector index too, and no statement may run for long."""
+_BATCH = 50
+"""Chunks per INSERT: each has several vectors that go into the index, and no statement may run for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class NewNote:
     hash: bytes
     file_name: str | None
     embedder: str
-    chunks: Sequence[tuple[Chunk, Vector]]
+    chunks: Sequence[tuple[Chunk, Sequence[Vector]]]
+    """Each passage with a vector for each of its points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +100,38 @@ class Notes:
             raise Conflict(f"The note {note_id!r} was changed meanwhile.")
         return row[0], row[1]
 
-    async def _insert_chunks(self, note: NewNote, start: int, batch: Sequence[tuple[Chunk, Vector]]) -> None:
+    async def _insert_chunks(self, note: NewNote, start: int, batch: Sequence[tuple[Chunk, Sequence[Vector]]]) -> None:
         await self.connection.execute(
-            "INSERT INTO chunks (owner_id, note_id, position, embedder, heading, text, embedding)"
-            " SELECT %s, %s, c.position, %s, c.heading, c.text, c.embedding::halfvec"
-            " FROM unnest(%s::integer[], %s::text[], %s::text[], %s::text[]) AS c (position, heading, text, embedding)",
+            "INSERT INTO chunks (owner_id, note_id, position, embedder, heading, text, words)"
+            " SELECT %(owner)s, %(note)s, c.position, %(embedder)s, c.heading, c.text,"
+            " to_tsvector('english', concat_ws(' ', %(title)s::text, c.heading, c.text))"
+            " FROM unnest(%(positions)s::integer[], %(headings)s::text[], %(texts)s::text[]) AS c (position, heading, text)",
+            {
+                "owner": note.owner_id,
+                "note": note.id,
+                "embedder": note.embedder,
+                "title": note.title,
+                "positions": [start + number for number in range(len(batch))],
+                "headings": [chunk.heading for chunk, _ in batch],
+                "texts": [chunk.text for chunk, _ in batch],
+            },
+        )
+        points = [
+            (start + position, number, vector)
+            for position, (_, vectors) in enumerate(batch)
+            for number, vector in enumerate(vectors)
+        ]
+        await self.connection.execute(
+            "INSERT INTO points (owner_id, note_id, position, number, embedder, embedding)"
+            " SELECT %s, %s, p.position, p.number, %s, p.embedding::halfvec"
+            " FROM unnest(%s::integer[], %s::integer[], %s::text[]) AS p (position, number, embedding)",
             (
                 note.owner_id,
                 note.id,
                 note.embedder,
-                [start + number for number in range(len(batch))],
-                [chunk.heading for chunk, _ in batch],
-                [chunk.text for chunk, _ in batch],
-                [vector_literal(vector) for _, vector in batch],
+                [position for position, _, _ in points],
+                [number for _, number, _ in points],
+                [vector_literal(vector) for _, _, vector in points],
             ),
         )
 
@@ -202,12 +222,13 @@ class Notes:
         )
 
     async def sample(self, owner_id: str, embedder: str, *, limit: int) -> list[tuple[str, str, Chunk, Vector]]:
-        """Up to `limit` chunks spread over the owner's notes: (note id, title, chunk, vector). The same ones every time."""
+        """Up to `limit` points spread over the owner's notes: (note id, title, chunk, vector). The same ones every time."""
         # Ordered by a hash: as good as chance, but repeatable.
         found = await self.connection.execute(
-            "SELECT c.note_id, n.title, c.heading, c.text, c.embedding::real[] FROM chunks c"
-            " JOIN notes n ON n.owner_id = c.owner_id AND n.id = c.note_id"
-            " WHERE c.owner_id = %s AND c.embedder = %s ORDER BY md5(c.note_id || '/' || c.position) LIMIT %s",
+            "SELECT p.note_id, n.title, c.heading, c.text, p.embedding::real[] FROM points p"
+            " JOIN chunks c USING (owner_id, note_id, position) JOIN notes n ON n.owner_id = p.owner_id AND n.id = p.note_id"
+            " WHERE p.owner_id = %s AND p.embedder = %s"
+            " ORDER BY md5(p.note_id || '/' || p.position || '/' || p.number) LIMIT %s",
             (owner_id, embedder, limit),
         )
         rows = await found.fetchall()
@@ -232,7 +253,7 @@ class Notes:
 
 async def has_vector_index(connection: Connection, dimensions: int) -> bool:
     """Whether vectors of this length have their index."""
-    found = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f"chunks_near_{int(dimensions)}",))
+    found = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f"points_near_{int(dimensions)}",))
     row = await found.fetchone()
     return row is not None and bool(row[0])
 
@@ -243,7 +264,7 @@ async def ensure_vector_index(connection: Connection, dimensions: int) -> None:
         raise InvalidInput(f"Vectors of {dimensions} dimensions can't be indexed; at most 4,000 can.")
     size = int(dimensions)
     await connection.execute(
-        f"CREATE INDEX IF NOT EXISTS chunks_near_{size} ON chunks USING hnsw ((embedding::halfvec({size}))"
+        f"CREATE INDEX IF NOT EXISTS points_near_{size} ON points USING hnsw ((embedding::halfvec({size}))"
         f" halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
     )
 

@@ -131,26 +131,35 @@ CREATE INDEX notes_recent ON notes (owner_id, updated_at DESC, id DESC);
 CREATE INDEX notes_by_hash ON notes (owner_id, hash);
 CREATE INDEX notes_by_embedder ON notes (embedder, owner_id, id);
 
--- A passage of a note: the unit that is found. Its vector has as many dimensions as its embedder gives.
+-- A passage of a note: what an answer is given to read.
 CREATE TABLE chunks (
-    owner_id   text NOT NULL,
-    note_id    text NOT NULL,
-    position   integer NOT NULL,
-    embedder   text NOT NULL,
-    heading    text NOT NULL,
-    text       text NOT NULL,
-    words      tsvector NOT NULL GENERATED ALWAYS AS (to_tsvector('english', heading || ' ' || text)) STORED,
-    embedding  halfvec NOT NULL,
+    owner_id  text NOT NULL,
+    note_id   text NOT NULL,
+    position  integer NOT NULL,
+    embedder  text NOT NULL,
+    heading   text NOT NULL,
+    text      text NOT NULL,
+    words     tsvector NOT NULL,                -- of the note's title, the headings and the text
     PRIMARY KEY (owner_id, note_id, position),
     FOREIGN KEY (owner_id, note_id) REFERENCES notes (owner_id, id) ON DELETE CASCADE
 );
--- Kept in the row: an owner with few chunks is searched by looking at each of them, and fetching vectors from elsewhere
--- would cost more than comparing them.
-ALTER TABLE chunks ALTER COLUMN embedding SET STORAGE MAIN;
 -- Without the pending list, which every search would have to walk.
 CREATE INDEX chunks_words ON chunks USING gin (words) WITH (fastupdate = off);
+
+-- What a passage says, sentence by sentence: what is found by meaning. Narrow rows, because an owner with few of them is
+-- searched by looking at each. A vector has as many dimensions as its embedder gives.
+CREATE TABLE points (
+    owner_id   text NOT NULL,
+    note_id    text NOT NULL,
+    position   integer NOT NULL,
+    number     integer NOT NULL,
+    embedder   text NOT NULL,
+    embedding  halfvec NOT NULL,
+    PRIMARY KEY (owner_id, note_id, position, number),
+    FOREIGN KEY (owner_id, note_id, position) REFERENCES chunks (owner_id, note_id, position) ON DELETE CASCADE
+);
 -- The bundled embedder's dimensions. For others the same index is made when the first note is added.
-CREATE INDEX chunks_near_384 ON chunks USING hnsw ((embedding::halfvec(384)) halfvec_cosine_ops)
+CREATE INDEX points_near_384 ON points USING hnsw ((embedding::halfvec(384)) halfvec_cosine_ops)
     WHERE vector_dims(embedding) = 384;
 
 -- How much an owner has in the index of an embedder, so that a turn without notes costs nothing; and its threshold.

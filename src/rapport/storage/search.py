@@ -9,55 +9,61 @@ from rapport.domain.notes import Found, Passage, Vector
 from rapport.storage.database import Connection, Database
 from rapport.storage.notes import vector_literal
 
-EXACT_CHUNKS = 4_000
-"""Up to so many chunks an owner's own are compared one by one: exact, and faster than an index shared with everybody."""
+EXACT_CHUNKS = 1_000
+"""Up to so many chunks an owner's own points are compared one by one: exact, and faster than an index shared with all."""
 CANDIDATES = 20
-"""How many each of the two searches puts forward."""
+"""How many chunks the search by words puts forward, and at least so many the one by meaning."""
+NEAREST_POINTS = 60
+"""A chunk may have several points near the question: so many give enough chunks."""
 MANY_CHUNKS = 500
 """A word that more chunks than this have is not searched for: it says little, and looking at all of them takes long."""
-RANK_SHIFT = 60
-"""The constant of reciprocal rank fusion, as its authors chose it."""
-WORDS_WEIGHT = 0.5
-"""How much a rank by words counts beside one by meaning."""
+RANK_SHIFT = 5
+"""The constant of reciprocal rank fusion. Its authors' 60 is for lists of equal worth and makes the first hundred ranks
+nearly equal; here the first few by meaning are nearly always right."""
 
 _WORDS_LAST_SECONDS = 300.0
 
 _NEAR_EXACT = """
-    SELECT note_id, position, 1 - (embedding <=> %(vector)s::halfvec) AS similarity FROM chunks
-    WHERE owner_id = %(owner)s AND embedder = %(embedder)s
-    ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(candidates)s
+        SELECT note_id, position, embedding <=> %(vector)s::halfvec AS distance FROM points
+        WHERE owner_id = %(owner)s AND embedder = %(embedder)s
+        ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(points)s
 """
 
 _NEAR_INDEXED = """
-    SELECT note_id, position, 1 - (embedding::halfvec({size}) <=> %(vector)s::halfvec({size})) AS similarity FROM chunks
-    WHERE vector_dims(embedding) = {size} AND owner_id = %(owner)s AND embedder = %(embedder)s
-    ORDER BY embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) LIMIT %(candidates)s
+        SELECT note_id, position, embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) AS distance FROM points
+        WHERE vector_dims(embedding) = {size} AND owner_id = %(owner)s AND embedder = %(embedder)s
+        ORDER BY embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) LIMIT %(points)s
 """
 
-# `near`: by meaning. `worded`: chunks with the question's words, each word worth as much as it is rare; words that very
-# many chunks have are left out, unless there are no others: then a chunk must have all of them. The best of these are
-# ordered once more with how often and how close they have the words. Then reciprocal rank fusion of the two.
+# `near`: by meaning, a chunk being as near as the nearest of its points. `worded`: chunks with the question's words, each
+# word worth as much as it is rare; words that very many chunks have are left out, unless there are no others: then a chunk
+# must have all of them. Then reciprocal rank fusion, where a rank by words counts as much as the chunk has of the question
+# (squared: half of the words are a coincidence, all of them are what was asked for).
 _SEARCH = """
-WITH near AS MATERIALIZED ({near}
+WITH near AS MATERIALIZED (
+    SELECT note_id, position, 1 - min(distance) AS similarity FROM ({near}    ) AS nearest GROUP BY note_id, position
 ), asked AS MATERIALIZED (
     SELECT array_to_tsvector(ARRAY[lexeme])::text::tsquery AS query, lexeme = ANY(%(common)s::text[]) AS is_common
     FROM unnest((tsvector_to_array(to_tsvector('english', %(question)s)))[:24]) AS lexeme
 ), wanted AS MATERIALIZED (
-    SELECT query FROM asked WHERE NOT is_common
-    UNION ALL
-    SELECT string_agg(query::text, ' & ')::tsquery FROM asked HAVING bool_and(is_common)
-), hits AS (
-    SELECT note_id, position, ln(1 + %(chunks)s / count(*) OVER (PARTITION BY query)) AS rarity
-    FROM wanted CROSS JOIN LATERAL (
+    SELECT row_number() OVER () AS word, query FROM (
+        SELECT query FROM asked WHERE NOT is_common
+        UNION ALL
+        SELECT string_agg(query::text, ' & ')::tsquery FROM asked HAVING bool_and(is_common)
+    ) AS either
+), hits AS MATERIALIZED (
+    SELECT word, note_id, position FROM wanted CROSS JOIN LATERAL (
         SELECT note_id, position FROM chunks
         WHERE words @@ query AND owner_id = %(owner)s AND embedder = %(embedder)s LIMIT %(hits)s
     ) AS found
+), weighed AS MATERIALIZED (
+    SELECT word, ln(1 + %(chunks)s / greatest(count(note_id), 0.5)) AS rarity FROM wanted LEFT JOIN hits USING (word) GROUP BY word
 ), pool AS (
-    SELECT note_id, position, sum(rarity) AS score FROM hits GROUP BY note_id, position
-    ORDER BY score DESC, note_id, position LIMIT 4 * %(candidates)s
+    SELECT note_id, position, sum(rarity) / (SELECT sum(rarity) FROM weighed) AS share FROM hits JOIN weighed USING (word)
+    GROUP BY note_id, position ORDER BY share DESC, note_id, position LIMIT 4 * %(candidates)s
 ), worded AS (
-    SELECT note_id, position,
-           score + ts_rank(words, (SELECT string_agg(query::text, ' | ')::tsquery FROM asked), 1) AS score
+    SELECT note_id, position, share,
+           share + 0.1 * ts_rank(words, (SELECT string_agg(query::text, ' | ')::tsquery FROM asked), 1) AS score
     FROM pool JOIN chunks USING (note_id, position) WHERE owner_id = %(owner)s
     ORDER BY score DESC, note_id, position LIMIT %(candidates)s
 ), ranked AS (
@@ -66,14 +72,15 @@ WITH near AS MATERIALIZED ({near}
     FROM near
     UNION ALL
     SELECT note_id, position,
-           %(words_weight)s::float8 / (%(shift)s + row_number() OVER (ORDER BY score DESC, note_id, position))
+           %(words_weight)s::float8 * share ^ 2 / (%(shift)s + row_number() OVER (ORDER BY score DESC, note_id, position))
     FROM worded
 ), fused AS (
     SELECT note_id, position, sum(points) AS points FROM ranked GROUP BY note_id, position
     ORDER BY points DESC, note_id, position LIMIT %(limit)s
 )
 SELECT (SELECT max(similarity) FROM near), c.note_id, c.position, n.title, c.heading, c.text,
-       1 - (c.embedding <=> %(vector)s::halfvec)
+       (SELECT 1 - min(p.embedding <=> %(vector)s::halfvec) FROM points p
+        WHERE p.owner_id = c.owner_id AND p.note_id = c.note_id AND p.position = c.position)
 FROM fused f
 JOIN chunks c ON c.owner_id = %(owner)s AND c.note_id = f.note_id AND c.position = f.position
 JOIN notes n ON n.owner_id = c.owner_id AND n.id = c.note_id
@@ -87,7 +94,7 @@ class Search:
 
     database: Database
     near_weight: float = 1.0
-    words_weight: float = WORDS_WEIGHT
+    words_weight: float = 1.0
     _common: list[str] = field(default_factory=list[str])
     _known_until: float = 0.0
 
@@ -108,6 +115,7 @@ class Search:
                     "question": question,
                     "vector": vector_literal(vector),
                     "chunks": float(chunks),
+                    "points": NEAREST_POINTS,
                     "candidates": CANDIDATES,
                     "hits": 2 * MANY_CHUNKS,
                     "shift": RANK_SHIFT,

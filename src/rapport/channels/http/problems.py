@@ -34,6 +34,7 @@ _TITLES = {
     405: "Method not allowed",
     409: "Conflict",
     413: "Too large",
+    415: "Of a kind that is not taken here",
     422: "Not as expected",
     429: "Too many requests",
     500: "Something went wrong",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-MIN_SIMILARITY = 0.30
+MIN_SIMILARITY = 0.40
 NAME = "minilm-l6-v2-int8"
 MAX_TOKENS = 256
 MAX_CHARACTERS = 8_192

@@ -4,6 +4,7 @@ ALTER TABLE conversations
 DELETE FROM messages WHERE role = 'system-summary';
 ALTER TABLE messages DROP COLUMN summary_id;
 DROP TABLE shelves;
+DROP TABLE points;
 DROP TABLE chunks;
 DROP TABLE notes;
 DROP EXTENSION vector;
