@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from rapport.channels.http.bodies import NoteBody, StrictRoute, parsed_body
 from rapport.channels.http.conversations import Caller
 from rapport.channels.http.cursors import cursor_of, cursor_text
-from rapport.channels.http.uploads import read_upload
+from rapport.channels.http.uploads import Uploads, read_upload
 from rapport.channels.http.views import (
     NotesView,
     NoteTextView,
@@ -55,6 +55,7 @@ def note_routes(
 ) -> APIRouter:
     router = APIRouter(prefix="/api/notes", tags=["notes"], route_class=StrictRoute)
     owner_id = Depends(caller)
+    uploads = Uploads()
 
     @router.post(
         "",
@@ -67,7 +68,7 @@ def note_routes(
         summary="Add a note: JSON, or a file as multipart/form-data",
     )
     async def add(request: Request, owner: str = owner_id) -> Response:
-        body, file_name = await _sent(request, reader)
+        body, file_name = await _sent(request, reader, uploads)
         added = await library.add(owner, body.text, title=_title(body.title), note_id=body.id, file_name=file_name)
         return json_response(_added_view(added), 201 if added.is_new else 200)
 
@@ -108,7 +109,7 @@ def note_routes(
 
     @router.put("/{note_id}", response_model=NoteView, openapi_extra=_BODY, summary="Replace a note's text")
     async def replace(request: Request, note_id: str, owner: str = owner_id) -> Response:
-        body, _ = await _sent(request, reader)
+        body, _ = await _sent(request, reader, uploads)
         if body.id is not None and body.id != note_id:
             raise InvalidInput("The id in the body is not the one in the address.")
         return json_response(_added_view(await library.replace(owner, note_id, body.text, title=_title(body.title))))
@@ -121,7 +122,7 @@ def note_routes(
     return router
 
 
-async def _sent(request: Request, reader: FileReader) -> tuple[NoteBody, str | None]:
+async def _sent(request: Request, reader: FileReader, uploads: Uploads) -> tuple[NoteBody, str | None]:
     """A note as JSON or as a file, whichever was sent; and the file's name."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
@@ -133,10 +134,11 @@ async def _sent(request: Request, reader: FileReader) -> tuple[NoteBody, str | N
         raise HTTPException(
             415, "Send a note as JSON (`Content-Type: application/json`) or a file as multipart/form-data."
         )
-    upload = await read_upload(request, max_bytes=reader.limits.max_bytes)
-    if "text" in upload.fields:
-        raise InvalidInput("The form has a file and a text: send one of them.")
-    document = await reader.read(upload.name, upload.data)
+    with uploads.one_more():
+        upload = await read_upload(request, max_bytes=reader.limits.max_bytes)
+        if "text" in upload.fields:
+            raise InvalidInput("The form has a file and a text: send one of them.")
+        document = await reader.read(upload.name, upload.data)
     fields = {"title": document.title, **upload.fields, "text": document.text}
     return parsed_body(NoteBody, fields), f"{FileName.of(upload.name).stem}.{document.kind}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -9,12 +11,34 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.types import Message
 
-from rapport.domain.errors import InvalidInput, TooLarge
+from rapport.domain.errors import Busy, InvalidInput, TooLarge
 
 _AROUND = 100_000
 """Bytes that fields and boundaries may take beside the file."""
 _PATIENCE = 200_000_000
 """How much more than the limit is listened to, so that a client which is still sending can read the answer."""
+
+
+AT_ONCE = 8
+"""Uploads that are read at a time: each is held in memory until it has become a note."""
+
+
+@dataclass(slots=True)
+class Uploads:
+    """How many uploads this process is busy with."""
+
+    under_way: int = 0
+
+    @contextmanager
+    def one_more(self) -> Generator[None]:
+        """Around the handling of an upload; raises Busy when there are enough."""
+        if self.under_way >= AT_ONCE:
+            raise Busy("The server is reading as many files as it can; send this one again in a moment.", retry_after=5)
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
 
 
 @dataclass(frozen=True, slots=True)
