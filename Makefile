@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve chat doctor test check format bench e2e e2e-crash lock clean
+.PHONY: help setup serve chat doctor test check format bench bench-retrieval e2e e2e-crash lock clean
 
 help: ## show the commands
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.installed ## create .venv with what `serve` and `chat` need
 
@@ -48,6 +48,9 @@ format: $(VENV)/.installed-dev ## rewrite the code as `check` wants it
 
 bench: $(VENV)/.installed-dev ## what a turn costs beside a bare proxy, in one run
 	$(BIN)/python -m bench.overhead
+
+bench-retrieval: $(VENV)/.installed-dev ## how well and how fast notes are found (about seven minutes)
+	$(BIN)/python -m bench.retrieval
 
 e2e: $(VENV)/.installed-dev ## only the tests that start the real command
 	$(BIN)/pytest -m e2e

@@ -18,7 +18,7 @@ from rapport.domain import failpoints
 from rapport.domain.agents import AGENTS, LIBRARIAN, AgentProfile
 from rapport.domain.conversation import Message
 from rapport.domain.draft import Draft
-from rapport.domain.errors import Transient
+from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.notes import Passage
 from rapport.knowledge.retrieval import Retrieval, Retriever
@@ -79,6 +79,8 @@ async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
     failpoints.reach("turn.loaded")
     draft.begin()
     try:
+        if draft.cancelled:
+            await asyncio.sleep(0)  # cancelled while it was loading: that takes effect here, and not at the commit
         reply = await _reply(event, material, profile, tools, draft=draft, clock=clock)
     except asyncio.CancelledError:
         if not _goes_on(draft):
@@ -104,7 +106,7 @@ async def _reply(
         return fallback((), "attempts", f"tried {event.attempts - 1} times")
     try:
         retrieval = await _look_up(event, material, tools.retriever)
-    except Transient as error:
+    except (Transient, Permanent) as error:  # trying again would only let people wait
         if profile.grounding == "strict":
             return fallback((), "retrieval", str(error))
         log.warning("chat.error", errorType="retrieval", message=str(error))

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -23,13 +25,16 @@ from rapport.agent.failures import ModelFailed
 
 _DATA = b"data:"
 _DONE = b"[DONE]"
+END_SECONDS = 0.5
+"""How long the end of a response may take when its answer is complete."""
 
 
 class ProviderError(Exception):
     """The provider answered with an error, by its status or in the middle of a stream."""
 
     def __init__(self, status_code: int, text: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(text[:300] or f"HTTP {status_code}")
+        # On one line: of an error that is printed over several, the log would only show the brace it begins with.
+        super().__init__(" ".join(text[:1_000].split())[:300] or f"HTTP {status_code}")
         self.status_code = status_code
         # LangChain's tracing reads errors' responses the way httpx's can be read.
         self.response = httpx.Response(status_code, headers=dict(headers or {}), text=text)
@@ -89,7 +94,8 @@ class LeanChatOpenAI(ChatOpenAI):
                     continue
                 if (data := line[len(_DATA) :].strip()) == _DONE:
                     is_whole = True
-                    continue
+                    await _rest(response)
+                    break
                 frame = _sound(orjson.loads(data))
                 is_whole = is_whole or any(choice.get("finish_reason") for choice in frame.get("choices") or ())
                 chunk = self._convert_chunk_to_generation_chunk(frame, AIMessageChunk, None)
@@ -126,6 +132,14 @@ class LeanChatOpenAI(ChatOpenAI):
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+async def _rest(response: aiohttp.ClientResponse) -> None:
+    """Read to the end, so that the connection can be used again; but nobody waits long for it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            async for _ in response.content:
+                pass
 
 
 def _sound(chunk: dict[str, Any]) -> dict[str, Any]:

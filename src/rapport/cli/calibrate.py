@@ -61,10 +61,13 @@ def _show(calibration: Calibration, console: Console) -> None:
                     f"{point.balanced_accuracy:.3f}",
                     style=mark,
                 )
-        console.print("What the guard would do: of what it refuses, how much has no answer (precision); of what has no")
-        console.print("answer, how much it refuses (recall).")
+        console.print(
+            "What the guard would do: of what it refuses, how much has no answer (precision);"
+            " of what has no answer, how much it refuses (recall).",
+            soft_wrap=True,
+        )
         console.print(table)
-    console.print(calibration.note)
+    console.print(calibration.note, soft_wrap=True)
 
 
 @asynccontextmanager

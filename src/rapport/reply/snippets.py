@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rapport.domain.notes import Passage
+from rapport.reply.citations import defuse
 
 LONGEST = 160
 
@@ -18,7 +19,7 @@ def snippets(passages: Sequence[Passage], ids: Collection[str]) -> list[dict[str
 
 
 def _shortened(text: str) -> str:
-    line = " ".join(text.split())
+    line = defuse(" ".join(text.split()))  # on one line there may be a tag that was none on several
     if len(line) <= LONGEST:
         return line
     cut = line[: LONGEST - 1]

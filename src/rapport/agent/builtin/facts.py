@@ -88,7 +88,7 @@ def known_name(window: Window) -> str | None:
     last = window.last
     if last and last.speaker:
         return quotable(last.speaker, 40)
-    told = [name_in(fact.clause) for fact in _from_prompt(window.system)]
+    told = [name_in(fact.clause) for fact in _from_prompt(window.instructions)]
     asked = False
     for turn in window.turns:
         if turn.role == "user":
@@ -142,7 +142,7 @@ def recall(window: Window, question: str) -> str | None:
         return f"Your name is {name}." if name else f"You haven't told me your name yet. {ASK_NAME}"
     if _ASKS_LIST.search(question) and (listed := _last_list(window)):
         return f"You gave me this list: {quotable(', '.join(listed), 180)}."
-    facts = [*_from_prompt(window.system), *statements(window.earlier)]
+    facts = [*_from_prompt(window.instructions), *statements(window.earlier)]
     asker = window.last.speaker if window.last else None
     if _ASKS_ALL.search(question):
         own = [fact for fact in facts if fact.speaker == asker and _SELF.search(fact.clause)]

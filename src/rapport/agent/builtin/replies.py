@@ -96,7 +96,7 @@ def _about_text(window: Window, text: str, book: Phrasebook) -> str:
     offered = source_blocks.parse(window.system)
     if asks_to_break_rules(text):
         return book.pick(REFUSALS_WITH_SOURCES if offered else REFUSALS)
-    if offered and source_blocks.is_strict(window.system):
+    if offered and source_blocks.is_strict(window.instructions):
         return _from_sources_only(window, text, offered, book)
     if seen := view(window, text, book):
         return seen

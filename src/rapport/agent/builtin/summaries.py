@@ -84,7 +84,7 @@ def _answer_to(following: tuple[Turn, ...]) -> str:
 def _earlier(window: Window) -> dict[str, list[str]]:
     """What an earlier summary of this conversation held: it is folded in, not lost."""
     found: dict[str, list[str]] = {section: [] for section in _SECTIONS}
-    for text in (window.system, *(turn.text for turn in window.turns)):
+    for text in (window.instructions, *(turn.text for turn in window.turns)):
         for section, items in _EARLIER.findall(text):
             found[section].extend(quotable(item, 110) for item in items.strip(" .").split("; ") if item.strip())
     return found

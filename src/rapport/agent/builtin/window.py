@@ -20,6 +20,7 @@ _HEAD, _TAIL = 3000, 1000
 _SYSTEM_LIMIT = 100_000
 _MENTION = re.compile(r"^(?:@[\w-]+[\s,:]*)+")
 _ANCHOR = re.compile(r"User is replying to this specific message: ['\"‘“](.+?)['\"’”]\s*(?:$|\n)", re.DOTALL)
+_FENCED = re.compile(r"<<<.*?(?:>>>|\Z)", re.DOTALL)
 _SAID = re.compile(r"^(?:User said|Goals): (.+)$", re.MULTILINE)
 _IMAGE_KINDS = frozenset({"image", "image_url", "input_image"})
 
@@ -47,6 +48,11 @@ class Window:
     anchor: str | None = None
 
     @property
+    def instructions(self) -> str:
+        """The prompt without what it quotes: a source is read as a source and as nothing else."""
+        return _unquoted(self.system)
+
+    @property
     def last(self) -> Turn | None:
         """The latest thing a person said."""
         return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
@@ -64,24 +70,29 @@ class Window:
 def read(messages: Sequence[BaseMessage]) -> Window:
     """Read any list of messages; never fails on odd content."""
     system = "\n\n".join(_text(m) for m in messages if isinstance(m, SystemMessage))[:_SYSTEM_LIMIT]
-    wanted = _wants_summary(messages)
+    instructions = _unquoted(system)
+    wanted = _wants_summary(instructions, messages)
     people = [message for message in messages if isinstance(message, HumanMessage)]
     trigger: str | None = None
     if people and is_synthetic(people[-1]):
         trigger = str(people[-1].additional_kwargs.get("trigger_type") or "check_in")
     turns = [turn for message in messages for turn in _turns(message, as_transcript=wanted)]
-    anchor = _ANCHOR.search(system) or next((a for t in turns[-1:] if (a := _ANCHOR.search(t.text))), None)
+    anchor = _ANCHOR.search(instructions) or next((a for t in turns[-1:] if (a := _ANCHOR.search(t.text))), None)
     return Window(
         system=system,
-        turns=tuple(_without_anchor(turn) for turn in [*_overheard(system, turns), *turns]),
+        turns=tuple(_without_anchor(turn) for turn in [*_overheard(instructions, turns), *turns]),
         trigger=trigger,
         summary_wanted=wanted,
         anchor=anchor.group(1).strip() if anchor else None,
     )
 
 
-def _wants_summary(messages: Sequence[BaseMessage]) -> bool:
-    if any(SUMMARY_PROMPT in _text(m) for m in messages if isinstance(m, SystemMessage)):
+def _unquoted(system: str) -> str:
+    return _FENCED.sub("", system)
+
+
+def _wants_summary(instructions: str, messages: Sequence[BaseMessage]) -> bool:
+    if SUMMARY_PROMPT in instructions:
         return True
     last = _text(messages[-1]).strip() if messages else ""
     return last.startswith(SUMMARY_PROMPT) or last.endswith(SUMMARY_PROMPT)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-MIN_SIMILARITY = 0.35
+MIN_SIMILARITY = 0.32
 NAME = "wordllama-l2-supercat-256"
 MAX_CHARACTERS = 32_000
 BATCH = 64
