@@ -529,19 +529,23 @@ class EmbeddingServer:
     """Speaks OpenAI's embeddings API: a text's vector is made of its words, as long as it works."""
 
     works: bool = True
+    dimensions: int = 64
 
     async def answer(self, request: web.Request) -> web.Response:
         if not self.works:
             return web.json_response({"error": {"message": "out of order"}}, status=503)
         texts: list[str] = (await request.json())["input"]
-        data = [{"object": "embedding", "index": at, "embedding": _vector(text)} for at, text in enumerate(texts)]
+        data = [
+            {"object": "embedding", "index": at, "embedding": _vector(text, self.dimensions)}
+            for at, text in enumerate(texts)
+        ]
         return web.json_response({"object": "list", "model": "words", "data": data, "usage": {}})
 
 
-def _vector(text: str) -> list[float]:
-    vector = [0.0] * 64
+def _vector(text: str, dimensions: int) -> list[float]:
+    vector = [0.0] * dimensions
     for word in re.findall(r"\w+", text.lower()):
-        vector[crc32(word.encode()) % 64] += 1.0
+        vector[crc32(word.encode()) % dimensions] += 1.0
     return vector
 
 
@@ -589,6 +593,19 @@ async def test_without_an_embedder_the_strict_say_so_and_the_others_go_on(
         server.works = True
         world.model.will_say("Thirty [source: refunds].")
         assert [one["id"] for one in (await world.says(strict, question))["sources"]] == ["refunds"]
+
+
+async def test_vectors_that_no_longer_fit_let_nobody_wait(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model behind an embedder's name has been exchanged for another: the database can't compare the two."""
+    async with embedding_server(monkeypatch) as server:
+        async with open_world(database_url, embeddings="openai:words") as world:
+            await note(world, "refunds", REFUNDS)
+            strict, blending = await talk(world), await talk(world, "companion")
+        server.dimensions = 32
+        async with open_world(database_url, embeddings="openai:words") as world:
+            assert (await world.says(strict, REFUNDS))["content"].startswith(FALLBACK)
+            assert (await world.says(blending, "hello"))["content"] == "re: hello"
+            assert await world.sql("SELECT DISTINCT attempts FROM events") == [(1,)]
 
 
 # ---- while it streams

@@ -409,6 +409,24 @@ async def test_a_turn_can_be_cancelled_from_its_start_until_its_reply_is_settled
     assert not settled.cancel()
 
 
+async def test_a_turn_that_needs_no_model_is_cancelled_while_it_loads(world: World) -> None:
+    conversation = await world.conversation(agent_id="librarian")
+
+    async def loads() -> bool:
+        return await world.sql(
+            "SELECT count(*) FROM pg_locks WHERE relation = 'shelves'::regclass AND NOT granted"
+        ) == [(1,)]
+
+    async with world.database.transaction() as connection:
+        await connection.execute("LOCK TABLE shelves")
+        waiting = asyncio.create_task(world.says(conversation, "hello"))
+        await until(loads)
+        assert (await world.http.post(f"/chat/conversations/{conversation}/cancel")).json() == {"cancelled": True}
+    reply = await waiting
+    assert (reply["cancelled"], reply["content"], reply["guardUsed"]) == (True, "", False)
+    assert await world.sql("SELECT state, attempts FROM events") == [("done", 1)]
+
+
 async def test_erasing_a_conversation_and_finishing_its_turn_do_not_block_each_other(world: World) -> None:
     for _ in range(10):
         conversation = await world.conversation()

@@ -405,6 +405,16 @@ async def test_an_error_says_its_status_and_when_to_come_back(provider: Provider
     assert cast("Any", failed.value).response.headers.get("retry-after") == "7"
 
 
+async def test_an_error_that_is_printed_over_several_lines_is_told_on_one(provider: Provider) -> None:
+    async def answer(_request: web.Request, _body: dict[str, Any]) -> web.StreamResponse:
+        return web.Response(status=401, text=json.dumps({"error": {"message": "that won't do"}}, indent=4))
+
+    provider.will.append(answer)
+    async with model_at(provider.url) as model:
+        failure = await fails(model)
+    assert (failure.kind, str(failure)) == ("http_401", """{ "error": { "message": "that won't do" } }""")
+
+
 async def test_an_error_leaves_no_warning_behind(provider: Provider) -> None:
     """LangChain looks into an error's response as if it came from the usual client."""
     provider.will.append(refusal(400))
@@ -506,6 +516,24 @@ async def test_an_error_in_the_middle_of_a_stream_is_no_end_of_an_answer(provide
         tokens: list[str] = []
         reply = await agent_with(model).run("hi", thread_id="t", system="", on_token=tokens.append)
     assert (reply.text, tokens) == ("Hello.", ["Hel"])
+
+
+async def test_an_answer_is_complete_when_it_says_so_even_if_the_connection_stays_open(provider: Provider) -> None:
+    over = asyncio.Event()
+
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = await stream(HELLO)(request, body)
+        await over.wait()
+        return response
+
+    provider.will.append(answer)
+    async with model_at(provider.url, timeout=5.0) as model:
+        began = time.monotonic()
+        tokens: list[str] = []
+        reply = await agent_with(model).run("hi", thread_id="t", system="", on_token=tokens.append)
+        over.set()
+    assert time.monotonic() - began < 3
+    assert (reply.text, tokens, len(provider.bodies)) == ("Hello.", ["Hel", "lo."], 1)
 
 
 @pytest.mark.parametrize("way", ["plain", "streamed"])

@@ -17,6 +17,7 @@ from rapport.domain.errors import Permanent
 from rapport.storage.database import Database
 from rapport.storage.embedded import EmbeddedPostgres
 from rapport.storage.migrate import known, migrate, schema_lock
+from rapport.storage.summaries import Summaries
 
 Shape: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
@@ -123,6 +124,57 @@ async def test_going_down_and_up_again_changes_nothing(empty_database: str) -> N
     assert await run_migrations(empty_database) == [f"up {one.version:04d} {one.name}" for one in known()]
     assert shape(empty_database) == at[newest]
     assert await run_migrations(empty_database) == []
+
+
+@pytest.mark.parametrize("whose", ["somebody else's", "used by somebody else"])
+async def test_an_extension_that_is_not_only_ours_stays_when_we_go(empty_database: str, whose: str) -> None:
+    """An administrator has often made it, for a role that may not; and others may have vectors in this database too."""
+    role = f"plain_{empty_database.partition('?')[0].rpartition('/')[2]}"
+    url = empty_database
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        if whose == "somebody else's":
+            connection.execute(f"CREATE ROLE {role} LOGIN; GRANT ALL ON SCHEMA public TO {role}".encode())
+            url = empty_database.replace("//postgres@", f"//{role}@")
+            assert url != empty_database
+        else:
+            connection.execute("CREATE TABLE embeddings (vector vector(3))")
+        assert await run_migrations(url) == [f"up {one.version:04d} {one.name}" for one in known()]
+        await run_migrations(url, to=1)
+        assert connection.execute("SELECT to_regclass('points'), to_regtype('vector') IS NOT NULL").fetchall() == [
+            (None, True)
+        ]
+        assert await run_migrations(url) == ["up 0002 notes"]
+        if url != empty_database:
+            connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+async def test_a_talk_of_version_1_goes_on_and_comes_back_whole(empty_database: str) -> None:
+    """What was said before there were summaries stays as it was, up and down; a summary goes with what knows of it."""
+    await run_migrations(empty_database, to=1)
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO conversations (id, owner_id, agent_id, kind, channel) VALUES ('c', 'o', 'a', 'direct', 'api')"
+        )
+        connection.execute(
+            "INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at)"
+            " SELECT 'c', 'm' || n, 'o', CASE n % 2 WHEN 1 THEN 'user' ELSE 'assistant' END, 'line ' || n,"
+            " clock_timestamp() FROM generate_series(1, 20) n"
+        )
+        said = connection.execute("SELECT * FROM messages ORDER BY created_at, id").fetchall()
+        await run_migrations(empty_database)
+        assert connection.execute(
+            "SELECT summary_id, summarised_to = '-infinity', failed_at, resting_until FROM conversations"
+        ).fetchall() == [(None, True, [], None)]
+        async with opened(empty_database) as database, database.statement() as own:
+            backlog = await Summaries(own).backlog("o", "c", limit=100)
+            assert [message.text for message in backlog.messages] == [f"line {n}" for n in range(1, 21)]
+            upto = backlog.messages[9]
+            summary = await Summaries(own).store("o", "c", text="…", upto=upto, previous=None, source_ids=[])
+        assert summary is not None
+        assert summary.metadata["replaced"] == 10
+        await run_migrations(empty_database, to=1)
+        assert connection.execute("SELECT * FROM messages ORDER BY created_at, id").fetchall() == said
 
 
 async def test_several_that_migrate_at_once_do_it_once(empty_database: str) -> None:
