@@ -21,7 +21,7 @@ from rapport.agent.builtin import BuiltinChatModel
 from rapport.context.summaries import MAX_SUMMARY_CHARACTERS, PROMPT
 from rapport.domain.conversation import Incoming
 from rapport.summary import sum_up
-from world import ScriptedModel, Step, World, open_world
+from world import ScriptedModel, Step, World, open_world, until
 
 WINDOW = 12
 TOO_MANY = 7
@@ -258,7 +258,7 @@ async def test_a_summary_that_fails_harms_nothing_and_is_tried_after_the_next_tu
     if trouble == "an error":
         model.will_fail_to_sum_up(RuntimeError("no summary today"))
     else:
-        model.will_sum_up(" \n" if trouble == "nothing" else "\x00\x00")
+        model.will_sum_up(*([" \n"] * 3 if trouble == "nothing" else ["\x00\x00"]))  # nothing is tried three times
     with capture_logs() as logs:
         reply = await world.says(conversation, "number 6")
         await settled(conversation)
@@ -401,21 +401,22 @@ async def test_what_is_said_while_it_is_summed_up_is_not_covered(world: World, m
     held = model.will_hold_back("without the newest")
     await world.says(conversation, "number 6")
     await held.begun.wait()
-    await talk_on(world, conversation, 6)
+    further = asyncio.create_task(world.says(conversation, "further"))
+
+    async def is_stored() -> bool:
+        return (await spoken(world, conversation))[-1]["content"] == "further"
+
+    await until(is_stored)
     assert held.gate is not None
     held.gate.set()
+    await further
     await settled(conversation)
     (summary,) = await summaries(world, conversation)
     assert summary["metadata"]["replaced"] == 4
     left = uncovered(await spoken(world, conversation))
     assert left[0] == "number 2"
-    assert left[-2:] == ["further 5", "re: further 5"]
-    assert len(left) == 10 + 12
-
-
-async def talk_on(world: World, conversation: str, turns: int) -> None:
-    for number in range(turns):
-        await world.says(conversation, f"further {number}")
+    assert left[-2:] == ["further", "re: further"]
+    assert len(left) == 10 + 2
 
 
 async def test_what_waits_for_its_answer_is_not_covered(world: World, model: Summariser) -> None:
@@ -563,3 +564,33 @@ async def test_the_builtin_model_sums_up_and_keeps_what_it_knew(database_url: st
         assert "Lisbon" in made[0]["content"]
         for known in ("Ana", "Lisbon", "hotel", "Marta"):
             assert known in made[-1]["content"], made[-1]["content"]
+
+
+async def test_a_turn_waits_for_the_summary_that_is_under_way(world: World, model: Summariser) -> None:
+    """Turns of a conversation run one at a time, and what sums it up does not run beside them."""
+    conversation = await world.conversation()
+    await talk(world, conversation, TOO_MANY - 1)
+    held = model.will_hold_back("what was said")
+    await world.says(conversation, "number 6")
+    await held.begun.wait()
+    asked = len(model.calls)
+    following = asyncio.create_task(world.says(conversation, "number 7"))
+    await asyncio.sleep(0.2)
+    assert len(model.calls) == asked
+    assert held.gate is not None
+    held.gate.set()
+    await following
+    assert "what was said" in str(model.calls[-1][1].text)
+
+
+async def test_a_conversation_that_the_model_finds_too_long_is_summed_up(world: World, model: Summariser) -> None:
+    conversation = await world.conversation()
+    await talk(world, conversation, TOO_MANY - 1)
+    model.will_fail(TooLong("context_length_exceeded"))
+    assert (await world.says(conversation, "number 6"))["fallbackUsed"]
+    await settled(conversation)
+    assert len(await summaries(world, conversation)) == 1
+
+
+class TooLong(Exception):
+    status_code = 400

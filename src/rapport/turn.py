@@ -35,6 +35,9 @@ log = structlog.get_logger()
 MAX_ATTEMPTS = 10
 """After so many tries an event gets the fallback: one message must not bring the process down for ever."""
 
+TOO_LONG = frozenset({"http_400", "http_413"})
+"""How providers refuse a conversation that is longer than their model can read."""
+
 
 class Agent(Protocol):
     """What turns and what follows them need of an agent."""
@@ -93,8 +96,9 @@ async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
         finished = await Events(connection).finish(event, reply, agent_name=profile.name, push=push)
     clock.passed("commit")
     failpoints.reach("turn.committed")
-    # Summed up by the model, so only when it has just worked.
-    crowded = reply.model_failed is False and is_crowded([*material.earlier, material.asked, finished.reply])
+    # Summed up by the model, so only when it has just worked, or would if it were given less.
+    can_sum_up = reply.model_failed is False or reply.was_refused
+    crowded = can_sum_up and is_crowded([*material.earlier, material.asked, finished.reply])
     return replace(finished, crowded=crowded)
 
 
@@ -166,7 +170,8 @@ async def _answer(
             tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
         )
     except ModelFailed as failure:
-        return replace(fallback(passages, failure.kind, str(failure)), model_failed=True)
+        refused = failure.kind in TOO_LONG
+        return replace(fallback(passages, failure.kind, str(failure)), model_failed=True, was_refused=refused)
     except asyncio.CancelledError:
         if not _goes_on(draft):
             raise

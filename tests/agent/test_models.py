@@ -405,14 +405,28 @@ async def test_an_error_says_its_status_and_when_to_come_back(provider: Provider
     assert cast("Any", failed.value).response.headers.get("retry-after") == "7"
 
 
-async def test_an_error_that_is_printed_over_several_lines_is_told_on_one(provider: Provider) -> None:
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (json.dumps({"error": {"message": "that\nwon't do", "type": "invalid"}}, indent=4), "that won't do"),
+        ('{"error": "that won\'t do"}', "that won't do"),
+        ('{"message": "that won\'t do", "code": 7}', "that won't do"),
+        ('{"detail": "that won\'t do"}', "that won't do"),
+        ("that\n won't do\n", "that won't do"),
+        # Servers that check what they are sent like to quote it.
+        ('{"detail": [{"loc": ["messages", 0], "msg": "too long", "input": "hello"}]}', "HTTP 401"),
+        ('["hello"]', "HTTP 401"),
+        ("", "HTTP 401"),
+    ],
+)
+async def test_an_error_is_told_by_its_message_alone_and_on_one_line(provider: Provider, body: str, told: str) -> None:
     async def answer(_request: web.Request, _body: dict[str, Any]) -> web.StreamResponse:
-        return web.Response(status=401, text=json.dumps({"error": {"message": "that won't do"}}, indent=4))
+        return web.Response(status=401, text=body)
 
     provider.will.append(answer)
     async with model_at(provider.url) as model:
         failure = await fails(model)
-    assert (failure.kind, str(failure)) == ("http_401", """{ "error": { "message": "that won't do" } }""")
+    assert (failure.kind, str(failure)) == ("http_401", told)
 
 
 async def test_an_error_leaves_no_warning_behind(provider: Provider) -> None:

@@ -82,8 +82,9 @@ async def audit(url: str, sent: Sequence[Sent], model: ScriptedModel) -> Figures
         " + (SELECT coalesce(sum(unanswered), 0) FROM conversations)",
     )
     figures.unfinished = int(found[0][0])
-    figures.overlaps = overlaps(model.calls)
-    figures.repeated = sum(call.window.count(("user", call.text)) != 1 for call in model.calls)
+    turns = [call for call in model.calls if not call.is_summary]
+    figures.overlaps = overlaps(turns)
+    figures.repeated = sum(call.window.count(("user", call.text)) != 1 for call in turns)
     return figures
 
 

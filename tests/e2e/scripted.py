@@ -29,6 +29,11 @@ class Call:
     """Whether the caller went away before the answer was complete."""
     system: str = ""
 
+    @property
+    def is_summary(self) -> bool:
+        """Whether it asks for a summary, behind the turns, and not for a reply."""
+        return self.system.startswith("Summarize conversation so far")
+
 
 def reply_to(text: str) -> str:
     return f"re: {text}"
@@ -81,7 +86,7 @@ class ScriptedModel:
             call.ended = time.monotonic()
 
     def _reply(self, call: Call) -> str:
-        if call.system.startswith("Summarize conversation so far"):
+        if call.is_summary:
             return self.summary
         return self.answers.popleft() if self.answers else reply_to(call.text)
 

@@ -85,13 +85,12 @@ class LangGraphAgent:
         return cast("AIMessage", state["reply"])
 
     async def ask(self, system: str, text: str) -> str:
-        """One plain answer outside any turn, without retries. Raises ModelFailed."""
-        messages: list[BaseMessage] = [SystemMessage(system), HumanMessage(text)]
+        """One plain answer outside any turn. Raises ModelFailed."""
         try:
             async with asyncio.timeout(self._deadline):
-                return str(_checked(await self._model.ainvoke(messages)).text)
-        except Exception as error:
-            raise ModelFailed(*describe(error)) from error
+                return str((await self._ask([SystemMessage(system), HumanMessage(text)], None)).text)
+        except TimeoutError as error:
+            raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from error
 
     async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
         messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]

@@ -33,11 +33,23 @@ class ProviderError(Exception):
     """The provider answered with an error, by its status or in the middle of a stream."""
 
     def __init__(self, status_code: int, text: str, headers: Mapping[str, str] | None = None) -> None:
-        # On one line: of an error that is printed over several, the log would only show the brace it begins with.
-        super().__init__(" ".join(text[:1_000].split())[:300] or f"HTTP {status_code}")
+        super().__init__(" ".join(_message_in(text).split())[:300] or f"HTTP {status_code}")
         self.status_code = status_code
         # LangChain's tracing reads errors' responses the way httpx's can be read.
         self.response = httpx.Response(status_code, headers=dict(headers or {}), text=text)
+
+
+def _message_in(text: str) -> str:
+    """What an error's body says in words. The rest of it may quote what was sent, and that is not for the log."""
+    try:
+        body: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    if isinstance(body, dict):
+        body = body.get("error") or body.get("message") or body.get("detail")
+    if isinstance(body, dict):
+        body = body.get("message")
+    return body if isinstance(body, str) else ""
 
 
 class LeanChatOpenAI(ChatOpenAI):

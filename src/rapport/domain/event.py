@@ -54,6 +54,8 @@ class Reply:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     model_failed: bool | None = None
     """Whether the model failed, for the breaker; None when no model was asked or it was not let finish."""
+    was_refused: bool = False
+    """The model failed because it would not take what it was given: it may have been too long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,7 @@ class Runtime:
         # For every line that is logged in this task, however deep.
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
+            await self._summing.settled(event.conversation_id)
             finished = await take_turn(event, self._tools, draft=draft, push=event.channel in self._channels)
             draft.finish(finished.reply)
             await self._go_on(event, finished)

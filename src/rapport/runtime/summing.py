@@ -13,6 +13,8 @@ from rapport.summary import Writer, sum_up
 
 log = structlog.get_logger()
 
+PATIENCE = 5.0
+"""Seconds that a turn waits for a summary that is under way; then it goes without it."""
 AT_ONCE = 4
 """Conversations summed up at a time: the model's time belongs to those who wait for an answer."""
 
@@ -31,6 +33,14 @@ class Summing:
         if event.conversation_id not in self.tasks:
             task = asyncio.create_task(self._run(event), name=f"summary {event.conversation_id}")
             self.tasks[event.conversation_id] = task
+
+    async def settled(self, conversation_id: str) -> None:
+        """Until no summary of this conversation is being made here, for a moment: its next turn goes with it, not beside it.
+
+        Who answers at leisure never waits for this; who is faster than the model waits as long as it takes, within limits.
+        """
+        if (task := self.tasks.get(conversation_id)) is not None:
+            await asyncio.wait({task}, timeout=PATIENCE)
 
     def give_up(self, conversation_id: str) -> None:
         """Stop summing up a conversation that is being erased: nothing more of it goes to the model."""

@@ -9,7 +9,7 @@ from rapport.domain.notes import Found, Passage, Vector
 from rapport.storage.database import Connection, Database
 from rapport.storage.notes import vector_literal
 
-EXACT_CHUNKS = 1_000
+EXACT_CHUNKS = 2_000
 """Up to so many chunks an owner's own points are compared one by one: exact, and faster than an index shared with all."""
 CANDIDATES = 20
 """How many chunks the search by words puts forward, and at least so many the one by meaning."""
