@@ -164,6 +164,21 @@ def test_doctor_repeats_what_a_provider_says_as_it_is(home: Home) -> None:
     assert "a1B2a1B2" not in ran.out + ran.err
 
 
+def test_doctor_never_shows_a_key_however_it_is_quoted(home: Home) -> None:
+    key = "of-no-known-shape"
+    with provider_that_refuses(f"wrong key: Bearer {key} ({key})") as url:
+        ran = home.run(
+            "doctor",
+            RAPPORT_MODEL="openai:x",
+            RAPPORT_EMBEDDINGS="openai:y",
+            OPENAI_BASE_URL=url,
+            OPENAI_API_KEY=key,
+        )
+    [_, embedder] = [line for line in ran.out.splitlines() if line.startswith(("✗ Model", "✗ Embedder"))]
+    assert embedder.count("wrong key") == 1
+    assert key not in ran.out + ran.err
+
+
 def test_keys_are_made_listed_and_revoked(home: Home) -> None:
     assert "There are no keys" in home.run("keys", "list").out
     made = home.run("keys", "create", "my phone", "--user", "ana")

@@ -183,6 +183,19 @@ def test_a_change_of_embedders_is_noticed_and_mended(rapport: Run) -> None:
 
 
 @pytest.mark.usefixtures("docs")
+def test_a_curve_that_cannot_be_drawn_costs_no_measurement(rapport: Run, docs: Path, tmp_path: Path) -> None:
+    for number, text in enumerate((REFUNDS, PARKING, COFFEE) * 2):
+        (docs / f"{number}.txt").write_text(f"{text} This is office number {number}.")
+    rapport("notes", "add", "docs")
+    drawn = rapport("calibrate", "--dry-run", "--png", "curve.png")
+    assert drawn.out.splitlines()[-1] == "The curve is drawn in curve.png."
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    not_drawn = rapport("calibrate", "--dry-run", "--png", "missing/curve.png")
+    assert (not_drawn.code, not_drawn.err) == (0, "")
+    assert not_drawn.out.splitlines()[-1] == "The curve can't be drawn in missing/curve.png: No such file or directory."
+    assert not_drawn.out.splitlines()[:-1] == drawn.out.splitlines()[:-1]
+
+
 def test_an_embedder_that_is_none_is_said_in_one_line(rapport: Run) -> None:
     for command in (["notes", "add", "docs"], ["notes", "search", "coffee"], ["reindex"]):
         ran = rapport(*command, RAPPORT_EMBEDDINGS="nonsense")

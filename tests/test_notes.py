@@ -16,7 +16,11 @@ import docx
 import httpx
 import pytest
 from pypdf import PdfReader, PdfWriter
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import Message
 
+from rapport.channels.http.uploads import read_upload
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, Transient
 from rapport.domain.notes import NOTE_ID, Vector
 from rapport.knowledge.library import Added, Library
@@ -487,6 +491,8 @@ async def test_an_upload_may_say_its_id_and_title(world: World) -> None:
     assert (note["id"], note["title"], note["file_name"]) == ("Refunds_1", "Money back", "policy.md")
     same = await upload(world, "policy.md", data, id="Refunds_1", title="Money back")
     assert (same.status_code, same.json()["unchanged"]) == (200, True)
+    unnamed = await upload(world, "policy.md", data, id="Refunds_1")
+    assert (unnamed.status_code, unnamed.json()["title"]) == (200, "Money back")
     detail(await upload(world, "other.md", COFFEE.encode(), id="Refunds_1"), 409)
     # A file is known by its name, whatever its note is called.
     newer = await upload(world, "policy.md", PARKING.encode())
@@ -500,8 +506,12 @@ async def test_an_upload_may_say_its_id_and_title(world: World) -> None:
 async def test_a_note_is_replaced_by_a_file_with_put(world: World) -> None:
     await added(world, REFUNDS, id="handbook", title="Handbook")
     replaced = await world.http.put("/api/notes/handbook", files={"file": ("new.pdf", pdf(COFFEE))})
-    assert (replaced.status_code, replaced.json()["id"], replaced.json()["title"]) == (200, "handbook", "new")
+    assert (replaced.status_code, replaced.json()["id"], replaced.json()["title"]) == (200, "handbook", "Handbook")
     assert "coffee machine" in await text_of(world, "handbook")
+    named = await world.http.put(
+        "/api/notes/handbook", files={"file": ("new.md", f"# Parking\n\n{PARKING}")}, data={"title": "The handbook"}
+    )
+    assert (named.status_code, named.json()["title"]) == (200, "The handbook")
     assert await counts(world) == (1, 1)
 
 
@@ -518,6 +528,29 @@ async def test_a_file_never_overwrites_what_was_written_by_hand(world: World) ->
     assert (other.status_code, other.json()["id"]) == (201, "policy")
     assert [await text_of(world, note_id) for note_id in ("policy", "policy-2")] == [REFUNDS, COFFEE]
     await assert_shelves_agree(world)
+
+
+async def test_a_file_never_overwrites_what_was_written_by_hand_meanwhile(world: World) -> None:
+    await upload(world, "policy.txt", REFUNDS.encode())
+    embedder = watch(world)
+    gate = embedder.gate = asyncio.Event()
+    replacing = asyncio.create_task(upload(world, "policy.txt", PARKING.encode()))
+    await embedder.begun.wait()
+    await world.http.delete("/api/notes/policy")
+    embedder.gate = None
+    await added(world, COFFEE, id="policy")
+    gate.set()
+    assert (await replacing).json()["id"] == "policy-2"
+    assert (await text_of(world, "policy"), await text_of(world, "policy-2")) == (COFFEE, PARKING)
+    await assert_shelves_agree(world)
+
+
+async def test_a_file_below_very_many_folders_is_known_again(world: World) -> None:
+    path = "/".join(str(number**7) for number in range(400)) + "/policy.txt"
+    library = world.app.library
+    first = await library.add("local", REFUNDS, file_name=path)
+    second = await library.add("local", PARKING, file_name=path)
+    assert (first.is_new, second.is_new, second.note.id) == (True, False, first.note.id)
 
 
 async def test_a_file_that_becomes_like_another_does_not_keep_what_it_said_before(world: World) -> None:
@@ -717,6 +750,42 @@ async def test_the_largest_note_fits_and_is_searched(database_url: str) -> None:
         line = await upload(world, "line.txt", b"y" * 400_000)
         assert line.status_code == 201
         await assert_shelves_agree(world)
+
+
+async def test_a_note_that_nobody_could_see_is_refused(world: World) -> None:
+    for text in ("\u200b", "\u200b\n\u2060", "\ufeff", "\x01"):
+        assert detail(await add(world, text), 400) == "The note has no text."
+    assert await counts(world) == (0, 0)
+
+
+async def test_a_note_of_nothing_but_headings_is_refused_before_anything_is_embedded(world: World) -> None:
+    embedder = watch(world)
+    assert "124,750 headings" in detail(await add(world, "# a\n" * 124_750), 413)
+    assert embedder.given == []
+
+
+async def test_notes_are_taken_in_a_few_at_a_time(world: World) -> None:
+    world.app.library.max_under_way = 100
+    embedder = watch(world)
+    embedder.gate = asyncio.Event()
+    first = asyncio.create_task(add(world, REFUNDS))
+    await embedder.begun.wait()
+    second = await add(world, PARKING)
+    assert "as many notes as it can" in detail(second, 503)
+    assert second.headers["retry-after"] == "30"
+    embedder.gate.set()
+    assert (await first).status_code == 201
+    assert (await add(world, PARKING)).status_code == 201
+
+
+async def test_an_upload_that_stands_still_is_given_up() -> None:
+    async def nothing_more() -> Message:
+        return await asyncio.get_running_loop().create_future()
+
+    scope = {"type": "http", "headers": [(b"content-type", FORM.encode())]}
+    with pytest.raises(HTTPException) as given_up:
+        await read_upload(Request(scope, nothing_more), max_bytes=1_000, stall_seconds=0.01)
+    assert given_up.value.status_code == 408
 
 
 async def test_text_that_is_hardly_any_is_stored_or_refused_but_never_breaks(world: World) -> None:

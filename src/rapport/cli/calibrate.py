@@ -29,8 +29,7 @@ async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:
             calibration = await calibrate(sample, library.embedder, ask=ask)
         _show(calibration, console)
         if calibration.curve:
-            draw_curve(calibration, png)
-            console.print(f"The curve is drawn in {png}.")
+            _draw(calibration, png, console)
         if keep and calibration.confident:
             async with library.database.statement() as connection:
                 await Notes(connection).calibrated(user, library.embedder.name, calibration.threshold)
@@ -44,6 +43,16 @@ async def reset(settings: Settings, *, user: str) -> None:
     Console(highlight=False).print(
         f"The embedder's own threshold, {library.embedder.min_similarity:.3f}, decides again."
     )
+
+
+def _draw(calibration: Calibration, png: Path, console: Console) -> None:
+    """The picture, if it can be written: what was measured counts without it too."""
+    try:
+        draw_curve(calibration, png)
+    except OSError as error:
+        console.print(f"The curve can't be drawn in {png}: {error.strerror or error}.", markup=False, soft_wrap=True)
+    else:
+        console.print(f"The curve is drawn in {png}.", markup=False, soft_wrap=True)
 
 
 def _show(calibration: Calibration, console: Console) -> None:

@@ -14,8 +14,10 @@ from rapport.agent.graph import LangGraphAgent
 from rapport.agent.metadata import verify_metadata
 from rapport.agent.models import BUILTIN, close_model, make_model
 from rapport.app import open_database
+from rapport.cli.main import secrets_in
 from rapport.domain.errors import RapportError
 from rapport.knowledge.embedders.choose import close_embedder, make_embedder
+from rapport.logs import Redactor
 from rapport.settings import Settings
 from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
 from rapport.storage.database import Database
@@ -34,6 +36,7 @@ async def examine(settings: Settings) -> bool:
     """Look at every part; True when all of them work."""
     console = Console(highlight=False)
     console.print("[bold]Rapport's parts[/bold]")
+    redact = Redactor(secrets_in(os.environ))  # providers like to quote the key that they refuse
     results: list[bool] = []
 
     async def part(name: str, look: Callable[[], Awaitable[str]]) -> None:
@@ -42,7 +45,7 @@ async def examine(settings: Settings) -> bool:
             found = await look()
         except RapportError as error:
             cause = f" ({error.__cause__})" if error.__cause__ else ""
-            console.print(f"[red]✗[/red] [bold]{name}[/bold]: {escape(f'{error}{cause}')}", soft_wrap=True)
+            console.print(f"[red]✗[/red] [bold]{name}[/bold]: {escape(redact(f'{error}{cause}'))}", soft_wrap=True)
             results.append(False)
         else:
             ms = (time.perf_counter() - began) * 1000
@@ -83,6 +86,8 @@ async def _embedder(settings: Settings) -> str:
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         vector = await embedder.embed_question("Hello!")
+    except RapportError as error:
+        raise RapportError(str(error)) from None  # it says its cause itself
     finally:
         await close_embedder(embedder)
     chosen = "the bundled one, " if settings.embeddings == "bundled" else ""

@@ -114,7 +114,7 @@ def start(
     try:
         settings = read_settings()
         style = settings.log_format if settings.log_format != "auto" else default_style
-        configure_logging(level or settings.log_level, style, secrets=_secrets(os.environ), cache=True)
+        configure_logging(level or settings.log_level, style, secrets=secrets_in(os.environ), cache=True)
         return uvloop.run(job(settings))
     except RapportError as error:
         fail(str(error))
@@ -129,7 +129,7 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def _secrets(environment: Mapping[str, str]) -> list[str]:
+def secrets_in(environment: Mapping[str, str]) -> list[str]:
     """Values that must never be logged, whatever they look like."""
     return [
         value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -102,7 +103,7 @@ async def _add_one(library: Library, reader: FileReader, file: _File, user: str,
         added = await library.add(
             user,
             document.text,
-            title=document.title,
+            file_title=document.title,
             file_name=f"{folder}{FileName.of(file.path.name).stem}.{document.kind}",
             on_progress=lambda at, total: bar.update(task, completed=at, total=total),
         )
@@ -196,6 +197,7 @@ def _of(user: str) -> str:
 def show(note_id: str, user: User = LOCAL_USER) -> None:
     """A note's text."""
     from rapport.cli.main import start
+    from rapport.knowledge.files.plain import cleaned
 
     async def job(settings: Settings) -> str:
         from rapport.cli.database import migrated_database
@@ -204,7 +206,8 @@ def show(note_id: str, user: User = LOCAL_USER) -> None:
         async with migrated_database(settings) as database, database.statement() as connection:
             return (await Notes(connection).read(user, note_id))[1]
 
-    typer.echo(start(job, level="warning"))
+    text = start(job, level="warning")
+    typer.echo(cleaned(text) if sys.stdout.isatty() else text)  # a terminal shows it and doesn't obey it
 
 
 @app.command()

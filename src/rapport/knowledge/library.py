@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from rapport.domain.errors import Conflict, InvalidInput, NotFound, TooLarge, Transient
+from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.notes import NOTE_ID, Chunk, Note, Vector
 from rapport.knowledge.chunking import chunks_of, embedded_text, points_of
 from rapport.knowledge.files.document import one_line
+from rapport.knowledge.files.plain import visible
 from rapport.knowledge.names import readable_id
 from rapport.knowledge.ports import Embedder
 from rapport.storage.database import Database
@@ -19,6 +22,10 @@ from rapport.storage.migrate import schema_lock
 from rapport.storage.notes import NewNote, Notes, ensure_vector_index, has_vector_index
 
 MAX_NOTE_CHARACTERS = 500_000
+MAX_POINTS = 40_000
+"""Of one note. Prose of that length has some 6,000; only headings and lines of a word or two come to more than this."""
+MAX_UNDER_WAY = 4_000_000
+"""Characters of notes that are embedded at a time: each is held in memory with its vectors until it is stored."""
 BATCH = 16
 """Passages embedded between two signs of progress."""
 MOST_OF_ONE_NAME = 1_000
@@ -27,6 +34,8 @@ RESERVED = frozenset({"search"})
 
 NO_TEXT = "The note has no text."
 
+_Cut: TypeAlias = tuple[Chunk, Sequence[str]]
+"""A passage, and the texts that are embedded for it."""
 _Embedded: TypeAlias = Sequence[tuple[Chunk, Sequence[Vector]]]
 
 OnProgress: TypeAlias = Callable[[int, int], None]
@@ -50,7 +59,9 @@ class Library:
 
     database: Database
     embedder: Embedder
+    max_under_way: int = MAX_UNDER_WAY
     _indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _under_way: int = 0
 
     async def add(
         self,
@@ -60,14 +71,16 @@ class Library:
         title: str = "",
         note_id: str | None = None,
         file_name: str | None = None,
+        file_title: str = "",
         on_progress: OnProgress | None = None,
     ) -> Added:
         """A new note. Its id is the given one, or a readable one made from its file's name, its title or its words.
 
+        `title` is what somebody calls it, `file_title` what its file calls itself, which counts where nobody does.
         The same text again is a no-op. A file that is added again with other content replaces its note; an id
         given by hand that has other content already is refused.
         """
-        content = _checked(text, title, file_name)
+        content = _checked(text, title if title.strip() else file_title, file_name)
         if note_id is not None:
             _check_id(note_id)
         embedded: _Embedded | None = None
@@ -78,7 +91,9 @@ class Library:
                     return await self._as_it_is(place)
                 if embedded is None:
                     embedded = await self._embedded(content, on_progress)
-                return await self._store(owner_id, place.id, content, embedded, replace=place.is_taken)
+                return await self._store(
+                    owner_id, place.id, content, embedded, replace=place.replaces is not None, only_if=place.replaces
+                )
             except (Conflict, NotFound):  # somebody took, changed or deleted it meanwhile: look again
                 continue
         raise Transient("Others are adding notes of this name all the time; try again.")
@@ -117,7 +132,7 @@ class Library:
                 return _given_place(note_id, content, await notes.find(owner_id, note_id), titled=titled)
             if content.file_name is not None and (found := await notes.of_file(owner_id, content.file_name)):
                 note, hash_ = found
-                return note if hash_ == content.hash else _Place(note.id, is_taken=True)
+                return note if hash_ == content.hash else _Place(note.id, replaces=hash_)
             if (same := await notes.same(owner_id, content.hash)) is not None:
                 return same
             return _Place(await _free_id(notes, owner_id, readable_id(content.file_name or content.title)))
@@ -154,27 +169,36 @@ class Library:
 
     async def _embedded(self, content: _Content, on_progress: OnProgress | None) -> _Embedded:
         """The passages with their vectors, for which the index is ready."""
-        # Cutting a long text takes a while too: not on the loop.
-        chunks = await asyncio.to_thread(chunks_of, content.text, title=content.title)
-        if not chunks:
-            raise InvalidInput(NO_TEXT)
-        embedded: list[tuple[Chunk, Sequence[Vector]]] = []
-        for start in range(0, len(chunks), BATCH):
-            embedded += await self._batch(content.title, chunks[start : start + BATCH])
-            if on_progress is not None:
-                on_progress(len(embedded), len(chunks))
+        with self._one_more(len(content.text)):
+            # Cutting a long text takes a while too: not on the loop.
+            cut = await asyncio.to_thread(_cut, content)
+            embedded: list[tuple[Chunk, Sequence[Vector]]] = []
+            for start in range(0, len(cut), BATCH):
+                embedded += await self._batch(cut[start : start + BATCH])
+                if on_progress is not None:
+                    on_progress(len(embedded), len(cut))
         sizes = {len(vector) for _, vectors in embedded for vector in vectors}
         if len(sizes) != 1:
             raise Transient("The embedder gave vectors of different lengths; try again.")
         await self._ready_for(sizes.pop())
         return embedded
 
-    async def _batch(self, title: str, chunks: Sequence[Chunk]) -> list[tuple[Chunk, Sequence[Vector]]]:
+    @contextmanager
+    def _one_more(self, characters: int) -> Generator[None]:
+        """Around the embedding of a note; raises Busy when enough of them are under way."""
+        if self._under_way and self._under_way + characters > self.max_under_way:
+            raise Busy("The server is taking in as many notes as it can; send this one again later.", retry_after=30)
+        self._under_way += characters
+        try:
+            yield
+        finally:
+            self._under_way -= characters
+
+    async def _batch(self, cut: Sequence[_Cut]) -> list[tuple[Chunk, Sequence[Vector]]]:
         """These passages with a vector for each point of each, embedded together."""
-        points = [points_of(chunk) for chunk in chunks]
-        texts = [embedded_text(title, chunk, text) for chunk, own in zip(chunks, points, strict=True) for text in own]
-        vectors = iter(await self.embedder.embed(texts))
-        return [(chunk, [next(vectors) for _ in own]) for chunk, own in zip(chunks, points, strict=True)]
+        vectors = iter(await self.embedder.embed([text for _, texts in cut for text in texts]))
+        # As an array: a list of floats takes eight times the memory, and a long note has thousands of them.
+        return [(chunk, [array("f", next(vectors)) for _ in texts]) for chunk, texts in cut]
 
     async def _ready_for(self, dimensions: int) -> None:
         """The vector index for this embedder is there."""
@@ -205,8 +229,8 @@ class _Place:
     """An id to store a note under."""
 
     id: str
-    is_taken: bool = False
-    """By an older version of it, which it replaces."""
+    replaces: bytes | None = None
+    """The hash of the older version of it that is there."""
 
 
 def _given_place(note_id: str, content: _Content, found: tuple[Note, bytes] | None, *, titled: bool) -> Note | _Place:
@@ -235,11 +259,27 @@ def _checked(text: str, title: str, file_name: str | None) -> _Content:
         raise TooLarge(
             f"The note has {len(text):,} characters; at most {MAX_NOTE_CHARACTERS:,} fit into one. Split it into several."
         )
-    if not text.strip():
+    if not visible(text):
         raise InvalidInput(NO_TEXT)
     if not title.strip():
         title = file_name or next(line for line in text.splitlines() if line.strip()).strip("#*>- \t")
     return _Content(one_line(title) or "Note", text, file_name)
+
+
+def _cut(content: _Content) -> Sequence[_Cut]:
+    """The passages of a note; raises InvalidInput if there are none, TooLarge if they say too many things."""
+    cut = [
+        (chunk, [embedded_text(content.title, chunk, point) for point in points_of(chunk)])
+        for chunk in chunks_of(content.text, title=content.title)
+    ]
+    if not cut:
+        raise InvalidInput(NO_TEXT)
+    if (points := sum(len(texts) for _, texts in cut)) > MAX_POINTS:
+        raise TooLarge(
+            f"The note falls into {points:,} headings and short lines; at most {MAX_POINTS:,} fit into one."
+            " Split it into several."
+        )
+    return cut
 
 
 def _check_id(note_id: str) -> None:

@@ -174,7 +174,7 @@ class Notes:
 
     async def of_file(self, owner_id: str, file_name: str) -> tuple[Note, bytes] | None:
         """The note that a file of this name has become, and the hash of its text."""
-        return await self._first("file_name = %s", owner_id, file_name)
+        return await self._first("md5(file_name) = md5(%s)", owner_id, file_name)
 
     async def _first(self, condition: LiteralString, owner_id: str, value: object) -> tuple[Note, bytes] | None:
         found = await self.connection.execute(

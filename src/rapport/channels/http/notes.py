@@ -1,6 +1,6 @@
 """`/api/notes`: what answers may cite."""
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.exceptions import HTTPException
@@ -68,8 +68,15 @@ def note_routes(
         summary="Add a note: JSON, or a file as multipart/form-data",
     )
     async def add(request: Request, owner: str = owner_id) -> Response:
-        body, file_name = await _sent(request, reader, uploads)
-        added = await library.add(owner, body.text, title=_title(body.title), note_id=body.id, file_name=file_name)
+        body, file = await _sent(request, reader, uploads)
+        added = await library.add(
+            owner,
+            body.text,
+            title=_title(body.title),
+            note_id=body.id,
+            file_name=file and file.name,
+            file_title=file.title if file else "",
+        )
         return json_response(_added_view(added), 201 if added.is_new else 200)
 
     @router.get("", response_model=NotesView, summary="Your notes, the latest first")
@@ -122,8 +129,15 @@ def note_routes(
     return router
 
 
-async def _sent(request: Request, reader: FileReader, uploads: Uploads) -> tuple[NoteBody, str | None]:
-    """A note as JSON or as a file, whichever was sent; and the file's name."""
+class _File(NamedTuple):
+    """What a note's file is called, and what it calls itself."""
+
+    name: str
+    title: str
+
+
+async def _sent(request: Request, reader: FileReader, uploads: Uploads) -> tuple[NoteBody, _File | None]:
+    """A note as JSON or as a file, whichever was sent; and what is known of the file."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         sent = await request.json()
@@ -139,8 +153,8 @@ async def _sent(request: Request, reader: FileReader, uploads: Uploads) -> tuple
         if "text" in upload.fields:
             raise InvalidInput("The form has a file and a text: send one of them.")
         document = await reader.read(upload.name, upload.data)
-    fields = {"title": document.title, **upload.fields, "text": document.text}
-    return parsed_body(NoteBody, fields), f"{FileName.of(upload.name).stem}.{document.kind}"
+    file = _File(f"{FileName.of(upload.name).stem}.{document.kind}", document.title)
+    return parsed_body(NoteBody, {**upload.fields, "text": document.text}), file
 
 
 def _added_view(added: Added) -> dict[str, Any]:

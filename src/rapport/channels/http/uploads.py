@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ _AROUND = 100_000
 _PATIENCE = 200_000_000
 """How much more than the limit is listened to, so that a client which is still sending can read the answer."""
 
+
+ARRIVAL_SECONDS = 300.0
+STALL_SECONDS = 30.0
+"""What an upload may take to arrive, and how long nothing of it may: one that stands still keeps the others out."""
 
 AT_ONCE = 8
 """Uploads that are read at a time: each is held in memory until it has become a note."""
@@ -50,9 +55,9 @@ class Upload:
     fields: dict[str, str]
 
 
-async def read_upload(request: Request, *, max_bytes: int) -> Upload:
-    """The file in the field `file`; raises InvalidInput or TooLarge."""
-    body = await _body(request, max_bytes + _AROUND)
+async def read_upload(request: Request, *, max_bytes: int, stall_seconds: float = STALL_SECONDS) -> Upload:
+    """The file in the field `file`; raises InvalidInput or TooLarge, and HTTPException for one that doesn't arrive."""
+    body = await _body(request, max_bytes + _AROUND, stall_seconds)
 
     async def replay() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -69,17 +74,26 @@ async def read_upload(request: Request, *, max_bytes: int) -> Upload:
         raise InvalidInput("The form can't be read in the encoding that it names; use UTF-8.") from error
 
 
-async def _body(request: Request, limit: int) -> bytes:
+async def _body(request: Request, limit: int, stall_seconds: float) -> bytes:
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit + _PATIENCE:
-            raise HTTPException(413, "The upload is far too large.")
-        if size > limit:
-            parts.clear()
-        else:
-            parts.append(part)
+    now = asyncio.get_running_loop().time
+    end = now() + ARRIVAL_SECONDS
+    try:
+        async with asyncio.timeout(stall_seconds) as patience:
+            async for part in request.stream():
+                patience.reschedule(min(now() + stall_seconds, end))
+                size += len(part)
+                if size > limit + _PATIENCE:
+                    raise HTTPException(413, "The upload is far too large.")
+                if size > limit:
+                    parts.clear()
+                else:
+                    parts.append(part)
+    except TimeoutError as error:
+        raise HTTPException(
+            408, "The upload took too long to arrive; send it again.", headers={"Connection": "close"}
+        ) from error
     if size > limit:
         raise TooLarge(f"The upload has {size:,} bytes; at most {limit - _AROUND:,} are accepted. Split the file.")
     return b"".join(parts)

@@ -59,7 +59,7 @@ def cleaned(text: str) -> str:
 
 def visible(text: str) -> bool:
     """Whether there is anything to read in it."""
-    return any(not character.isspace() and unicodedata.category(character) != "Cf" for character in text)
+    return any(not character.isspace() and unicodedata.category(character) not in ("Cc", "Cf") for character in text)
 
 
 def markdown_title(text: str) -> str:

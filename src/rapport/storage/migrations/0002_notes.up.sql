@@ -16,6 +16,8 @@ CREATE TABLE notes (
 );
 CREATE INDEX notes_recent ON notes (owner_id, updated_at DESC, id DESC);
 CREATE INDEX notes_by_hash ON notes (owner_id, hash);
+-- By a hash: a path may be longer than an index takes.
+CREATE INDEX notes_by_file ON notes (owner_id, md5(file_name));
 CREATE INDEX notes_by_embedder ON notes (embedder, owner_id, id);
 
 -- A passage of a note: what an answer is given to read.
