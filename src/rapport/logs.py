@@ -100,6 +100,8 @@ def configure_logging(
         "asyncio",
     ):
         logging.getLogger(noisy).setLevel(max(number, logging.WARNING))
+    # Complains of whatever a client sends, which the client is told anyway.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 def _json(_logger: WrappedLogger, _name: str, event: EventDict) -> str:
