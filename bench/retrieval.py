@@ -264,6 +264,7 @@ async def tidy(database: Database) -> None:
     async with database.statement() as connection:
         await connection.execute("SET statement_timeout = 0")
         await connection.execute("VACUUM ANALYZE chunks, points")
+        await connection.execute("CHECKPOINT")  # what was just written goes to disk now, not while searches are timed
         await connection.execute("RESET statement_timeout")
 
 

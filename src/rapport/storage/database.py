@@ -50,7 +50,7 @@ class Database:
                 # No statement of ours may run for long, and none may wait for a lock for ever.
                 # The vector index looks at more than it needs to, and goes on looking while an owner's own are too few.
                 "options": "-c statement_timeout=15s -c lock_timeout=5s -c timezone=UTC"
-                " -c hnsw.ef_search=200 -c hnsw.iterative_scan=strict_order -c hnsw.max_scan_tuples=60000",
+                " -c hnsw.ef_search=150 -c hnsw.iterative_scan=strict_order -c hnsw.max_scan_tuples=60000",
                 **CONNECTION_SETTINGS,
             },
             min_size=2,

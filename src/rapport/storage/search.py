@@ -15,7 +15,7 @@ CANDIDATES = 20
 """How many chunks the search by words puts forward, and at least so many the one by meaning."""
 NEAREST_POINTS = 60
 """A chunk may have several points near the question: so many give enough chunks."""
-MANY_CHUNKS = 500
+MANY_CHUNKS = 300
 """A word that more chunks than this have is not searched for: it says little, and looking at all of them takes long."""
 RANK_SHIFT = 5
 """The constant of reciprocal rank fusion. Its authors' 60 is for lists of equal worth and makes the first hundred ranks
@@ -117,7 +117,7 @@ class Search:
                     "chunks": float(chunks),
                     "points": NEAREST_POINTS,
                     "candidates": CANDIDATES,
-                    "hits": 2 * MANY_CHUNKS,
+                    "hits": MANY_CHUNKS,
                     "shift": RANK_SHIFT,
                     "near_weight": self.near_weight,
                     "words_weight": self.words_weight,
