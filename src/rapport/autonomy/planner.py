@@ -1,0 +1,210 @@
+"""Whether, when and about what to follow up, by rules: they hold for every model, and plan alone for those that can't (AUTO-1)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rapport.autonomy.closings import closed, in_distress, only_thanks, sends_for_help
+from rapport.autonomy.loose_ends import decided, is_offer, open_decision, open_question, open_task, settles
+from rapport.autonomy.matters import matter_of, same_matter
+from rapport.autonomy.words import content_words, plain, shortened, word_set, words
+from rapport.domain.conversation import Message
+from rapport.domain.followups import Autonomy, Plan, TriggerType
+from rapport.domain.synthetic import is_synthetic
+
+__all__ = ["clamped", "fits", "leaves_no_room", "plan_by_rules", "same_matter"]
+
+_MINUTE = 60.0
+USUAL_DELAY: dict[TriggerType, float] = {
+    "question_unanswered": 3 * _MINUTE,
+    "waiting_for_decision": 20 * _MINUTE,
+    "task_incomplete": 30 * _MINUTE,
+    "check_in": 10 * _MINUTE,
+}
+"""Seconds, when nothing that was said makes it shorter or longer."""
+_RECENT = 3
+"""So many of a person's latest messages may leave something open."""
+_SUBSTANCE = 3
+"""Content words from which on a message has a subject."""
+_EXCHANGES = 2
+_REASON_LENGTH = 200
+
+_AT_ONCE = re.compile(
+    r"\b(?:right now|right away|now|immediately|at once|in a (?:sec|second|minute|bit|moment)|quickly|gleich"
+    r"|sofort|jetzt|tout de suite|maintenant|ahora|subito|adesso|agora|nu|meteen)\b"
+)
+_LATER = re.compile(
+    r"\b(?:tonight|this evening|after (?:work|school|dinner|class)|tomorrow|next \w+|(?:this|on the"
+    r"|over the) weekend|by \w+day|on \w+day|end of (?:the )?\w+|heute abend|morgen|ce soir|demain|esta noche"
+    r"|manana|stasera|domani|hoje a noite|amanha|vanavond)\b"
+)
+_TODAY = re.compile(
+    r"\b(?:today|later|this (?:afternoon|morning)|soon|at lunch|spater|heute|plus tard|luego|dopo|depois|straks)\b"
+)
+_WEIGHTY = re.compile(
+    r"\b(?:job|offer|career|quit|resign|move|moving|house|flat|apartment|mortgage|marr\w+|divorce|break up"
+    r"|university|college|degree|kids?|baby|surgery|operation|car|loan|country|abroad|school|visa|contract|haus"
+    r"|wohnung|stelle|maison|travail|casa|trabajo|lavoro|trabalho|huis|baan)\b"
+)
+_OWN = word_set(
+    """
+    i i'm im i've i'd i'll me my mine myself we we're we've our us ich mich mir mein meine meinen meiner wir uns unser je j'ai
+    mon ma mes moi nous notre yo mi mis estoy tengo soy io mio mia miei ho sono eu meu minha estou tenho ik mij mijn wij ons
+    """
+)  # fmt: skip
+_PERSPECTIVE = {
+    "i": "you", "i'm": "you're", "i've": "you've", "i'll": "you'll", "i'd": "you'd", "am": "are", "my": "your", "me": "you",
+    "mine": "yours", "myself": "yourself", "we": "you", "our": "your", "us": "you",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Talk:
+    """A conversation, seen by the planner: real messages with words, the agent's reply last."""
+
+    people: tuple[Message, ...]
+    """What the user said, oldest first."""
+    reply: Message
+    before: str
+    """What the agent had said before the user's last message."""
+    unasked: tuple[Message, ...]
+    """Follow-ups made since the user's last message."""
+
+
+def plan_by_rules(said: Sequence[Message], *, matters: Sequence[str], autonomy: Autonomy) -> Plan | None:
+    """The follow-up that the strongest open end of a direct conversation calls for, or None; the same for the same talk.
+
+    `said` is its newest part, oldest first, ending with the agent's reply; `matters` is what earlier follow-ups were about.
+    """
+    if leaves_no_room(said, autonomy=autonomy):
+        return None
+    talk = _talk(said)
+    if talk is None:
+        return None
+    for plan in _openings(talk):
+        if fits(plan, said=said, matters=matters):
+            return clamped(plan, autonomy)
+    return None
+
+
+def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy) -> bool:
+    """Whether nothing may be said unasked after this, whatever it would be about."""
+    talk = _talk(said)
+    if talk is None or len(talk.unasked) >= autonomy.max_in_a_row:
+        return True
+    if any(talk.reply.metadata.get(flag) is True for flag in ("fallback_used", "guard_used", "cancelled")):
+        return True
+    if any(in_distress(message.text) for message in talk.people):
+        return True
+    if any(sends_for_help(message.text) for message in said if message.role == "assistant"):
+        return True
+    last = talk.people[-1].text
+    return closed(last, answers_an_offer=is_offer(talk.before), is_first=len(talk.people) == 1 and not talk.before)
+
+
+def fits(plan: Plan, *, said: Sequence[Message], matters: Sequence[str]) -> bool:
+    """Whether this has not been brought up before: neither its matter ever, nor its type since the user's last message."""
+    talk = _talk(said)
+    used = {message.metadata.get("trigger_type") for message in talk.unasked} if talk else set[object]()
+    return plan.trigger_type not in used and not any(same_matter(plan.matter, matter) for matter in matters)
+
+
+def clamped(plan: Plan, autonomy: Autonomy) -> Plan:
+    """The plan with a delay that the agent's limits allow; one that is no number becomes what is usual for the type."""
+    delay = USUAL_DELAY[plan.trigger_type] if math.isnan(plan.delay) else plan.delay
+    longest = max(autonomy.min_delay, autonomy.max_delay)
+    return replace(plan, delay=min(max(delay, autonomy.min_delay), longest))
+
+
+def _talk(said: Sequence[Message]) -> _Talk | None:
+    """None when there is no reply to somebody's words at the end."""
+    real = [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
+    spoken = [index for index, message in enumerate(real) if message.role == "user"]
+    if not spoken or real[-1].role != "assistant" or not real[-1].text.strip():
+        return None
+    after = real[spoken[-1] + 1 :]
+    earlier = [message.text for message in real[: spoken[-1]] if message.role == "assistant"]
+    return _Talk(
+        people=tuple(real[index] for index in spoken),
+        reply=real[-1],
+        before=earlier[-1] if earlier else "",
+        unasked=tuple(message for message in after if message.metadata.get("autonomous") is True),
+    )
+
+
+def _openings(talk: _Talk) -> Iterator[Plan]:
+    """What is open, strongest first."""
+    # Asking again what was asked unasked is nagging.
+    if not talk.unasked:
+        yield from _question(talk)
+    yield from _decision(talk)
+    yield from _task(talk)
+    if not talk.unasked:
+        yield from _lull(talk)
+
+
+def _question(talk: _Talk) -> Iterator[Plan]:
+    asked = open_question(talk.reply.text)
+    if asked is None:
+        return
+    subject = asked if len(content_words(asked)) > 1 else f"{asked} {talk.people[-1].text}"
+    if not content_words(subject):
+        return
+    # A long question takes longer to think about.
+    delay = min(2 + len(words(asked)) / 8, 5) * _MINUTE
+    reason = f'The question "{shortened(asked, _REASON_LENGTH - 40)}" is still open.'
+    yield Plan("question_unanswered", delay, matter_of(subject), reason)
+
+
+def _decision(talk: _Talk) -> Iterator[Plan]:
+    for message in reversed(talk.people[-_RECENT:]):
+        if found := open_decision(message.text):
+            said = plain(found.sentence)
+            subject = found.sentence if len(content_words(said)) > 1 else f"{found.sentence} {_context(talk)}"
+            delay = (25 if _WEIGHTY.search(said) else 10) + min(len(words(said)) / 4, 5)
+            reason = f'You have not decided yet: "{shortened(found.sentence, _REASON_LENGTH - 40)}"'
+            yield Plan("waiting_for_decision", delay * _MINUTE, matter_of(subject), reason)
+        if found or decided(message.text):
+            return
+
+
+def _task(talk: _Talk) -> Iterator[Plan]:
+    later: list[str] = []
+    for message in reversed(talk.people[-_RECENT:]):
+        found = open_task(message.text)
+        if found and found.deed and not any(settles(each, found.deed) for each in later):
+            yield Plan("task_incomplete", _task_delay(found.sentence), matter_of(found.deed), _promise(found.deed))
+            return
+        later.append(message.text)
+
+
+def _task_delay(sentence: str) -> float:
+    said = plain(sentence)
+    if _LATER.search(said):
+        return 60 * _MINUTE
+    if _TODAY.search(said):
+        return 45 * _MINUTE
+    return (20 if _AT_ONCE.search(said) else 30) * _MINUTE
+
+
+def _promise(deed: str) -> str:
+    told = " ".join(_PERSPECTIVE.get(word, word) for word in deed.split())
+    return f"You said you would {shortened(told, _REASON_LENGTH - 25)}."
+
+
+def _lull(talk: _Talk) -> Iterator[Plan]:
+    """A conversation about something of the user's own that simply went quiet; small talk and look-ups don't call for more."""
+    with_substance = [message.text for message in talk.people if len(content_words(message.text)) >= _SUBSTANCE]
+    own = [text for text in with_substance if _OWN & set(words(text))]
+    if len(with_substance) < _EXCHANGES or not own or only_thanks(talk.people[-1].text):
+        return
+    matter = matter_of(own[-1])
+    delay = min(4 + 2 * len(with_substance), 15) * _MINUTE
+    yield Plan("check_in", delay, matter, f"You were talking about this: {matter}.")
+
+
+def _context(talk: _Talk) -> str:
+    return " ".join(message.text for message in talk.people[-_RECENT:])

@@ -1,0 +1,109 @@
+"""Follow-ups: what the agent says unasked, from the timer that waits for a silence to what became of it (AUTO)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, time
+from typing import Literal, TypeAlias, get_args
+
+from rapport.domain.conversation import Kind
+
+TriggerType: TypeAlias = Literal["check_in", "question_unanswered", "task_incomplete", "waiting_for_decision"]
+TRIGGER_TYPES: tuple[TriggerType, ...] = get_args(TriggerType)
+
+State: TypeAlias = Literal["pending", "fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired"]
+Gate: TypeAlias = Literal[
+    "server", "agent", "conversation", "muted", "resting", "consecutive", "too_soon", "quiet_hours"
+]
+GATES: tuple[Gate, ...] = get_args(Gate)
+
+PROMPTS: dict[TriggerType, str] = {
+    "check_in": "Continue our conversation naturally.",
+    "question_unanswered": "The user asked a question but hasn't responded. Follow up on it.",
+    "task_incomplete": "Check in about the incomplete task we discussed.",
+    "waiting_for_decision": "Follow up on the decision the user needs to make.",
+}
+
+PLANNED = "follow-up"
+"""The name of the timer that the planner sets: there is one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Autonomy:
+    """What an agent may do unasked, and within which limits."""
+
+    min_delay: float = 30.0
+    max_delay: float = 3_600.0
+    max_in_a_row: int = 3
+    """Follow-ups without a word from anybody."""
+    min_gap: float = 15.0
+    """Seconds since the conversation's previous follow-up."""
+    prompts: dict[TriggerType, str] = field(default_factory=dict[TriggerType, str])
+    """What the model reads instead of the usual prompt of a type."""
+
+    def prompt(self, trigger_type: TriggerType) -> str:
+        return self.prompts.get(trigger_type, PROMPTS[trigger_type])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A follow-up worth making if nobody says anything until then. No plan is None, not a word for it."""
+
+    trigger_type: TriggerType
+    delay: float
+    """Seconds of silence after our last message."""
+    matter: str
+    """What it is about, in a few words: the same is not asked twice."""
+    reason: str | None = None
+    """Why, for people who look into it. No model reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A follow-up that waits, or what became of it."""
+
+    id: str
+    conversation_id: str
+    timer_id: str
+    owner_id: str
+    trigger_type: TriggerType
+    reason: str | None
+    matter: str
+    origin: Literal["planner", "user"]
+    state: State
+    gate: Gate | None
+    message_id: str | None
+    due_at: datetime
+    created_at: datetime
+    fired_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """When somebody does not want to hear from an agent, by their own clock; over midnight when it ends before it begins."""
+
+    time_zone: str
+    begin: time
+    end: time
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the gates look at: how a conversation stands at this moment, by the database's clock."""
+
+    now: datetime
+    kind: Kind
+    autonomy: bool | None
+    """What somebody has said about follow-ups in this conversation; None when nobody has."""
+    muted_until: datetime | None
+    is_resting: bool
+    """The breaker is open: no model is asked."""
+    followups: int
+    followed_up_at: datetime | None
+    quiet: QuietHours | None
+
+
+def trigger_type_of(text: str) -> TriggerType | None:
+    """The type of that name, if there is one."""
+    return text if text in TRIGGER_TYPES else None

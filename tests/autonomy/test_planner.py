@@ -1,0 +1,453 @@
+"""When and about what to follow up: short dialogues with what the rules make of them, and what holds for any text (AUTO-1)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rapport.autonomy.closings import closed, in_distress, only_thanks
+from rapport.autonomy.matters import matter_of, same_matter
+from rapport.autonomy.planner import USUAL_DELAY, clamped, plan_by_rules
+from rapport.domain.conversation import Message, Role
+from rapport.domain.followups import TRIGGER_TYPES, Autonomy, Plan, TriggerType
+
+BEGAN = datetime(2025, 3, 1, 12, tzinfo=UTC)
+LIMITS = Autonomy()
+MINUTE = 60
+
+
+def dialogue(*lines: str) -> list[Message]:
+    """What was said, line by line: "U: …" by the user, "A: …" by the agent, "F: …" by the agent unasked."""
+    return [_message(number, line) for number, line in enumerate(lines)]
+
+
+def _message(number: int, line: str) -> Message:
+    speaker, text = line.split(": ", 1)
+    role: Role = "user" if speaker == "U" else "assistant"
+    metadata: dict[str, Any] = {}
+    if speaker.startswith("F"):
+        metadata = {"autonomous": True, "trigger_type": speaker[2:] or "check_in"}
+    return Message(f"m{number}", "c", role, text, BEGAN + timedelta(minutes=number), metadata=metadata)
+
+
+def planned(*lines: str, matters: Sequence[str] = (), autonomy: Autonomy = LIMITS) -> Plan | None:
+    return plan_by_rules(dialogue(*lines), matters=matters, autonomy=autonomy)
+
+
+def kind_of(plan: Plan | None) -> TriggerType | None:
+    return plan.trigger_type if plan else None
+
+
+Story = tuple[TriggerType | None, tuple[str, ...]]
+SUBJECT = (
+    "U: My daughter starts playing the cello next month and she is only ten.",
+    "A: For a ten-year-old a half size usually fits.",
+)
+
+STORIES: dict[str, Story] = {
+    # ---- something to follow up on
+    "a question of the agent's": ("question_unanswered", ("U: I have a job interview on Friday.", "A: Exciting! What position is it for?")),
+    "a question with a soft tail": ("question_unanswered", ("U: I want to repaint the hallway.", "A: Which colours do you have in mind? Take your time.")),
+    "two questions": ("question_unanswered", ("U: We are moving to Porto.", "A: How lovely! When do you move? And is it for work?")),
+    "a question, then one of courtesy": ("question_unanswered", ("U: My bread never rises.", "A: How old is your yeast? Anything else I can help with?")),
+    "an offer with a subject": ("question_unanswered", ("U: The letter to the insurance is too long.", "A: Shall I draft a shorter version of the letter?")),
+    "a question in German": ("question_unanswered", ("U: Ich lerne seit einer Woche Klavier.", "A: Wie schön! Welches Stück übst du gerade?")),
+    "a question in Spanish": ("question_unanswered", ("U: Quiero correr un maratón.", "A: ¡Qué bien! ¿Cuándo es la carrera?")),
+    "a question in Chinese": ("question_unanswered", ("U: 我下个月要搬家。", "A: 太好了！你要搬到哪里？")),
+    "a question after thanks": ("question_unanswered", ("U: Thanks!", "A: You're welcome! When is the recital of your daughter?")),
+    "job or stay": ("waiting_for_decision", ("U: Should I take the job in Hamburg or stay here?", "A: Both have their charm. Think about where you want to be in five years.")),
+    "can't decide between": ("waiting_for_decision", ("U: I can't decide between the red bike and the blue one.", "A: The red one is lighter, the blue one is cheaper.")),
+    "still thinking about whether": ("waiting_for_decision", ("U: I'm still thinking about whether to sell the house.", "A: That is a big step, and there is no rush.")),
+    "torn": ("waiting_for_decision", ("U: I'm torn between studying physics and music.", "A: Both are wonderful.")),
+    "not sure whether I should": ("waiting_for_decision", ("U: Not sure whether I should tell my boss about it.", "A: Honesty usually pays off.")),
+    "have to decide by Friday": ("waiting_for_decision", ("U: I have to decide by Friday about the apartment.", "A: Then a list of pros and cons may help.")),
+    "on the fence": ("waiting_for_decision", ("U: I'm on the fence about adopting a second dog.", "A: A second dog is good company for the first.")),
+    "sleep on it": ("waiting_for_decision", ("U: The garage offers 900 euros for my car.", "A: That is a fair price.", "U: I'll sleep on it.", "A: A good idea.")),
+    "a decision of two messages ago": ("waiting_for_decision", ("U: Should I quit my job or ask for a raise?", "A: What matters most to you is the question.", "U: The money, mostly.", "A: Then a raise would be the first thing to try.")),
+    "a decision in German": ("waiting_for_decision", ("U: Soll ich das Angebot annehmen oder noch warten?", "A: Beides hat etwas für sich.")),
+    "a decision in French": ("waiting_for_decision", ("U: J'hésite entre Lyon et Nantes.", "A: Deux belles villes.")),
+    "send the report tonight": ("task_incomplete", ("U: I'll send the report tonight.", "A: Good luck with it!")),
+    "call the landlord": ("task_incomplete", ("U: I need to call the landlord.", "A: The morning is a good time for that.")),
+    "finish my essay": ("task_incomplete", ("U: I have to finish my essay.", "A: You can do it.")),
+    "gonna": ("task_incomplete", ("U: im gonna bake the cake this afternoon", "A: Sounds delicious.")),
+    "promised somebody": ("task_incomplete", ("U: I promised my mum to fix her printer.", "A: She will be glad.")),
+    "still need to": ("task_incomplete", ("U: I still need to book the flights for Lisbon.", "A: Prices tend to go up, so soon is better.")),
+    "a task, then small talk": ("task_incomplete", ("U: I should renew my passport this week.", "A: It takes a while, so the sooner the better.", "U: haha true", "A: Indeed.")),
+    "a task among other things": ("task_incomplete", ("U: The weather is awful today. I'm going to clean the garage. My back hurts though.", "A: Mind your back.")),
+    "a task in German": ("task_incomplete", ("U: Ich muss noch die Steuererklärung abgeben.", "A: Viel Erfolg dabei.")),
+    "a task in Spanish": ("task_incomplete", ("U: Tengo que llamar al dentista mañana.", "A: Buena idea.")),
+    "a task that is not done although another is": ("task_incomplete", ("U: I need to water the plants.", "A: They will thank you.", "U: I already cleaned the kitchen.", "A: Well done.")),
+    "a lull": ("check_in", (*SUBJECT, "U: She practises the violin at the moment, but the cello is her dream.", "A: Then the step will be easy for her.")),
+    "a lull after an acknowledgement": ("check_in", (*SUBJECT, "U: Her teacher recommends a full size cello already.", "A: The teacher knows best.", "U: ok", "A: It will be fine.")),
+    "a lull in Dutch": ("check_in", ("U: Mijn dochter begint volgende maand met cello spelen.", "A: Wat leuk.", "U: We huren een klein instrument bij de muziekschool.", "A: Dat is verstandig.")),
+    "bye the way": ("question_unanswered", ("U: bye the way, I bought a kayak", "A: Where will you take the kayak first?")),
+    "thanks, and another thing": ("task_incomplete", ("U: Thanks! I need to order the tickets now.", "A: Enjoy the show.")),
+    "a question put to the user, then advice": ("question_unanswered", ("U: My knee hurts.", "A: How far do you run every week? Swelling after a long run is common, so give it some rest.")),
+    "don't know which one": ("waiting_for_decision", ("U: We got two offers for the house and I don't know which one to accept.", "A: The higher one is not always the better one.")),
+    "no subject at all": ("task_incomplete", ("U: gotta buy milk", "A: Don't forget the bread.")),
+    # ---- nothing
+    "a wish": (None, ("U: I want to run a marathon in New York.", "A: A fine goal.")),
+    "far ahead": (None, ("U: I'm going to build a boat when I retire.", "A: A fine goal.")),
+    "what everybody should do": (None, ("U: We should all eat less meat.", "A: Many think so.")),
+    "my sister is torn": (None, ("U: My sister is torn between Rome and Paris.", "A: Hard to choose.")),
+    "an offer to explain": (None, ("U: What's 12*9?", "A: 108. Would you like me to explain?")),
+    "should have": (None, ("U: I should have called her.", "A: It is not too late.")),
+    "back soon": (None, ("U: I'll be back in 5", "A: Take your time.")),
+    "I won't": (None, ("U: I won't send the report.", "A: All right.")),
+    "bye": (None, ("U: bye", "A: Goodbye! When shall we talk about the cello again?")),
+    "thanks, that's all": (None, (*SUBJECT, "U: I measured her arm, half size it is.", "A: Perfect.", "U: thanks, that's all", "A: My pleasure.")),
+    "good night with a task": (None, ("U: I need to finish my essay tomorrow. Good night!", "A: Sleep well.")),
+    "talk to you later": (None, (*SUBJECT, "U: ok, talk to you later", "A: See you!")),
+    "I'm off": (None, ("U: I have to pack my suitcase, I'm off", "A: Have fun.")),
+    "stop asking me": (None, ("U: I need to call the landlord. Stop asking me about it!", "A: Understood.")),
+    "don't message me": (None, ("U: don't message me anymore", "A: As you wish. What happened?")),
+    "a typo and emoji": (None, ("U: goodnigth 😴😴", "A: Sleep well! What are you dreaming of?")),
+    "Tschüss": (None, ("U: Ich muss noch einkaufen. Tschüss!", "A: Bis bald! Was kochst du?")),
+    "c'est tout": (None, ("U: Merci, c'est tout", "A: Avec plaisir ! Que fais-tu demain ?")),
+    "adiós": (None, ("U: Tengo que llamar al banco. ¡Adiós!", "A: ¡Adiós!")),
+    "buonanotte": (None, ("U: Buonanotte!", "A: Buonanotte! Che farai domani?")),
+    "até amanhã": (None, ("U: Preciso terminar o relatório, até amanhã!", "A: Até!")),
+    "welterusten": (None, ("U: welterusten 🌙", "A: Slaap lekker! Wat doe je morgen?")),
+    "no to an offer": (None, (*SUBJECT, "U: I rented the half size cello today.", "A: Great. Is there anything else I can help with?", "U: no thanks", "A: All right.")),
+    "only courtesy": (None, ("U: hello", "A: Hello! How can I help you?")),
+    "anything else?": (None, ("U: What is the capital of France?", "A: Paris. Anything else?")),
+    "how are you": (None, ("U: hi", "A: Hi there! How are you today?")),
+    "a rhetorical question": (None, ("U: Bananas are berries.", "A: They are, and strawberries are not. Isn't that funny?")),
+    "a question that answers itself": (None, ("U: Why is the sky blue?", "A: Why is it blue? Because air scatters blue light more than red light, in all directions.")),
+    "a quoted question": (None, ("U: Translate it for the postcard.", 'A: In English it is "Where are you?" and nothing more.')),
+    "a look-up": (None, ("U: What is the boiling point of water?", "A: 100 degrees Celsius at sea level.", "U: What is the boiling point of ethanol?", "A: 78 degrees Celsius.")),
+    "small talk": (None, ("U: hi", "A: Hello!", "U: how are you", "A: Fine.", "U: nice", "A: Indeed.")),
+    "one exchange is no conversation": (None, SUBJECT),
+    "a lull after thanks": (None, (*SUBJECT, "U: She practises the violin at the moment.", "A: A good start.", "U: Thank you so much!", "A: Gladly.")),
+    "I will never": (None, ("U: I will never call the landlord again.", "A: I understand.")),
+    "somebody else will": (None, ("U: My brother will send the report tonight.", "A: Good.")),
+    "she has to": (None, ("U: She needs to call the landlord.", "A: I see.")),
+    "already done": (None, ("U: I already sent the report.", "A: Well done.")),
+    "a task and then done": (None, ("U: I need to call the landlord.", "A: Good luck.", "U: I called the landlord.", "A: Great.")),
+    "done, in a word": (None, ("U: I have to take out the trash.", "A: Good.", "U: done!", "A: Great.")),
+    "I have to say": (None, ("U: I have to say, that was a great film.", "A: I agree.")),
+    "I need to know": (None, ("U: I need to know the boiling point of water.", "A: 100 degrees Celsius.")),
+    "a question about a duty": (None, ("U: Do I need to call the landlord?", "A: Yes, that would be best.")),
+    "if I have to": (None, ("U: If I have to call the landlord, so be it.", "A: Right.")),
+    "he said he'll": (None, ("U: He said I will clean the kitchen, imagine that.", "A: Cheeky.")),
+    "my brother can't decide": (None, ("U: My brother can't decide between two cars.", "A: It is a hard choice for him.")),
+    "decided by now": (None, ("U: I can't decide between the red bike and the blue one.", "A: The red one is lighter.", "U: I'll go with the red one.", "A: A good choice.")),
+    "couldn't decide, but then": (None, ("U: I couldn't decide, but then I bought the red one.", "A: A good choice.")),
+    "wondering if you know": (None, ("U: I'm wondering if you know the capital of Peru.", "A: It is Lima.")),
+    "despair": (None, ("U: I can't go on, I want to die.", "A: I'm very sorry. Is there someone near you?")),
+    "a death": (None, ("U: My father died yesterday and I have to organise everything.", "A: I am so sorry. What was he like?")),
+    "an emergency": (None, ("U: My son has chest pain and I need to drive him to hospital.", "A: Please hurry. Is he awake?")),
+    "distress in German": (None, ("U: Mein Opa ist gestorben.", "A: Das tut mir sehr leid. Wie geht es dir?")),
+    "a reply that condoles": (None, ("U: Nonna non c'è più.", "A: Le mie condoglianze. Vuoi parlarne?")),
+    "distress a while ago": (None, ("U: I had a panic attack this morning.", "A: That must have been hard.", "U: I need to call my boss.", "A: Take it slowly.")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_what_a_dialogue_calls_for(name: str) -> None:
+    expected, lines = STORIES[name]
+    plan = planned(*lines)
+    assert kind_of(plan) == expected, plan
+    if plan:
+        assert LIMITS.min_delay <= plan.delay <= LIMITS.max_delay
+        assert plan.matter
+        assert plan.reason
+        assert planned(*lines) == plan
+
+
+def test_half_of_the_stories_call_for_nothing() -> None:
+    silent = [name for name, (expected, _) in STORIES.items() if expected is None]
+    assert len(STORIES) >= 60
+    assert 0.4 <= len(silent) / len(STORIES) <= 0.6
+
+
+def test_a_quoted_or_synthetic_message_is_not_the_users_words() -> None:
+    said = dialogue("U: I need to call the landlord.", "A: Good luck.")
+    trigger = Message("t", "c", "user", "bye", BEGAN, metadata={"synthetic": True, "trigger_type": "check_in"})
+    reply = _message(9, "F: How are things?")
+    plan = plan_by_rules([*said, trigger, reply], matters=(), autonomy=LIMITS)
+    assert kind_of(plan) == "task_incomplete"
+    assert planned('U: She wrote "I need to call the landlord."', "A: I see.") is None
+
+
+@pytest.mark.parametrize("flag", ["fallback_used", "guard_used", "cancelled"])
+def test_nothing_follows_a_reply_that_was_none(flag: str) -> None:
+    said = dialogue("U: I need to call the landlord.", "A: Good luck.")
+    failed = Message("r", "c", "assistant", "Temporary issue", BEGAN, metadata={flag: True})
+    assert plan_by_rules([said[0], failed], matters=(), autonomy=LIMITS) is None
+    assert plan_by_rules([said[0], Message("r", "c", "assistant", " ", BEGAN)], matters=(), autonomy=LIMITS) is None
+    assert plan_by_rules(said[:1], matters=(), autonomy=LIMITS) is None
+    assert plan_by_rules([], matters=(), autonomy=LIMITS) is None
+
+
+def test_the_same_matter_is_not_brought_up_twice() -> None:
+    lines = ("U: I need to call the landlord about the heating.", "A: Good luck.")
+    assert kind_of(planned(*lines)) == "task_incomplete"
+    assert planned(*lines, matters=["landlord calls"]) is None
+    assert kind_of(planned(*lines, matters=["call the dentist"])) == "task_incomplete"
+
+
+def test_when_the_strongest_is_used_up_the_next_one_stands() -> None:
+    lines = ("U: I need to call the landlord.", "A: What is it about?")
+    assert kind_of(planned(*lines)) == "question_unanswered"
+    assert kind_of(planned(*lines, "F-question_unanswered: What was the call about?")) == "task_incomplete"
+
+
+def test_a_type_is_used_once_until_the_user_speaks_again() -> None:
+    lines = ("U: I need to call the landlord.", "A: Good luck.", "F-task_incomplete: Did you reach the landlord?")
+    assert planned(*lines) is None
+    answered = (*lines, "U: Not yet. I have to repair the bike first.", "A: One after the other.")
+    assert kind_of(planned(*answered, matters=["call landlord"])) == "task_incomplete"
+
+
+def test_nobody_is_asked_again_what_was_asked_unasked() -> None:
+    lull = STORIES["a lull"][1]
+    assert planned(*lull, "F-check_in: How is the cello?") is None
+
+
+def test_enough_in_a_row_is_enough() -> None:
+    lines = ("U: I need to call the landlord.", "A: Good luck.", "F-check_in: Hello again.")
+    assert kind_of(planned(*lines)) == "task_incomplete"
+    assert planned(*lines, autonomy=Autonomy(max_in_a_row=1)) is None
+
+
+def test_a_plan_says_in_plain_words_what_it_is_about() -> None:
+    plan = planned("U: Hi! I need to call my landlord about our heating.", "A: Good luck.")
+    assert plan
+    assert plan.reason == "You said you would call your landlord about your heating."
+    assert plan.matter == "call landlord heating"
+    asked = planned("U: I have an interview.", "A: When is it?")
+    assert asked
+    assert asked.reason == 'The question "When is it?" is still open.'
+    assert "interview" in asked.matter
+
+
+def test_how_long_to_wait_follows_what_was_said() -> None:
+    def delay(*lines: str) -> float:
+        plan = planned(*lines)
+        assert plan
+        return plan.delay
+
+    now = delay("U: I'll call the landlord right now.", "A: Good luck.")
+    sometime = delay("U: I'll call the landlord.", "A: Good luck.")
+    today = delay("U: I'll call the landlord this afternoon.", "A: Good luck.")
+    tonight = delay("U: I'll call the landlord tonight.", "A: Good luck.")
+    assert 20 * MINUTE <= now < sometime < today < tonight <= 60 * MINUTE
+    short = delay("U: We move to Porto.", "A: When?")
+    long = delay(
+        "U: We move to Porto.", "A: When you think of the new city, what is it that you look forward to most of all?"
+    )
+    assert 2 * MINUTE <= short < long <= 5 * MINUTE
+    small = delay("U: Should I take the red cup or the blue cup?", "A: Both are nice.")
+    big = delay("U: Should I take the job or stay at the old one?", "A: Both are nice.")
+    assert 10 * MINUTE <= small < big <= 30 * MINUTE
+    assert 5 * MINUTE <= delay(*STORIES["a lull"][1]) <= 15 * MINUTE
+
+
+# ---- closing a conversation
+
+CLOSING = """
+bye|Bye!|byeee 👋|thanks, that's all|Thx thats all 🙏|good night|goodnite!! 😴|talk to you later|ttyl|I'm off|I'm off to bed
+stop asking me|Please stop messaging me.|don't message me|Don't text me anymore|leave me alone|ok thanks, bye!
+Great, thank you so much! Have a nice day|gotta run, talk later|See you tomorrow|See you later then, Anna|goodbey|Tschüss!
+Danke, das war's|Gute Nacht|bis morgen 😊|Lass mich in Ruhe|Hör auf zu fragen|Au revoir|Merci, c'est tout|bonne nuit|à demain
+adiós|hasta mañana, gracias|eso es todo, gracias|deja de escribirme|buonanotte|arrivederci|grazie, è tutto|tchau|até amanhã
+obrigado, é só isso|doei|welterusten|bedankt, dat was het|laat me met rust|👋|I have to go now|need to go, see ya|cya|gn
+thats it for today, cheers|i gotta go to sleep|ok im done for today thx|No more questions, thank you|Unsubscribe|ciao
+Thank you, good bye|going to bed now, night!|We're done here|smettila di scrivermi|não me mande mais mensagens|stop met vragen
+"""
+OPEN = """
+bye the way, what is rye?|thanks! and what about X?|Thanks!|By the way I moved|I said bye to my job last week|I slept well
+good night's sleep is important to me|Bye? I'm not leaving yet|Goodbye Lenin is a great film|I told her to stop asking me
+I'll stop asking him|Don't ask my brother|he left me alone with the kids|I was off work today|I'm off on Friday|hello|no
+see you have a point there|That's all I know about it, what do you think?|I need to go to the dentist tomorrow|Good evening
+I have to go to Berlin|I must leave my job|stop the car|I never write to her|I can't stop thinking about it|I'll sleep on it
+bye! oh wait, I forgot to ask about the visa|The later chapters are boring|How do I say goodbye in Spanish?|I'll go with it
+I take care of my mother|should I write to her later?|Have a good recipe for bread?|Never ask a baker|I don't want to ask her
+later I will cook pasta|a plus is that it's cheap|don't call the landlord yet|I have to go on|ok|👍|😂|was ist das
+"""
+
+
+def each_of(text: str) -> list[str]:
+    return [part for line in text.strip().splitlines() for part in line.split("|")]
+
+
+@pytest.mark.parametrize("text", each_of(CLOSING))
+def test_this_closes_a_conversation(text: str) -> None:
+    assert closed(text)
+
+
+@pytest.mark.parametrize("text", each_of(OPEN))
+def test_this_closes_nothing(text: str) -> None:
+    assert not closed(text)
+
+
+@pytest.mark.parametrize("text", ["no", "no thanks", "Nope, all good", "nah", "I'm good, thanks", "nothing, thank you"])
+def test_a_mere_no_closes_what_was_only_an_offer(text: str) -> None:
+    assert closed(text, answers_an_offer=True)
+    assert not closed(text)
+
+
+@pytest.mark.parametrize("text", ["ciao", "salut", "Buenas noches", "boa noite!", "dag"])
+def test_the_same_word_greets_first_and_parts_later(text: str) -> None:
+    assert not closed(text, is_first=True)
+    assert closed(text)
+
+
+def test_figures_of_speech_are_no_emergency() -> None:
+    fine = (
+        "my phone died",
+        "dying to see it",
+        "the battery died",
+        "this deadline is killing me",
+        "a recipe to die for",
+    )
+    assert not [text for text in fine if in_distress(text)]
+    bad = ("my dad passed away", "I want to kill myself", "je veux mourir", "quiero morirme", "ik wil niet meer leven")
+    assert [text for text in bad if in_distress(text)] == list(bad)
+
+
+def test_thanks_alone() -> None:
+    assert only_thanks("Thank you so much!")
+    assert not only_thanks("thanks, I will call him")
+    assert not only_thanks("ok")
+
+
+# ---- matters
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("call the landlord", "calling my landlord"),
+        ("landlord call", "I need to call the landlord about the heating"),
+        ("send the report", "the report I sent"),
+        ("half marathon training", "training for the half-marathon"),
+        ("Wohnung in Köln", "die Wohnung in koln"),
+        ("搬家", "搬家"),
+    ],
+)
+def test_the_same_in_other_words(a: str, b: str) -> None:
+    assert same_matter(a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("send the report", "send the letter"),
+        ("job offer Hamburg", "job interview Berlin"),
+        ("call the landlord", "call the dentist"),
+        ("", "call the landlord"),
+        ("the and of", "call"),
+        ("搬家", "工作"),
+    ],
+)
+def test_something_else(a: str, b: str) -> None:
+    assert not same_matter(a, b)
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
+VOCABULARY = (
+    "I I'll need to call the landlord should we or stay bye thanks? ! . , good night can't decide between and what is it"
+    ' have done my dad stop asking me \n not " 👋 ich muss não sé si'
+)
+PHRASES = st.lists(st.sampled_from(VOCABULARY.split(" ")), max_size=25).map(" ".join)
+WORDS = TEXTS | PHRASES
+
+
+@settings(deadline=None)
+@given(WORDS, WORDS)
+def test_being_the_same_matter_is_symmetric(a: str, b: str) -> None:
+    assert same_matter(a, b) == same_matter(b, a)
+
+
+@settings(deadline=None)
+@given(WORDS)
+def test_everything_is_the_same_matter_as_itself(text: str) -> None:
+    assert same_matter(text, text)
+    assert same_matter(text, f"  {text} ")
+
+
+@settings(deadline=None)
+@given(WORDS)
+def test_a_matter_is_short_and_on_one_line(text: str) -> None:
+    matter = matter_of(text)
+    assert len(matter) <= 80
+    assert matter.isprintable()
+
+
+# ---- whatever is said
+
+ROLES: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant", "system-summary"])
+METADATA: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {},
+        {"autonomous": True, "trigger_type": "check_in"},
+        {"synthetic": True},
+        {"fallback_used": True},
+        {"autonomous": "yes"},
+    ]
+)
+MESSAGES = st.builds(
+    Message, st.just("m"), st.just("c"), ROLES, WORDS, st.just(BEGAN), metadata=METADATA
+)  # fmt: skip
+DELAYS = st.floats(allow_nan=True, allow_infinity=True)
+AUTONOMIES = st.builds(
+    Autonomy,
+    min_delay=st.floats(1, 10_000),
+    max_delay=st.floats(1, 10_000),
+    max_in_a_row=st.integers(0, 5),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(MESSAGES, max_size=8), st.lists(WORDS, max_size=3), AUTONOMIES)
+def test_any_talk_has_a_plan_within_the_limits_or_none(
+    said: list[Message], matters: list[str], autonomy: Autonomy
+) -> None:
+    plan = plan_by_rules(said, matters=matters, autonomy=autonomy)
+    if plan is None:
+        return
+    assert plan.trigger_type in TRIGGER_TYPES
+    assert autonomy.min_delay <= plan.delay <= max(autonomy.min_delay, autonomy.max_delay)
+    assert plan.matter
+    assert not any(same_matter(plan.matter, matter) for matter in matters)
+    assert plan.reason
+    assert len(plan.reason) <= 220
+    assert plan_by_rules(said, matters=matters, autonomy=autonomy) == plan
+    assert plan_by_rules(said, matters=[*matters, plan.matter], autonomy=autonomy) != plan
+
+
+@settings(deadline=None)
+@given(st.sampled_from(TRIGGER_TYPES), DELAYS, AUTONOMIES)
+@example("check_in", float("nan"), LIMITS)
+@example("check_in", float("inf"), LIMITS)
+@example("check_in", float("-inf"), LIMITS)
+def test_every_delay_is_brought_within_the_limits(trigger_type: TriggerType, delay: float, autonomy: Autonomy) -> None:
+    plan = Plan(trigger_type, delay, "pizza")
+    kept = clamped(plan, autonomy)
+    assert autonomy.min_delay <= kept.delay <= max(autonomy.min_delay, autonomy.max_delay)
+    assert clamped(kept, autonomy) == kept
+    if autonomy.min_delay <= delay <= autonomy.max_delay:
+        assert kept == plan
+
+
+def test_a_delay_that_is_no_number_becomes_the_usual_one() -> None:
+    assert clamped(Plan("check_in", float("nan"), "pizza"), LIMITS).delay == USUAL_DELAY["check_in"]
+
+
+@pytest.mark.parametrize(
+    "text", ["should i ", "i need to ", '"', "? ", "bye ", "i have to say that ", "a", "```", "between a and "]
+)
+def test_a_long_monotonous_message_takes_no_time(text: str) -> None:
+    said = dialogue("U: " + text * (32_000 // len(text)), "A: " + text * (32_000 // len(text)) + "?")
+    began = time.perf_counter()
+    plan_by_rules(said, matters=("call the landlord",), autonomy=LIMITS)
+    assert time.perf_counter() - began < 2
