@@ -7,6 +7,7 @@ from typing import Any
 
 from rapport.domain.conversation import Content, text_of
 from rapport.domain.errors import InvalidInput, TooLarge
+from rapport.domain.text import checked_text
 
 MAX_CHARACTERS = 32_000
 MAX_BLOCKS = 32
@@ -34,21 +35,6 @@ def checked_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content
     if not text_of(blocks).strip() and all(block["type"] == "text" for block in blocks):
         raise InvalidInput("The message is empty: its text blocks have no visible character.")
     return blocks
-
-
-def checked_text(text: str, *, what: str, limit: int) -> str:
-    """`text` if it can be stored and sent on as it is."""
-    if len(text) > limit:
-        raise TooLarge(f"`{what}` has {len(text):,} characters; the limit is {limit:,}.")
-    if "\x00" in text:
-        raise InvalidInput(f"`{what}` holds a NUL character, which can't be stored. Remove it and send again.")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"`{what}` holds half of a surrogate pair at position {error.start}: it isn't valid Unicode text."
-        ) from error
-    return text
 
 
 def _checked_block(block: Mapping[str, Any], *, limit: int) -> Mapping[str, Any]:

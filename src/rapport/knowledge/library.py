@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.notes import NOTE_ID, Chunk, Note, Vector
+from rapport.domain.text import visible
 from rapport.knowledge.chunking import chunks_of, embedded_text, points_of
 from rapport.knowledge.files.document import one_line
-from rapport.knowledge.files.plain import visible
 from rapport.knowledge.names import readable_id
 from rapport.knowledge.ports import Embedder
 from rapport.storage.database import Database

@@ -15,8 +15,9 @@ import sys
 from importlib import import_module
 from typing import Protocol, cast
 
+from rapport.domain.text import visible
 from rapport.knowledge.files.faults import Fault, Unreadable
-from rapport.knowledge.files.plain import cleaned, visible
+from rapport.knowledge.files.plain import cleaned
 
 PARSERS = {"html": "webpage", "pdf": "pdf", "docx": "word"}
 _OPEN_FILES = 16

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import re
-import unicodedata
 
 from rapport.knowledge.files.document import one_line
 from rapport.knowledge.files.faults import Fault, Unreadable
@@ -55,11 +54,6 @@ def cleaned(text: str) -> str:
     except UnicodeEncodeError:
         kept = kept.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return kept
-
-
-def visible(text: str) -> bool:
-    """Whether there is anything to read in it."""
-    return any(not character.isspace() and unicodedata.category(character) not in ("Cc", "Cf") for character in text)
 
 
 def markdown_title(text: str) -> str:

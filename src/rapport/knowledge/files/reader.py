@@ -12,9 +12,10 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from typing import Any, Final
 
 from rapport.domain.errors import InvalidInput, Permanent, TooLarge, Transient
+from rapport.domain.text import visible
 from rapport.knowledge.files.document import Document, FileName, Kind, Limits, one_line
 from rapport.knowledge.files.faults import FORMAT, Fault, Unreadable, complaint
-from rapport.knowledge.files.plain import decoded, markdown_title, visible
+from rapport.knowledge.files.plain import decoded, markdown_title
 
 _CHILD = "rapport.knowledge.files.child"
 _PIECE = 262_144

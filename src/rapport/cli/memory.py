@@ -1,0 +1,242 @@
+"""`rapport memory`: what an agent remembers about somebody, from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rapport.domain.agents import AGENTS, COMPANION
+from rapport.domain.conversation import LOCAL_USER
+from rapport.domain.errors import InvalidInput
+from rapport.settings import Settings
+
+if TYPE_CHECKING:
+    from rapport.domain.memories import Memory
+    from rapport.memory.book import MemoryBook
+
+app = typer.Typer(help="Memories: list, add, search, edit, forget, stats.", no_args_is_help=True)
+
+Agent = Annotated[str, typer.Option(help="Who remembers it.")]
+User = Annotated[str, typer.Option(help="About whom; `local` is the user of a server without keys.")]
+Key = Annotated[str | None, typer.Option(help="A name for it, by which it is replaced later.")]
+
+_WRITTEN_BY = {"user": "by hand", "agent": "by the agent", "extracted": "from what was said"}
+
+
+@app.command("list")
+def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
+    """What is remembered, the newest first, and where it comes from."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> list[Memory]:
+        from rapport.cli.database import migrated_database
+        from rapport.storage.memories import Memories
+
+        _check(agent)
+        every: list[Memory] = []
+        async with migrated_database(settings) as database, database.statement() as connection:
+            while some := await Memories(connection).page(
+                user, agent, limit=1_000, before=(every[-1].created_at, every[-1].id) if every else None
+            ):
+                every += some
+        return every
+
+    memories = start(job, level="warning")
+    table = Table(
+        Column("id", no_wrap=True),  # whole, to be copied
+        Column("memory", overflow="fold"),
+        Column("key", overflow="fold"),
+        Column("from", overflow="fold"),
+        Column("changed", no_wrap=True),
+        box=None,
+    )
+    for one in memories:
+        table.add_row(
+            one.id,
+            _shown(one.content),
+            _shown(one.key or ""),
+            _provenance(one),
+            f"{one.updated_at.astimezone():%Y-%m-%d %H:%M}",
+        )
+    Console(highlight=False).print(table if memories else _nothing(agent, user))
+
+
+@app.command()
+def add(content: str, key: Key = None, agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
+    """Tell an agent something to remember. What says the same as one that is there is refused."""
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> Memory:
+        from rapport.domain.memories import Remark
+
+        _check(agent)
+        async with _open_book(settings) as book:
+            return await book.create(user, agent, Remark(content, key=key, origin="user"))
+
+    typer.echo(f"Remembered as {start(job, level='error').id}.")
+
+
+@app.command()
+def search(
+    query: str,
+    agent: Agent = COMPANION.id,
+    user: User = LOCAL_USER,
+    limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
+) -> None:
+    """What is remembered about something, the most similar first."""
+    from rich.console import Console
+
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> None:
+        _check(agent)
+        console = Console(highlight=False)
+        async with _open_book(settings) as book:
+            found = await book.search(user, agent, query, limit)
+            count = 0 if found else (await book.stats(user, agent)).count
+        for one, similarity in found:
+            console.print(
+                f"[bold]{one.id}[/bold]  {similarity:.3f}  {_shown(one.content)}  [dim]{_provenance(one)}[/dim]",
+                soft_wrap=True,
+            )
+        if not found:
+            console.print(
+                _nothing(agent, user)
+                if not count
+                else "There is nothing to look for in this."
+                if not query.strip()
+                else "Nothing is indexed by the embedder in use: `rapport reindex`"
+            )
+
+    start(job, level="warning")
+
+
+@app.command()
+def edit(
+    memory_id: str,
+    content: Annotated[str | None, typer.Argument(help="The new words; without them only the key changes.")] = None,
+    key: Annotated[str | None, typer.Option(help="Another key; an empty one takes it away.")] = None,
+    agent: Agent = COMPANION.id,
+    user: User = LOCAL_USER,
+) -> None:
+    """Change what is remembered."""
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> Memory:
+        _check(agent)
+        async with _open_book(settings) as book:
+            return await book.edit(user, agent, memory_id, content=content, key=key)
+
+    typer.echo(f"Changed {start(job, level='error').id}.")
+
+
+@app.command()
+def forget(
+    memory_ids: Annotated[list[str] | None, typer.Argument(help="Which ones.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that this agent remembers about this user.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    agent: Agent = COMPANION.id,
+    user: User = LOCAL_USER,
+) -> None:
+    """Erase memories. What was said with their help stays said."""
+    from rapport.cli.main import fail, start
+
+    ids = memory_ids or []
+    if every == bool(ids):
+        fail("Name the memories to forget, or say --all.")
+    if every and not yes:
+        typer.confirm(f"Forget everything that {agent} remembers about {_plain(user)}?", abort=True)
+    if not start(lambda settings: _forget(settings, agent, user, None if every else ids), level="warning"):
+        raise typer.Exit(1)
+
+
+async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | None) -> bool:
+    """Forget these, or everything; one that isn't there is said so, and the others go on. Needs no embedder."""
+    from rapport.cli.database import migrated_database
+    from rapport.domain.errors import NotFound
+    from rapport.storage.memories import Memories
+
+    _check(agent)
+    missing = False
+    async with migrated_database(settings) as database:
+        if ids is None:
+            async with database.transaction() as connection:
+                await Memories(connection).take_turns(user, agent)
+                count = await Memories(connection).delete_all(user, agent)
+            typer.echo(f"Forgot {count:,} {'memory' if count == 1 else 'memories'}.")
+        for memory_id in ids or []:
+            try:
+                async with database.transaction() as connection:
+                    await Memories(connection).take_turns(user, agent)
+                    await Memories(connection).delete(user, agent, memory_id)
+                typer.echo(f"Forgot {memory_id}.")
+            except NotFound as error:
+                missing = True
+                typer.secho(str(error), fg="red", err=True)
+    return not missing
+
+
+@app.command()
+def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
+    """How much is remembered, and from where."""
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> None:
+        _check(agent)
+        async with _open_book(settings) as book:
+            found = await book.stats(user, agent)
+        typer.echo(f"{found.count:,} of {found.capacity:,} places are taken ({found.share:.0%}).")
+        if found.oldest and found.newest:
+            typer.echo(", ".join(f"{count:,} {_WRITTEN_BY[by]}" for by, count in found.by_origin.items()) + ".")
+            typer.echo(
+                f"The oldest is of {found.oldest.astimezone():%Y-%m-%d %H:%M},"
+                f" the newest of {found.newest.astimezone():%Y-%m-%d %H:%M}."
+            )
+        if found.warning:
+            typer.secho(found.warning, fg="yellow")
+
+    start(job, level="warning")
+
+
+@asynccontextmanager
+async def _open_book(settings: Settings) -> AsyncGenerator[MemoryBook]:
+    """Open for as long as the block lasts, with the embedder that the settings name."""
+    from rapport.cli.library import open_library
+    from rapport.memory.book import MemoryBook
+
+    async with open_library(settings) as (library, _):
+        yield MemoryBook(library.database, library.embedder)
+
+
+def _check(agent: str) -> None:
+    if agent not in AGENTS:
+        raise InvalidInput(f"There is no agent {agent[:64]!r}; there are {', '.join(sorted(AGENTS))}.")
+
+
+def _provenance(memory: Memory) -> str:
+    where = f", message {memory.message_id}" if memory.message_id else ""
+    return _shown(f"{_WRITTEN_BY[memory.origin]}{where}")
+
+
+def _nothing(agent: str, user: str) -> str:
+    about = "you" if user == LOCAL_USER else _shown(user)
+    return f"{agent} remembers nothing about {about} yet: `rapport memory add TEXT`"
+
+
+def _plain(value: str) -> str:
+    """Somebody else's text as one line that a terminal shows and doesn't obey."""
+    from rapport.knowledge.files.document import one_line
+
+    return one_line(value.encode(errors="replace").decode(), limit=10_000)
+
+
+def _shown(value: str) -> str:
+    from rich.markup import escape
+
+    return escape(_plain(value))

@@ -1,0 +1,27 @@
+"""What every text from outside must be before it is stored."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from rapport.domain.errors import InvalidInput, TooLarge
+
+
+def checked_text(text: str, *, what: str, limit: int) -> str:
+    """`text` if it can be stored and sent on as it is; raises InvalidInput with a sentence for the sender."""
+    if len(text) > limit:
+        raise TooLarge(f"`{what}` has {len(text):,} characters; the limit is {limit:,}.")
+    if "\x00" in text:
+        raise InvalidInput(f"`{what}` holds a NUL character, which can't be stored. Remove it and send again.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"`{what}` holds half of a surrogate pair at position {error.start}: it isn't valid Unicode text."
+        ) from error
+    return text
+
+
+def visible(text: str) -> bool:
+    """Whether there is anything to read in it."""
+    return any(not character.isspace() and unicodedata.category(character) not in ("Cc", "Cf") for character in text)

@@ -1,0 +1,25 @@
+"""What this room needs of an embedder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rapport.domain.notes import Vector
+
+
+class Embedder(Protocol):
+    """Texts as vectors of length 1. Both methods raise Transient when it can't be done now."""
+
+    @property
+    def name(self) -> str:
+        """Which vectors these are: vectors of another name are never compared with them."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text."""
+        ...
+
+    async def embed_question(self, question: str) -> Vector:
+        """The vector to look for."""
+        ...

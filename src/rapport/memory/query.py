@@ -1,0 +1,85 @@
+"""What memories are looked up by: the words of a person, never those that the system put into their mouth (MEM-2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+import structlog
+from langchain_core.messages import HumanMessage
+
+from rapport.domain.conversation import Block, Message
+from rapport.domain.synthetic import is_synthetic
+
+log = structlog.get_logger()
+
+Source: TypeAlias = Literal["message", "last_user_message", "summary", "none"]
+
+_WORD = re.compile(r"[^\W_]")
+"""A letter or a digit of any script: without one a text says nothing that could be looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The text that memories are compared with, and whose it is."""
+
+    text: str
+    source: Source
+
+
+NOTHING = Query("", "none")
+
+
+def query_for(current: HumanMessage, history: Sequence[Message], summary: Message | None) -> Query:
+    """The text of `current`; if the system wrote it or it has no words, what a person said last, else the summary.
+
+    `history` is the conversation before `current`, oldest first. Whatever it holds, synthetic content is never returned.
+    """
+    if not is_synthetic(current):
+        return _spoken(current) or _earlier(history, summary)
+    trigger_type = current.additional_kwargs.get("trigger_type")
+    log.debug("Synthetic message detected in memory retrieval", trigger_type=trigger_type)
+    found = _earlier(history, summary)
+    if found != NOTHING:
+        log.info(
+            "Memory query used fallback strategy due to synthetic trigger",
+            source=found.source,
+            trigger_type=trigger_type,
+        )
+    elif not any(map(_is_of_a_person, history)):
+        log.error("Autonomous message triggered on empty thread - misconfiguration", trigger_type=trigger_type)
+    # Otherwise somebody has sent pictures only: nothing to look up, and nothing wrong.
+    return found
+
+
+def _spoken(current: HumanMessage) -> Query | None:
+    text = _words(_text(current))
+    return Query(text, "message") if text else None
+
+
+def _earlier(history: Sequence[Message], summary: Message | None) -> Query:
+    for message in reversed(history):
+        if _is_of_a_person(message) and (text := _words(message.text)):
+            return Query(text, "last_user_message")
+    if summary is not None and not is_synthetic(summary) and (text := _words(summary.text)):
+        return Query(text, "summary")
+    return NOTHING
+
+
+def _is_of_a_person(message: Message) -> bool:
+    return message.role == "user" and not is_synthetic(message)
+
+
+def _text(message: HumanMessage) -> str:
+    """Its text blocks, joined by line breaks."""
+    content = cast("str | Sequence[str | Block]", message.content)  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(content, str):
+        return content
+    blocks = ({"type": "text", "text": block} if isinstance(block, str) else block for block in content)
+    return "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
+
+
+def _words(text: str) -> str:
+    return text.strip() if _WORD.search(text) else ""
