@@ -1,0 +1,127 @@
+"""What was said, as an export writes it: JSONL for programs and for `rapport import`, Markdown for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date
+from typing import Any
+
+import orjson
+
+from rapport.domain.archive import travelling
+from rapport.domain.conversation import Block, Conversation, Message
+from rapport.domain.synthetic import is_synthetic
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#|~])")
+
+
+@dataclass
+class Transcript:
+    """Turns messages, given oldest first, into the pieces of a file. Nothing that it leaves out is hinted at."""
+
+    conversation: Conversation
+    include_synthetic: bool = False
+    exported: int = 0
+    filtered: int = 0
+    """Messages that the system made itself."""
+    _hidden: set[str] = field(default_factory=set[str])
+
+    def shown(self, message: Message) -> bool:
+        """Whether a message belongs to the export: somebody said it, or everything was asked for."""
+        if is_synthetic(message) and not self.include_synthetic:
+            self.filtered += 1
+            self._hidden.add(message.id)
+            return False
+        if not message.text.strip() and isinstance(message.content, str):
+            self._hidden.add(message.id)  # a reply that was cancelled before it began
+            return False
+        self.exported += 1
+        return True
+
+    def row(self, message: Message) -> dict[str, Any]:
+        """A row that `rapport import` reads."""
+        told: dict[str, Any] = {
+            "id": message.id,
+            "conversation": self.conversation.id,
+            "role": message.role,
+            "author": message.author and {"id": message.author.id, "name": message.author.name},
+            "text": message.text,
+            "created_at": message.created_at,
+        }
+        if not isinstance(message.content, str):
+            told["content"] = list(message.content)
+        if message.reply_to_id is not None and message.reply_to_id not in self._hidden:
+            told["reply_to"] = message.reply_to_id
+        if message.sources:
+            told["sources"] = list(message.sources)
+        if metadata := travelling(message.role, message.metadata):
+            told["metadata"] = metadata
+        return told
+
+
+def as_jsonl(transcript: Transcript) -> Callable[[Message], str]:
+    """One line a message."""
+
+    def line(message: Message) -> str:
+        return orjson.dumps(transcript.row(message), option=orjson.OPT_UTC_Z).decode() + "\n"
+
+    return line
+
+
+def as_markdown(transcript: Transcript, *, agent_name: str) -> Callable[[Message], str]:
+    """Days as headings, then who said what and when. Words are quoted, so that nobody's look like a heading or a name."""
+    day: date | None = None
+
+    def passage(message: Message) -> str:
+        nonlocal day
+        at = message.created_at.astimezone(UTC)
+        parts: list[str] = []
+        if day is None:
+            title = transcript.conversation.title or f"Conversation with {agent_name}"
+            parts.append(f"# {_plain(title)}\n\nTimes are in UTC.\n\n")
+        if day != at.date():
+            day = at.date()
+            parts.append(f"## {at:%A}, {at.day} {at:%B %Y}\n\n")
+        parts.append(f"**{_plain(_speaker(message, agent_name))}** · {at:%H:%M}{_remark(message)}\n\n")
+        parts.append(f"{_quoted(_words(message))}\n\n")
+        if message.sources:
+            sources = "\n".join(f"- {_plain(one['id'])}: {_plain(one['text'])}" for one in message.sources)
+            parts.append(f"Sources:\n\n{sources}\n\n")
+        return "".join(parts)
+
+    return passage
+
+
+def _speaker(message: Message, agent_name: str) -> str:
+    if message.author is not None:
+        return message.author.name
+    return agent_name if message.role == "assistant" else "You"
+
+
+def _remark(message: Message) -> str:
+    if is_synthetic(message):
+        return f" · made by the system ({_plain(str(message.metadata.get('trigger_type')))})"
+    if message.metadata.get("autonomous") is True:
+        return " · unasked"
+    return " · cancelled" if message.metadata.get("cancelled") is True else ""
+
+
+def _words(message: Message) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    return "\n\n".join(_block(block) for block in message.content)
+
+
+def _block(block: Block) -> str:
+    return str(block.get("text", "")) if block.get("type") == "text" else "[image]"
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def _plain(text: str) -> str:
+    """A line of somebody's text that Markdown shows as it is."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

@@ -1,0 +1,204 @@
+"""Telegram Desktop's export, `result.json`: one chat, or all of somebody's chats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+import orjson
+
+from rapport.domain.archive import Archive, ArchivedMessage, Problem
+from rapport.domain.conversation import Author, Kind
+from rapport.domain.errors import InvalidInput
+from rapport.ingest.archive import Collected, identifier, mapping, moment, named
+from rapport.ingest.content import MAX_CHARACTERS, checked_content
+
+_DIRECT = {"personal_chat", "bot_chat", "saved_messages"}
+_MEDIA = {
+    "sticker": "sticker",
+    "voice_message": "voice message",
+    "video_message": "video message",
+    "video_file": "video",
+    "audio_file": "audio",
+    "animation": "animation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TelegramChat:
+    """A chat of an export, its messages not looked at yet."""
+
+    id: str
+    """As Telegram writes such ids elsewhere in the file: `user1`, `chat1`, `channel1`. A bare number may be of three."""
+    number: str
+    name: str
+    type: str
+    rows: Sequence[Any]
+
+    @property
+    def kind(self) -> Kind:
+        return "direct" if self.type in _DIRECT else "group"
+
+    def is_called(self, wanted: str) -> bool:
+        return wanted in (self.id, self.number) or wanted.casefold() == self.name.casefold()
+
+
+def telegram_chats(data: bytes) -> list[TelegramChat]:
+    """The chats of an export; raises InvalidInput if it isn't one."""
+    export = mapping(_parsed(data)) or {}
+    if isinstance(export.get("messages"), list):
+        return [_chat(export)]
+    lists = [mapping(export.get(name)) for name in ("chats", "left_chats")]
+    found = [chat for some in lists if some for chat in _list(some.get("list"))]
+    chats = [_chat(chat) for chat in map(mapping, found) if chat is not None]
+    if not chats:
+        raise InvalidInput(
+            "There is no chat in this file. It must be the `result.json` of Telegram Desktop's export, made as JSON."
+        )
+    return chats
+
+
+def read_telegram(
+    chat: TelegramChat, *, now: datetime, agent_authors: Sequence[str] = (), limit: int = MAX_CHARACTERS
+) -> Archive:
+    """What was said in a chat. Of a chat with a bot, the bot's part is the agent's; else only that of `agent_authors`,
+    by id or name: anybody may call themselves like an agent."""
+    rows = Collected()
+    agents = {*agent_authors, *([f"user{chat.number}"] if chat.type == "bot_chat" else [])}
+    has_guessed = False
+    for number, row in enumerate(chat.rows, 1):
+        told = mapping(row) or {}
+        place = f"message {number}" + (f" (id {told['id']})" if isinstance(told.get("id"), int) else "")
+        if told.get("type") in ("service", "unsupported"):
+            rows.skipped += 1
+            continue
+        try:
+            message = _message(told, agents, now=now, limit=limit)
+            if message is None:
+                rows.skipped += 1
+                continue
+            rows.add(place, message)
+        except InvalidInput as error:
+            rows.problems.append(Problem(place, str(error)))
+        if "date_unixtime" not in told and not has_guessed:
+            has_guessed = True
+            rows.warnings.append(Problem(place, "The file is from an old version: its times are taken as UTC."))
+    return rows.archive("telegram", chat.id, title=chat.name or None, kind=chat.kind)
+
+
+def _parsed(data: bytes) -> object:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        # What isn't Unicode in one message is that message's problem: it is found there, and the others are read.
+        return json.loads(data.decode(errors="surrogateescape").removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("The file isn't valid JSON: it may be cut off, or the export was made as HTML.") from error
+
+
+def _list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _chat(chat: Mapping[str, Any]) -> TelegramChat:
+    form, name = str(chat.get("type")), chat.get("name")
+    number = identifier(chat.get("id"), what="id of the chat", limit=40)
+    family = "user" if form in _DIRECT else "chat" if form == "private_group" else "channel"
+    shown = name if isinstance(name, str) else "Saved Messages" if form == "saved_messages" else ""
+    return TelegramChat(f"{family}{number}", number, shown, form, _list(chat.get("messages")))
+
+
+def _message(row: Mapping[str, Any], agents: set[str], *, now: datetime, limit: int) -> ArchivedMessage | None:
+    """The message of a row; None if nobody said anything in it."""
+    if row.get("type") != "message":
+        raise InvalidInput("It isn't a message: its `type` is missing or unknown.")
+    row_id = identifier(row.get("id"))
+    created_at = moment(row.get("date_unixtime", row.get("date")), now=now, what="date")
+    said = "\n".join(part for part in (_media(row), _text(row.get("text"))) if part)
+    if not said.strip():
+        return None
+    if "forwarded_from" in row:
+        said = f"[forwarded from {row['forwarded_from'] or 'a deleted account'}]\n{said}"
+    author = _author(row)
+    replied = row.get("reply_to_message_id")
+    return ArchivedMessage(
+        row_id,
+        "assistant" if agents & {author.id, author.name} else "user",
+        checked_content(said, limit=limit),
+        created_at,
+        author,
+        # With a peer it replies to a message of another chat.
+        None if replied is None or "reply_to_peer_id" in row else identifier(replied, what="reply_to_message_id"),
+        metadata=_edited(row, now=now),
+    )
+
+
+def _edited(row: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
+    """When it was last changed. Old versions wrote a time in 1970 for never: no time is no reason to lose the message."""
+    try:
+        return {"edited_at": moment(row.get("edited_unixtime"), now=now).isoformat()}
+    except InvalidInput:
+        return {}
+
+
+def _author(row: Mapping[str, Any]) -> Author:
+    name, known = row.get("from"), row.get("from_id")
+    if known is None:
+        shown = named(name, what="from")
+        return Author(shown, shown)
+    author_id = identifier(known, what="from_id")
+    author_id = author_id if isinstance(known, str) else f"user{author_id}"  # older exports have the bare number
+    return Author(author_id, "Deleted account" if name is None else named(name, what="from"))
+
+
+def _text(value: object) -> str:
+    """The words, which are in parts where they are formatted."""
+    if isinstance(value, str):
+        return value
+    return "".join(_part(part) for part in _list(value))
+
+
+def _part(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    told = mapping(part) or {}
+    text, address = str(told.get("text", "")), told.get("href")
+    return f"{text} ({address})" if isinstance(address, str) and address != text else text
+
+
+def _media(row: Mapping[str, Any]) -> str:
+    """What was sent beside words, in a line: the files themselves stay where they are."""
+    if (kind := row.get("media_type")) is not None:
+        about = row.get("sticker_emoji") or row.get("title") or row.get("file_name")
+        return _placeholder(_MEDIA.get(str(kind), str(kind).replace("_", " ")), about)
+    if "photo" in row:
+        return "[photo]"
+    if "file" in row:
+        return _placeholder("file", row.get("file_name") or str(row["file"]).partition(" (")[0].rpartition("/")[2])
+    return _shared(row)
+
+
+def _shared(row: Mapping[str, Any]) -> str:
+    if contact := mapping(row.get("contact_information")):
+        return _placeholder("contact", " ".join(str(contact.get(name) or "") for name in ("first_name", "last_name")))
+    if "location_information" in row or "place_name" in row:
+        point = mapping(row.get("location_information")) or {}
+        told = [row.get("place_name"), row.get("address"), point.get("latitude"), point.get("longitude")]
+        return _placeholder("location", ", ".join(str(part) for part in told if part is not None))
+    if poll := mapping(row.get("poll")):
+        answers = "".join(f"\n- {_text((mapping(one) or {}).get('text'))}" for one in _list(poll.get("answers")))
+        return _placeholder("poll", _text(poll.get("question"))) + answers
+    for name in ("game_title", "invoice_information"):
+        if name in row:
+            return _placeholder(name.partition("_")[0], row[name] if isinstance(row[name], str) else None)
+    return ""
+
+
+def _placeholder(what: str, about: object = None) -> str:
+    told = str(about or "").strip()
+    return f"[{what}: {told}]" if told else f"[{what}]"
