@@ -20,13 +20,16 @@ from pydantic import PrivateAttr
 
 from rapport.app import App, open_app
 from rapport.channels.http.limits import Limiter
-from rapport.channels.http.server import http_app
-from rapport.cli.serve import rate_limiter
+from rapport.cli.serve import rate_limiter, web_app
 from rapport.domain.conversation import Message
+from rapport.domain.followups import Timer, TriggerType
+from rapport.domain.ids import new_id
+from rapport.domain.synthetic import is_synthetic
 from rapport.runtime.runtime import Runtime
 from rapport.settings import Settings
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
+from rapport.storage.timers import Timers
 
 
 class Step:
@@ -36,9 +39,14 @@ class Step:
         self.text, self.error, self.gate = text, error, gate
         self.begun = asyncio.Event()
 
+    def go_on(self) -> None:
+        """Let an answer that waits come."""
+        assert self.gate is not None
+        self.gate.set()
+
 
 class ScriptedModel(BaseChatModel):
-    """Says what it was told to, in order; without a script it answers "re: " and the last message."""
+    """Says what it was told to, in order; without a script "re: " and the last message, or a question into a silence."""
 
     _script: deque[Step] = PrivateAttr(default_factory=deque[Step])
     _calls: list[list[BaseMessage]] = PrivateAttr(default_factory=list[list[BaseMessage]])
@@ -69,7 +77,8 @@ class ScriptedModel(BaseChatModel):
         if messages[0].text.startswith("Summarize conversation so far"):
             return Step("They talked.")  # off the script: it is asked for behind the turns
         self._calls.append(messages)
-        step = self._script.popleft() if self._script else Step(f"re: {messages[-1].text}")
+        said = "How is it going?" if is_synthetic(messages[-1]) else f"re: {messages[-1].text}"
+        step = self._script.popleft() if self._script else Step(said)
         step.begun.set()
         return step
 
@@ -173,6 +182,26 @@ class World:
             cursor = await connection.execute(query.encode(), parameters)
             return await cursor.fetchall() if cursor.description else []
 
+    async def silence(self, conversation_id: str, trigger_type: TriggerType = "check_in", **more: Any) -> Timer:
+        """A follow-up becomes due now; returns what became of it."""
+        owner = (await self.sql("SELECT owner_id FROM conversations WHERE id = %s", conversation_id))[0][0]
+        name = new_id()
+        async with self.database.statement() as connection:
+            timers = Timers(connection)
+            timer = await timers.set(owner, conversation_id, timer_id=name, trigger_type=trigger_type, delay=0, **more)
+        assert timer is not None
+        self.runtime.timekeeper.wake()
+
+        async def ended() -> Timer | None:
+            async with self.database.statement() as connection:
+                past = await Timers(connection).past(owner, conversation_id, limit=50)
+            return next((one for one in past if one.id == timer.id and one.state != "fired"), None)
+
+        await until(ended)
+        became = await ended()
+        assert became is not None
+        return became
+
     async def drain(self) -> None:
         """Until every event is answered and everything is sent."""
 
@@ -215,6 +244,7 @@ def settings_for(url: str, **changes: Any) -> Settings:
         "max_message_characters": 32_000,
         "max_turns": 64,
         "failpoint": None,
+        "autonomy": True,
         "rate_limit": False,
         "redis_url": None,
         "trusted_proxies": "",
@@ -235,16 +265,7 @@ async def open_world(
         rate_limiter(settings) as configured,
         open_app(settings, model=model or scripted, channels={"recording": channel}) as app,
     ):
-        web = http_app(
-            app.runtime,
-            app.database,
-            loopback=settings.is_loopback,
-            max_characters=settings.max_message_characters,
-            model=settings.model,
-            library=app.library,
-            retriever=app.retriever,
-            limiter=limiter or configured,
-        )
+        web = web_app(app, limiter or configured)
         async with serving(web) as address, httpx.AsyncClient(base_url=address, timeout=30) as http:
             yield World(app, settings, scripted, channel, http)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rapport.knowledge.library import Library
     from rapport.knowledge.ports import Embedder
     from rapport.knowledge.retrieval import Retriever
+    from rapport.memory.book import MemoryBook
     from rapport.runtime.runtime import Runtime
     from rapport.storage.database import Database
 
@@ -40,6 +41,7 @@ class App:
     runtime: Runtime
     library: Library
     retriever: Retriever
+    memory: MemoryBook
 
 
 @asynccontextmanager
@@ -86,14 +88,17 @@ async def open_app(
         from rapport.agent.graph import LangGraphAgent
         from rapport.agent.metadata import verify_metadata
         from rapport.agent.models import close_model, make_model
+        from rapport.answering import Tools
         from rapport.knowledge.embedders.choose import close_embedder, make_embedder
+        from rapport.knowledge.embedders.recent import RecentQuestions
         from rapport.knowledge.library import Library
         from rapport.knowledge.retrieval import Retriever
+        from rapport.memory.book import MemoryBook
+        from rapport.memory.recall import Recall
         from rapport.runtime.runtime import Runtime
         from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
         from rapport.storage.migrate import migrate, schema_lock
         from rapport.storage.search import Search
-        from rapport.turn import Tools
 
         chosen = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
         stack.push_async_callback(close_model, chosen)
@@ -109,24 +114,37 @@ async def open_app(
         await verify_metadata(agent.graph, saver)
         embedder = make_embedder(settings.embeddings, environment=os.environ)
         stack.push_async_callback(close_embedder, embedder)
-        tools = Tools(database, agent, Retriever(embedder, Search(database)))
+        questions = RecentQuestions(embedder)
+        memory = MemoryBook(database, embedder)
+        tools = Tools(
+            database,
+            agent,
+            Retriever(questions, Search(database)),
+            Recall(questions, memory),
+            memory,
+            autonomy=settings.autonomy,
+        )
         runtime = Runtime(tools, saver, channels=channels, max_turns=settings.max_turns)
         stack.push_async_callback(runtime.stop)
         await runtime.start()
         await _prepare(embedder, database)
-        yield App(settings, database, agent, runtime, Library(database, embedder), tools.retriever)
+        yield App(settings, database, agent, runtime, Library(database, embedder), tools.retriever, memory)
 
 
 async def _prepare(embedder: Embedder, database: Database) -> None:
-    """Load the embedder's weights if there are notes to search, and say if some of them can't be found by it."""
+    """Load the embedder's weights if there is anything to search, and say if some of it can't be found by it."""
     from rapport.knowledge.embedders.local import LocalEmbedder
+    from rapport.storage.memories import Memories
     from rapport.storage.notes import Notes
 
     async with database.statement() as connection:
-        notes, outdated = await Notes(connection).totals(embedder.name)
-    if outdated:
-        log.warning("notes.outdated", notes=outdated, embedder=embedder.name, remedy="rapport reindex")
-    if notes and isinstance(embedder, LocalEmbedder):
+        notes, outdated_notes = await Notes(connection).totals(embedder.name)
+        memories, outdated_memories = await Memories(connection).totals(embedder.name)
+    if outdated_notes:
+        log.warning("notes.outdated", notes=outdated_notes, embedder=embedder.name, remedy="rapport reindex")
+    if outdated_memories:
+        log.warning("memories.outdated", memories=outdated_memories, embedder=embedder.name, remedy="rapport reindex")
+    if (notes or memories) and isinstance(embedder, LocalEmbedder):
         embedder.warm()
 
 

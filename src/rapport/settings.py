@@ -31,6 +31,7 @@ class Settings(BaseSettings):
     turn_deadline: Annotated[float, Field(gt=0)] = 120.0
     max_message_characters: Annotated[int, Field(ge=1)] = 32_000
     max_turns: Annotated[int, Field(ge=1)] = 256
+    autonomy: bool = True
     rate_limit: bool = False
     redis_url: Annotated[str | None, Field(validation_alias=AliasChoices("REDIS_URL"), repr=False)] = None
     trusted_proxies: str = ""

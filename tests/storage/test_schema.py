@@ -144,7 +144,7 @@ async def test_an_extension_that_is_not_only_ours_stays_when_we_go(empty_databas
         assert connection.execute("SELECT to_regclass('points'), to_regtype('vector') IS NOT NULL").fetchall() == [
             (None, True)
         ]
-        assert await run_migrations(url) == ["up 0002 notes"]
+        assert await run_migrations(url) == [f"up {one.version:04d} {one.name}" for one in known() if one.version > 1]
         if url != empty_database:
             connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
 

@@ -171,19 +171,20 @@ async def test_words_with_quotes_and_backslashes_are_found(database: Database) -
     assert ids(await search(database, "where is /usr/o'brien/back\\slash.txt"))[0] == "path"
 
 
-async def test_questions_of_common_words_only_need_all_of_them(database: Database) -> None:
+@pytest.mark.parametrize("word", ["report", "example.org/a,b'c"])
+async def test_questions_of_common_words_only_need_all_of_them(database: Database, word: str) -> None:
     """Words that very many passages have are left out of a question, unless it has no others."""
     chance = random.Random(1)
     passages = [
-        ("report" if number % 2 else "meeting", towards(round(chance.uniform(0.1, 0.3), 3))) for number in range(1200)
+        (word if number % 2 else "meeting", towards(round(chance.uniform(0.1, 0.3), 3))) for number in range(1200)
     ]
     await store(database, "many", *passages)
-    await store(database, "both", ("the meeting report", towards(0.2)))
+    await store(database, "both", (f"the meeting {word}", towards(0.2)))
     await store(database, "rare", ("a pangolin", towards(0.2)))
     async with database.statement() as connection:
         await connection.execute("ANALYZE chunks")
-    assert await by_words(database, "meeting report", chunks=1202, limit=1) == ["both"]
-    assert await by_words(database, "report on a pangolin at the meeting", chunks=1202, limit=1) == ["rare"]
+    assert await by_words(database, f"meeting {word}", chunks=1202, limit=1) == ["both"]
+    assert await by_words(database, f"{word} on a pangolin at the meeting", chunks=1202, limit=1) == ["rare"]
 
 
 # Owners and embedders

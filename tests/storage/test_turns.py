@@ -61,7 +61,8 @@ class Explained:
         self._mode = mode
         self.plan: dict[str, Any] = {}
 
-    async def execute(self, query: str, parameters: dict[str, Any]) -> Any:
+    async def execute(self, query: str | bytes, parameters: dict[str, Any]) -> Any:
+        query = query if isinstance(query, str) else query.decode()
         names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", query)))
         numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", query)
         values = sql.SQL(", ").join(sql.Literal(parameters[name]) for name in names)

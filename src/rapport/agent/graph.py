@@ -6,21 +6,30 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import Any, TypeAlias, TypedDict, TypeVar, cast
 
-from langchain_core.language_models import BaseChatModel
+import structlog
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
+from pydantic import BaseModel
 
 from rapport.agent.failures import ModelFailed, backoff, describe
+from rapport.agent.tools import ROUNDS, UPSERT_MEMORY, Saved, calls_tools, use_tools
 from rapport.domain.event import FRESH
 
+log = structlog.get_logger()
+
 OnToken: TypeAlias = Callable[[str], None]
+Model: TypeAlias = "Runnable[LanguageModelInput, AIMessage]"
+Form = TypeVar("Form", bound=BaseModel)
 
 RETRIES = 2
+REFUSALS = frozenset({"http_400", "http_404", "http_422", "http_501"})
+"""How servers answer to a request with tools when their model knows none."""
 
 
 class TurnState(TypedDict, total=False):
@@ -29,6 +38,7 @@ class TurnState(TypedDict, total=False):
     system: str
     messages: list[BaseMessage]
     reply: AIMessage
+    saved: list[Saved]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,19 @@ class RunContext:
     """What a run needs and no checkpoint holds."""
 
     on_token: OnToken | None
+    may_save: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model said, and what it wants to have remembered."""
+
+    message: AIMessage
+    saved: Sequence[Saved] = ()
+
+    @property
+    def text(self) -> str:
+        return str(self.message.text)
 
 
 class LangGraphAgent:
@@ -43,6 +66,7 @@ class LangGraphAgent:
 
     def __init__(self, model: BaseChatModel, saver: BaseCheckpointSaver[Any], *, deadline: float) -> None:
         self._model = model
+        self._with_tools = _with_tools(model)
         self._deadline = deadline
         builder = StateGraph(TurnState, context_schema=RunContext)
         builder.add_node("answer", self._answer)  # pyright: ignore[reportUnknownMemberType]
@@ -59,11 +83,13 @@ class LangGraphAgent:
         history: Sequence[BaseMessage] = (),
         on_token: OnToken | None = None,
         fresh: bool = False,
+        may_save: bool = False,
         tags: dict[str, str] | None = None,
-    ) -> AIMessage:
+    ) -> Answer:
         """The model's answer to `message`, given `history` before it. Tokens go to `on_token` as they come.
 
-        Raises ModelFailed after the retries, or when the deadline has passed.
+        With `may_save` it may ask to remember something. Raises ModelFailed after the retries, or when the deadline has
+        passed.
         """
         current = HumanMessage(message) if isinstance(message, str) else message
         config: RunnableConfig = {
@@ -75,14 +101,35 @@ class LangGraphAgent:
                 state = await self.graph.ainvoke(
                     TurnState(system=system, messages=[*history, current]),
                     config,
-                    context=RunContext(on_token),
+                    context=RunContext(on_token, may_save),
                     # One step long: there is nothing to resume in the middle of it, so one checkpoint at its end is
                     # all that is worth writing.
                     durability="exit",
                 )
         except TimeoutError as error:
             raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from error
-        return cast("AIMessage", state["reply"])
+        return Answer(cast("AIMessage", state["reply"]), state.get("saved") or ())
+
+    @property
+    def can_save(self) -> bool:
+        """Whether the model can call tools."""
+        return self._with_tools is not None
+
+    async def decide(self, system: str, text: str, form: type[Form]) -> Form:
+        """What the model decides, in the given form. Raises ModelFailed, also when it can't or won't keep to it."""
+        try:
+            asked = self._model.with_structured_output(form, method="function_calling")
+            async with asyncio.timeout(self._deadline):
+                decided = await asked.ainvoke([SystemMessage(system), HumanMessage(text)])
+        except NotImplementedError as error:
+            raise ModelFailed("incapable", "the model can't answer in a given form") from error
+        except TimeoutError as error:
+            raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from error
+        except Exception as error:
+            raise ModelFailed(*describe(error)) from error
+        if not isinstance(decided, form):
+            raise ModelFailed("malformed", "the model did not keep to the form it was given")
+        return decided
 
     async def ask(self, system: str, text: str) -> str:
         """One plain answer outside any turn. Raises ModelFailed."""
@@ -94,16 +141,47 @@ class LangGraphAgent:
 
     async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
         messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
-        return {"reply": await self._ask(messages, runtime.context.on_token)}
+        on_token = runtime.context.on_token
+        saved: list[Saved] = []
+        said = ""
+        for _ in range(ROUNDS if runtime.context.may_save and self._with_tools is not None else 0):
+            reply = await self._ask_with_tools(messages, on_token)
+            if not calls_tools(reply):
+                return {"reply": reply, "saved": saved}
+            said = str(reply.text).strip() or said
+            answers, facts = use_tools(reply)
+            messages += [reply, *answers]
+            saved += facts
+        try:
+            return {"reply": await self._ask(messages, on_token), "saved": saved}
+        except ModelFailed as failure:
+            if failure.kind != "empty" or not said:
+                raise
+            return {"reply": AIMessage(said), "saved": saved}  # it had said everything while it used its tools
 
-    async def _ask(self, messages: list[BaseMessage], on_token: OnToken | None) -> AIMessage:
+    async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None) -> AIMessage:
+        """One answer of a model that may use tools; of one that turns out not to know any, without them from then on."""
+        try:
+            return await self._ask(messages, on_token, self._with_tools)
+        except ModelFailed as failure:
+            if failure.kind not in REFUSALS:
+                raise
+            reply = await self._ask(messages, on_token)
+            log.warning("agent.no_tools", reason=str(failure))
+            self._with_tools = None
+            return reply
+
+    async def _ask(
+        self, messages: list[BaseMessage], on_token: OnToken | None, model: Model | None = None
+    ) -> AIMessage:
         """One answer, with up to two retries where a retry can help (RES-2)."""
+        asked = model or self._model
         for attempt in itertools.count(1):
             tokens = None if on_token is None else _Relay(on_token)
             try:
                 if tokens is None:
-                    return _checked(await self._model.ainvoke(messages))
-                return await self._stream(messages, tokens)
+                    return _checked(await asked.ainvoke(messages))
+                return await self._stream(asked, messages, tokens)
             except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
                 failure = error
             wait = backoff(failure, attempt) if attempt <= RETRIES else None
@@ -116,15 +194,24 @@ class LangGraphAgent:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the loop returns or raises")
 
-    async def _stream(self, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
+    async def _stream(self, model: Model, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
         whole: AIMessageChunk | None = None
-        async for chunk in self._model.astream(messages):
+        async for piece in model.astream(messages):
+            chunk = cast("AIMessageChunk", piece)
             whole = chunk if whole is None else whole + chunk
             if text := str(chunk.text):
                 on_token(text)
         if whole is None:
             return _checked(AIMessage(""))
-        return _checked(AIMessage(whole.content, usage_metadata=whole.usage_metadata, id=whole.id))
+        return _checked(
+            AIMessage(
+                whole.content,
+                usage_metadata=whole.usage_metadata,
+                id=whole.id,
+                tool_calls=whole.tool_calls,
+                invalid_tool_calls=whole.invalid_tool_calls,
+            )
+        )
 
 
 class _Relay:
@@ -141,6 +228,13 @@ class _Relay:
 
 def _checked(reply: AIMessage) -> AIMessage:
     """The reply, unless there is nothing in it."""
-    if not str(reply.text).strip():
+    if not calls_tools(reply) and not str(reply.text).strip():
         raise ModelFailed("empty", "the model answered with nothing")
     return reply
+
+
+def _with_tools(model: BaseChatModel) -> Model | None:
+    try:
+        return model.bind_tools([UPSERT_MEMORY])
+    except NotImplementedError:
+        return None

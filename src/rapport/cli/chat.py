@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-import sys
-import threading
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from rich.console import Console
 from rich.live import Live
@@ -18,6 +16,8 @@ from rich.text import Text
 
 from rapport.app import App, open_app
 from rapport.channels.ports import Ticket
+from rapport.cli import followups
+from rapport.cli.lines import lines_of
 from rapport.domain.agents import AGENTS, AgentProfile
 from rapport.domain.conversation import LOCAL_USER, Conversation, Incoming, Message
 from rapport.domain.errors import InvalidInput, RapportError
@@ -25,8 +25,13 @@ from rapport.ingest.content import checked_content
 from rapport.settings import Settings
 from rapport.storage.conversations import Conversations
 from rapport.storage.messages import Messages
+from rapport.storage.timers import Timers
+
+FOLLOWUP_SECONDS = 0.5
+"""How often to look whether something was said unasked: not sooner than anybody would notice."""
 
 HELP = """[bold]/new[/bold] begin a new conversation   [bold]/history[/bold] what was said   [bold]/help[/bold] this
+[bold]/followups[/bold] what the agent will come back to   [bold]/mute 1h[/bold] not for now   [bold]/unmute[/bold] again
 [bold]/quit[/bold] (or Ctrl-D) leave   [bold]Ctrl-C[/bold] stop an answer
 A line that ends with \\ goes on in the next one."""
 
@@ -54,19 +59,27 @@ class Terminal:
         self._profile = profile
         self._console = console
         self._conversation: Conversation | None = None
-        self._lines = Lines()
+        self._seen: datetime | None = None
+        """The time of the latest follow-up that was shown."""
+        self._lines = lines_of(console)
 
     async def run(self, *, resume: bool) -> None:
         self._greet()
         if resume:
-            self._conversation = await self._latest()
+            self._take_up(await self._latest())
             await self._show_history(limit=6)
-        while (line := await self._ask()) is not None:
-            if line.startswith("/"):
-                if not await self._command(line):
-                    return
-            elif line.strip():
-                await self._say(line)
+        with self._lines.reading():
+            while (line := await self._ask()) is not None:
+                if line.startswith("/"):
+                    if not await self._command(line):
+                        return
+                elif line.strip():
+                    await self._say(line)
+
+    def _take_up(self, conversation: Conversation | None) -> None:
+        """From now on this is the conversation; what was said in it so far is known."""
+        self._conversation = conversation
+        self._seen = conversation and conversation.last_at
 
     def _greet(self) -> None:
         self._console.print(f"[bold]{self._profile.name}[/bold] [dim]· {self._app.settings.model} · /help[/dim]")
@@ -76,12 +89,19 @@ class Terminal:
             )
 
     async def _ask(self) -> str | None:
-        """What the person types; None when they leave."""
+        """What the person types; None when they leave. Whatever the agent says unasked meanwhile is shown."""
+        answered = asyncio.Event()
+        watching = asyncio.create_task(self._show_followups(answered), name="follow-ups")
+        try:
+            return await self._typed()
+        finally:
+            answered.set()
+            await watching
+
+    async def _typed(self) -> str | None:
         lines: list[str] = []
         while True:
-            prompt = "[bold cyan]you[/bold cyan] " if not lines else "[dim]…[/dim]   "
-            self._console.print(prompt, end="")
-            line = await self._lines.next()
+            line = await self._lines.next("[bold cyan]you[/bold cyan] " if not lines else "[dim]…[/dim]   ")
             if line is None:
                 self._console.print()
                 return None
@@ -89,24 +109,80 @@ class Terminal:
                 return "\n".join([*lines, line])
             lines.append(line[:-1])
 
+    async def _show_followups(self, answered: asyncio.Event) -> None:
+        """Show what the agent says unasked, until the person has said something."""
+        while not answered.is_set():
+            new = await self._new_followups()
+            if new and not answered.is_set():
+                with self._lines.aside():
+                    for message in new:
+                        self._console.print(f"[dim]{message.created_at.astimezone():%H:%M}[/dim]")
+                        self._console.print(Markdown(message.text))
+                        self._seen = message.created_at
+                    self._console.print()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(answered.wait(), FOLLOWUP_SECONDS)
+
+    async def _new_followups(self) -> list[Message]:
+        if self._conversation is None or self._seen is None:
+            return []
+        try:
+            async with self._app.database.statement() as connection:
+                latest = await Messages(connection).before(LOCAL_USER, self._conversation.id, limit=4)
+        except RapportError:  # the next look may have more luck
+            return []
+        return [
+            message
+            for message in latest
+            if message.metadata.get("autonomous") is True and message.created_at > self._seen
+        ]
+
     async def _command(self, line: str) -> bool:
         """Do what a /command says; False to leave."""
-        command = line.split()[0].lower()
+        command, *words = line.lower().split()
         if command in {"/quit", "/exit", "/q"}:
             return False
         if command == "/new":
-            self._conversation = None
+            self._take_up(None)
             self._console.print("[dim]a new conversation[/dim]")
         elif command == "/history":
             await self._show_history(limit=50)
+        elif command in {"/mute", "/unmute", "/followups"}:
+            await self._about_followups(command, words)
         else:
             self._console.print(HELP)
         return True
 
+    async def _about_followups(self, command: str, words: list[str]) -> None:
+        """See, mute and unmute what the agent would say unasked here."""
+        if self._conversation is None:
+            self._console.print("[dim]nothing was said yet[/dim]")
+            return
+        where = (LOCAL_USER, self._conversation.id)
+        try:
+            async with self._app.database.statement() as connection:
+                conversations = Conversations(connection)
+                if command == "/mute":
+                    permission = await followups.mute(connection, *where, words[0] if words else None)
+                elif command == "/unmute":
+                    permission = await conversations.mute(*where, until=None)
+                else:
+                    permission = await conversations.permission(*where)
+                waiting = await Timers(connection).pending(*where) if command == "/followups" else []
+        except RapportError as error:
+            self._console.print(str(error), style="red", markup=False)
+            return
+        if command == "/followups":
+            table = followups.waiting_table(waiting, with_conversation=False)
+            self._console.print(table if waiting else "[dim]no follow-up waits[/dim]")
+        if command != "/followups" or permission.muted_until is not None:
+            self._console.print(f"[dim]{followups.muted_words(permission)}[/dim]")
+
     async def _say(self, text: str) -> None:
         try:
             if self._conversation is None:
-                self._conversation = await self._begin()
+                self._take_up(await self._begin())
+            assert self._conversation is not None
             content = checked_content(text, limit=self._app.settings.max_message_characters)
             incoming = Incoming(LOCAL_USER, self._conversation.id, content)
             ticket = await self._app.runtime.accept(incoming, listen=True)
@@ -167,45 +243,3 @@ async def _visible(tokens: AsyncIterator[str]) -> AsyncIterator[str]:
     async for token in tokens:
         if token:
             yield token
-
-
-class Lines:
-    """Lines of standard input, without holding up the turns that run meanwhile."""
-
-    def __init__(self) -> None:
-        self._read = b""
-        self._ended = False
-
-    async def next(self) -> str | None:
-        """The next line; None at the end of the input or on Ctrl-C."""
-        while b"\n" not in self._read and not self._ended:
-            piece = await self._piece()
-            if piece is None:
-                return None
-            self._ended = not piece
-            self._read += piece
-        if not self._read:
-            return None
-        line, _, self._read = self._read.partition(b"\n")
-        return line.decode(errors="surrogateescape")  # what is not text is refused, not changed
-
-    async def _piece(self) -> bytes | None:
-        loop = asyncio.get_running_loop()
-        piece: asyncio.Future[bytes | None] = loop.create_future()
-
-        def settle(value: bytes | None) -> None:
-            if not piece.done():
-                piece.set_result(value)
-
-        def read() -> None:
-            value = os.read(sys.stdin.fileno(), 65536)
-            with contextlib.suppress(RuntimeError):  # the loop is gone: so is whoever waited
-                loop.call_soon_threadsafe(settle, value)
-
-        # A thread that nobody waits for, on the bare descriptor: leaving must not depend on one more press of Enter.
-        loop.add_signal_handler(signal.SIGINT, settle, None)
-        threading.Thread(target=read, daemon=True).start()
-        try:
-            return await piece
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 
-from rapport.cli import keys, notes
+from rapport.cli import keys, memory, notes, timers, transfer
 from rapport.domain.errors import RapportError
 from rapport.settings import Settings, read_settings
 
@@ -25,6 +25,10 @@ app = typer.Typer(
 )
 app.add_typer(keys.app, name="keys")
 app.add_typer(notes.app, name="notes")
+app.command("import")(transfer.import_)
+app.command("export")(transfer.export)
+app.add_typer(memory.app, name="memory")
+app.add_typer(timers.app, name="timers")
 
 
 @app.command()
@@ -65,11 +69,16 @@ def doctor() -> None:
 
 @app.command()
 def reindex() -> None:
-    """Move every note to the embedder that RAPPORT_EMBEDDINGS names."""
+    """Move every note and memory to the embedder that RAPPORT_EMBEDDINGS names."""
     from rapport.cli.reindex import reindex as run_reindex
 
-    count = start(run_reindex, level="warning")
-    typer.echo(f"Indexed {count} note{'' if count == 1 else 's'} anew." if count else "Every note is indexed already.")
+    notes, memories = start(run_reindex, level="warning")
+    if notes or not memories:
+        typer.echo(
+            f"Indexed {notes} note{'' if notes == 1 else 's'} anew." if notes else "Every note is indexed already."
+        )
+    if memories:
+        typer.echo(f"Indexed {memories} {'memory' if memories == 1 else 'memories'} anew.")
 
 
 @app.command()

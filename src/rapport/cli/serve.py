@@ -21,6 +21,8 @@ from rapport.domain.errors import Permanent
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from rapport.channels.http.limits import Limiter
 
 log = structlog.get_logger()
@@ -65,20 +67,8 @@ async def serve(settings: Settings) -> None:
     stop = Stop()
     async with rate_limiter(settings) as limiter, open_app(settings) as app:
         await refuse_open_door(app)
-        from rapport.channels.http.server import http_app
-
-        web = http_app(
-            app.runtime,
-            app.database,
-            loopback=settings.is_loopback,
-            max_characters=settings.max_message_characters,
-            model=settings.model,
-            library=app.library,
-            retriever=app.retriever,
-            limiter=limiter,
-        )
         config = uvicorn.Config(
-            web,
+            web_app(app, limiter),
             loop="none",
             http="httptools",
             ws="none",
@@ -95,6 +85,23 @@ async def serve(settings: Settings) -> None:
         server = Server(config, app)
         stop.then(lambda number: server.handle_exit(number, None))
         await server.serve([listening])
+
+
+def web_app(app: App, limiter: Limiter | None) -> FastAPI:
+    """The routes around this app."""
+    from rapport.channels.http.server import http_app
+
+    return http_app(
+        app.runtime,
+        app.database,
+        loopback=app.settings.is_loopback,
+        max_characters=app.settings.max_message_characters,
+        model=app.settings.model,
+        library=app.library,
+        retriever=app.retriever,
+        memory=app.memory,
+        limiter=limiter,
+    )
 
 
 @contextlib.asynccontextmanager

@@ -12,14 +12,16 @@ from rapport.domain.conversation import Content, Kind, Message
 from rapport.domain.notes import Passage
 
 
-def system_prompt(agent: AgentProfile, kind: Kind, passages: Sequence[Passage] = ()) -> str:
-    """The instructions for this turn, made anew each time, with what was found for it."""
+def system_prompt(agent: AgentProfile, kind: Kind, passages: Sequence[Passage] = (), memories: str = "") -> str:
+    """The instructions for this turn, made anew each time, with what was found for it and is remembered."""
     if agent.grounding == "strict":
         prompt = STRICT.replace("{{sources_block}}", sources_block(passages))
     elif passages:
         prompt = BLENDED.format(persona=agent.persona, sources_block=sources_block(passages))
     else:
         prompt = agent.persona
+    if memories:
+        prompt = f"{prompt}\n\n{memories}"
     if kind == "direct":
         return prompt
     return (

@@ -40,6 +40,8 @@ async def deliver_waiting(database: Database, channels: Mapping[str, Channel], *
     async with database.transaction() as connection:
         outbox = Outbox(connection)
         await outbox.give_up_own(worker_id=worker_id)
+        if taken_back := await outbox.take_back():
+            log.info("deliver.taken_back", messages=taken_back)
         effect = await outbox.claim(worker_id=worker_id)
     if effect is None:
         return False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from rapport.domain.followups import Autonomy
+
 Grounding: TypeAlias = Literal["blend", "strict"]
 
 
@@ -19,18 +21,24 @@ class AgentProfile:
     grounding: Grounding
     handles: tuple[str, ...]
     """What people write after an @ to address it in a group."""
+    remembers: bool = False
+    """Whether it keeps lasting facts about the person it talks with, in direct chats."""
+    autonomy: Autonomy | None = None
+    """What it may say unasked; None: nothing."""
 
 
 COMPANION = AgentProfile(
     id="companion",
     name="Companion",
-    description="Talks with you, in direct and group chats.",
+    description="Talks with you, in direct and group chats; remembers what you tell it and follows up on it.",
     persona=(
         "You are a warm, attentive companion in a chat. Answer briefly and naturally, in the language of the person "
         "you talk with. When you don't know something, say so."
     ),
     grounding="blend",
     handles=("bot", "companion"),
+    remembers=True,
+    autonomy=Autonomy(),
 )
 
 LIBRARIAN = AgentProfile(

@@ -62,6 +62,11 @@ class Message:
         """The words of the message; what an image shows is not in them."""
         return text_of(self.content)
 
+    @property
+    def additional_kwargs(self) -> Mapping[str, Any]:
+        """Its metadata by LangChain's name: `is_synthetic` asks stored messages and the model's alike."""
+        return self.metadata
+
 
 def text_of(content: Content) -> str:
     """The text blocks of some content, joined by line breaks."""

@@ -59,6 +59,16 @@ class Draft:
             self._answering.cancel()
         return True
 
+    def goes_on(self) -> bool:
+        """Asked by a task that is being cancelled: whether the user has cancelled the reply, and not somebody the task.
+
+        Then the task goes on with what there is.
+        """
+        current = asyncio.current_task()
+        if self.cancelled and current is not None:
+            current.uncancel()
+        return self.cancelled
+
     def finish(self, reply: Message) -> None:
         if not self.done.done():
             self.done.set_result(reply)

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from rapport.domain.conversation import Content, Kind, Message
+from rapport.domain.followups import TriggerType
+from rapport.domain.memories import Remark
 
 FRESH = "rapport_fresh"
 """Set in a graph run's configuration when its event has never been tried: there can't be a checkpoint of it yet."""
@@ -15,7 +17,10 @@ FRESH = "rapport_fresh"
 
 @dataclass(frozen=True, slots=True)
 class ClaimedEvent:
-    """An event that this process may run: valid while its fence is the highest. Its id is that of its message."""
+    """An event that this process may run: valid while its fence is the highest.
+
+    Its id is that of its message, or of the timer that it was.
+    """
 
     id: str
     conversation_id: str
@@ -26,6 +31,11 @@ class ClaimedEvent:
     kind: Kind
     channel: str
     accepted_by: str
+    spoken: int = 0
+    """How often people had spoken in the conversation when the event was made."""
+    trigger_type: TriggerType | None = None
+    """Set when this is a follow-up: nobody said anything."""
+    trigger_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,8 @@ class Accepted:
     """Set when this process may run the event right away."""
     repeated: bool = False
     """The client's id was known: nothing was stored now."""
+    overtaken: Sequence[str] = ()
+    """Follow-ups that were under way: nothing of them may be said any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,8 @@ class Reply:
     """Whether the model failed, for the breaker; None when no model was asked or it was not let finish."""
     was_refused: bool = False
     """The model failed because it would not take what it was given: it may have been too long."""
+    remarks: Sequence[Remark] = ()
+    """What the model asked to remember."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,21 +11,25 @@ from typing import Protocol
 
 import structlog
 
+from rapport.answering import Tools
 from rapport.deliver.outbox import Channel, deliver_waiting
 from rapport.domain.conversation import Incoming, Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.event import Accepted, ClaimedEvent, Finished
 from rapport.domain.ids import new_id
+from rapport.followup import FollowedUp, follow_up
 from rapport.ingest.accept import accept
+from rapport.runtime.afterwards import Afterwards
 from rapport.runtime.presence import Presence
-from rapport.runtime.summing import Summing
+from rapport.runtime.tasks import end_all, is_set
 from rapport.runtime.ticket import Ticket
+from rapport.runtime.timekeeper import Timekeeper
 from rapport.storage.conversations import Conversations
 from rapport.storage.events import Events, Superseded
 from rapport.storage.messages import Messages
 from rapport.storage.workers import Workers
-from rapport.turn import Tools, take_turn
+from rapport.turn import take_turn
 
 log = structlog.get_logger()
 
@@ -65,7 +69,7 @@ class Runtime:
         self.worker_id = new_id()
         self._tools = tools
         self._database = tools.database
-        self._summing = Summing(tools.database, tools.agent)
+        self._afterwards = Afterwards(tools)
         self._channels = channels or {}
         self._working_state = working_state
         self._max_turns = max_turns
@@ -73,6 +77,7 @@ class Runtime:
         self._drafts: dict[str, Draft] = {}
         self._strays: dict[str, float] = {}
         self._wake = asyncio.Event()
+        self.timekeeper = Timekeeper(tools.database, on_fired=self._wake.set)
         self._replied = asyncio.Event()
         self._accepting = 0
         self._stopping = False
@@ -88,6 +93,7 @@ class Runtime:
         self._loops = [
             asyncio.create_task(self._presence.run(), name="presence"),
             asyncio.create_task(self._work(), name="work"),
+            asyncio.create_task(self.timekeeper.run(), name="timekeeper"),
             asyncio.create_task(self._working_state.run(), name="working state"),
         ]
         if self._channels:
@@ -111,7 +117,7 @@ class Runtime:
         self.begin_drain(seconds)
         assert self._drained is not None
         await self._drained
-        await _end(self._loops)
+        await end_all(self._loops)
         try:
             await self._working_state.flush()
             async with self._database.statement() as connection:
@@ -125,7 +131,7 @@ class Runtime:
         while (self._turns or self._accepting) and time.monotonic() < end:
             await asyncio.sleep(0.02)
         left = [turn.task for turn in self._turns.values()]
-        await _end([*left, *self._summing.tasks.values()])
+        await end_all([*left, *self._afterwards.tasks])
         if left or self._drafts:
             await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer at once, and the client still waits
         self.has_left = True
@@ -142,6 +148,7 @@ class Runtime:
         self._accepting += 1
         try:
             accepted = await accept(self._database, incoming, worker_id=self.worker_id, claim=claim)
+            await self._give_way(accepted)
             draft = self._draft(accepted.message_id) if accepted.answered else None
             if draft is not None:
                 draft.listeners += listen
@@ -174,7 +181,7 @@ class Runtime:
     async def erase(self, owner_id: str, conversation_id: str) -> None:
         """Delete a conversation with all that was said in it, working state and a running turn included."""
         await self.cancel(owner_id, conversation_id)
-        self._summing.give_up(conversation_id)
+        self._afterwards.give_up(conversation_id)
         running = [turn.task for turn in self._turns.values() if turn.event.conversation_id == conversation_id]
         if running:
             await asyncio.wait(running, timeout=HAND_OVER_SECONDS)
@@ -224,10 +231,14 @@ class Runtime:
         # For every line that is logged in this task, however deep.
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
-            await self._summing.settled(event.conversation_id)
-            finished = await take_turn(event, self._tools, draft=draft, push=event.channel in self._channels)
-            draft.finish(finished.reply)
-            await self._go_on(event, finished)
+            await self._afterwards.settled(event.conversation_id)
+            push = event.channel in self._channels
+            if event.trigger_type is not None:
+                await self._go_on(event, await follow_up(event, self._tools, draft=draft, push=push))
+            else:
+                finished = await take_turn(event, self._tools, draft=draft, push=push)
+                draft.finish(finished.reply)
+                await self._go_on(event, finished)
         except Superseded as gone:
             log.info("turn.superseded", reason=str(gone))
             await self._forget_working_state(event)
@@ -255,16 +266,26 @@ class Runtime:
                 del self._drafts[event.id]
             draft.leave()  # whoever still waits finds the reply of the next attempt in the log
 
-    async def _go_on(self, event: ClaimedEvent, finished: Finished) -> None:
-        """What follows from a committed reply: it is sent, its waiters are told, the line moves on."""
-        if event.channel in self._channels:
-            self._replied.set()
-        if event.accepted_by != self.worker_id:
+    async def _go_on(self, event: ClaimedEvent, finished: Finished | FollowedUp) -> None:
+        """What follows from a turn's end: its reply is sent, its waiters are told, the line moves on."""
+        if isinstance(finished, FollowedUp):
+            trigger = {"trigger_type": event.trigger_type, "outcome": finished.state, "gate": finished.gate}
+            log.info("autonomy.follow_up", **trigger, regenerated=finished.regenerated)
+        elif event.accepted_by != self.worker_id:
             await self._hint(f"done {event.id}")
+        if finished.reply is not None and event.channel in self._channels:
+            self._replied.set()
         if finished.more:
             await self._next(event.conversation_id)
-        elif finished.crowded and not self._stopping:
-            self._summing.begin(event)
+        elif finished.reply is not None and not self._stopping:
+            self._afterwards.begin(event, crowded=finished.crowded)
+
+    async def _give_way(self, accepted: Accepted) -> None:
+        """Somebody has spoken: whatever was under way because nobody did ends, here and elsewhere."""
+        self._afterwards.give_way(accepted.conversation_id)
+        for event_id in accepted.overtaken:
+            self._heard(f"done {event_id}")
+            await self._hint(f"done {event_id}")
 
     async def _forget_working_state(self, event: ClaimedEvent) -> None:
         """Of a turn that must not be shown nothing stays: its conversation may have been erased."""
@@ -332,7 +353,7 @@ class Runtime:
                 log.warning("worker.waiting", reason=str(error))
             except Exception as error:
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
-            await _set(self._wake, timeout=POLL_SECONDS)
+            await is_set(self._wake, timeout=POLL_SECONDS)
             self._wake.clear()
 
     async def _deliver(self) -> None:
@@ -343,7 +364,7 @@ class Runtime:
                     pass
             except (Transient, Permanent) as error:
                 log.warning("deliver.waiting", reason=str(error))
-            await _set(self._replied, timeout=POLL_SECONDS)
+            await is_set(self._replied, timeout=POLL_SECONDS)
             self._replied.clear()
 
     async def _look(self) -> None:
@@ -360,6 +381,11 @@ class Runtime:
             await self._return_strays(events)
             free = self._max_turns - len(self._turns)
             claimed = await events.claim_waiting(worker_id=self.worker_id, limit=free) if free > 0 else []
+            # What nobody waits for has a quarter of the places, so that there is room for those who speak meanwhile.
+            unasked = sum(turn.event.trigger_type is not None for turn in self._turns.values())
+            free = min(free - len(claimed), max(1, self._max_turns // 4) - unasked)
+            if free > 0:
+                claimed += await events.claim_waiting(worker_id=self.worker_id, limit=free, followups=True)
         await self._begin_all(claimed)
 
     async def _return_strays(self, events: Events) -> None:
@@ -371,19 +397,3 @@ class Runtime:
         if strays:
             await events.return_strays(self.worker_id, strays)
             log.warning("worker.strays", events=len(strays))
-
-
-async def _set(event: asyncio.Event, *, timeout: float) -> None:
-    """Until the event is set or the time is over. Not `wait_for`: up to Python 3.11 that can lose a cancellation."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(timeout):
-            await event.wait()
-
-
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel the tasks until they have ended: libraries that use `wait_for` may lose a cancellation."""
-    pending = {task for task in tasks if not task.done()}
-    while pending:
-        for task in pending:
-            task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=0.5)

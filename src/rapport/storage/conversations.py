@@ -7,11 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from rapport.domain.conversation import Conversation, Kind
-from rapport.domain.errors import NotFound
+from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.ids import is_id, new_id
+from rapport.domain.timing import Permission
 from rapport.storage.database import Connection
 
 _COLUMNS = "id, owner_id, agent_id, kind, channel, title, created_at, last_at"
+
+# A mute that is over is none, by the clock that the gates go by.
+_PERMISSION = "CASE WHEN muted_until > clock_timestamp() THEN muted_until END, autonomy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,59 @@ class Conversations:
             (owner_id, before and before[0], before and before[0], before and before[1], limit),
         )
         return [_conversation(row) for row in await cursor.fetchall()]
+
+    async def beginning_with(self, owner_id: str, prefix: str) -> Conversation:
+        """The one of the owner's conversations whose id begins so; raises InvalidInput if several do."""
+        # starts_with: whatever was typed is text here, not a pattern.
+        cursor = await self.connection.execute(
+            f"SELECT {_COLUMNS} FROM conversations WHERE owner_id = %s AND starts_with(id, %s) ORDER BY id LIMIT 2",
+            (owner_id, prefix),
+        )
+        found = await cursor.fetchall()
+        if len(found) > 1:
+            raise InvalidInput(f"Several conversations begin with {prefix[:64]!r}: give more of the id.")
+        if not found:
+            raise no_such_conversation(prefix)
+        return _conversation(found[0])
+
+    async def permission(self, owner_id: str, conversation_id: str) -> Permission:
+        """What the owner has said about follow-ups in a conversation."""
+        return await self._permission(
+            f"SELECT {_PERMISSION} FROM conversations WHERE id = %(id)s AND owner_id = %(owner)s",
+            owner_id,
+            conversation_id,
+        )
+
+    async def mute(self, owner_id: str, conversation_id: str, *, until: datetime | float | None) -> Permission:
+        """Let no follow-up through until a moment, or for that many seconds; None: unmute. What waits stays."""
+        seconds, moment = (None, until) if isinstance(until, datetime) else (until, None)
+        return await self._permission(
+            "UPDATE conversations SET muted_until = coalesce(clock_timestamp() + %(seconds)s * interval '1 second',"
+            f" %(moment)s::timestamptz) WHERE id = %(id)s AND owner_id = %(owner)s RETURNING {_PERMISSION}",
+            owner_id,
+            conversation_id,
+            seconds=seconds,
+            moment=moment,
+        )
+
+    async def allow_followups(self, owner_id: str, conversation_id: str, allowed: bool | None) -> Permission:
+        """Turn follow-ups on or off in a conversation; None: as its kind has it."""
+        return await self._permission(
+            "UPDATE conversations SET autonomy = %(allowed)s WHERE id = %(id)s AND owner_id = %(owner)s"
+            f" RETURNING {_PERMISSION}",
+            owner_id,
+            conversation_id,
+            allowed=allowed,
+        )
+
+    async def _permission(self, statement: str, owner_id: str, conversation_id: str, **values: Any) -> Permission:
+        if is_id(conversation_id):
+            cursor = await self.connection.execute(
+                statement.encode(), {"id": conversation_id, "owner": owner_id, **values}
+            )
+            if row := await cursor.fetchone():
+                return Permission(*row)
+        raise no_such_conversation(conversation_id)
 
     async def delete(self, owner_id: str, conversation_id: str) -> None:
         """Erase a conversation with all that belongs to it, LangGraph's working state included."""

@@ -47,8 +47,9 @@ _SETTINGS = {
     # that is 0700 (PGDATA), so only the account that runs Postgres can open it, and root.
     "unix_socket_permissions": "0700",
     "max_connections": "200",
-    # Room for the vectors of some 100,000 passages. Pages that are never touched cost nothing, so a small install stays small.
-    "shared_buffers": "512MB",
+    # Room for what searching 100,000 passages touches: with 512 MB each search had a hundred pages to read again. Pages that
+    # are never touched cost nothing, so a small install stays small.
+    "shared_buffers": "768MB",
     "jit": "off",
     # Parallel workers take their memory from here (untouched pages cost nothing) before they take it from
     # /dev/shm, which has only 64 MB in a container: too little to build a vector index.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from psycopg import AsyncCursor
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
@@ -12,6 +14,7 @@ from rapport.domain.breaker import FAILURES, SECONDS
 from rapport.domain.conversation import Incoming, Message, text_of
 from rapport.domain.errors import RapportError
 from rapport.domain.event import Accepted, ClaimedEvent, Finished, Reply
+from rapport.domain.followups import PLANNED, Plan
 from rapport.domain.ids import new_id
 from rapport.storage.conversations import no_such_conversation
 from rapport.storage.database import Connection
@@ -23,14 +26,17 @@ HINTS = "rapport"
 # One statement, so one transaction. The conversation's row lock puts writers in a line; the time it returns is later
 # than that of every message before, even if the clock went back. If nobody else is in the line and this process wants
 # to, the event starts as running: no queue in between, and still a row that anyone can pick up if the process dies.
+# Whoever speaks ends the silence that follow-ups wait for (AUTO-11): those that wait are cancelled, those under way are
+# overtaken. A timer or an event that was made while this statement waited for the lock is not seen by it; but such a row
+# holds an older `spoken` than the conversation, and is dropped for that when its time comes.
 _FOR_AGENT = "(kind = 'direct' OR %(replies)s OR agent_id = ANY(%(mentions)s))"
 _STORE = f"""
 WITH line AS (
     UPDATE conversations
     SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'),
-        unanswered = unanswered + {_FOR_AGENT}::int
+        unanswered = unanswered + {_FOR_AGENT}::int, spoken = spoken + 1, followups = 0
     WHERE id = %(conversation)s AND owner_id = %(owner)s
-    RETURNING last_at, agent_id, kind, channel,
+    RETURNING last_at, agent_id, kind, channel, spoken,
         {_FOR_AGENT} AS answered, {_FOR_AGENT} AND %(claim)s AND unanswered = 1 AS is_free
 ), message AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
@@ -38,14 +44,24 @@ WITH line AS (
     SELECT %(conversation)s, %(id)s, %(owner)s, 'user', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
            %(reply_to)s, %(client_id)s, line.last_at
     FROM line
+), cancelled AS (
+    DELETE FROM timers t USING line WHERE t.conversation_id = %(conversation)s AND t.state = 'pending'
+), overtaken AS (
+    UPDATE events e SET state = 'done', finished_at = clock_timestamp(), error = 'superseded' FROM line
+    WHERE e.conversation_id = %(conversation)s AND e.trigger_type IS NOT NULL AND e.state <> 'done'
+    RETURNING e.id
+), superseded AS (
+    UPDATE timers t SET state = 'superseded', ended_at = clock_timestamp() FROM overtaken
+    WHERE t.conversation_id = %(conversation)s AND t.id = overtaken.id
 ), event AS (
-    INSERT INTO events (conversation_id, id, owner_id, state, worker_id, fence, attempts, accepted_by)
+    INSERT INTO events (conversation_id, id, owner_id, state, worker_id, fence, attempts, accepted_by, spoken)
     SELECT %(conversation)s, %(id)s, %(owner)s,
            CASE WHEN is_free THEN 'running' ELSE 'queued' END, CASE WHEN is_free THEN %(worker)s END,
-           is_free::int, is_free::int, %(worker)s
-    FROM line WHERE answered
+           is_free::int, is_free::int, %(worker)s, spoken
+    -- After what was overtaken is done: only one may run.
+    FROM line, (SELECT count(*) FROM overtaken) AS first WHERE answered
 )
-SELECT last_at, agent_id, kind, channel, answered, is_free FROM line
+SELECT last_at, agent_id, kind, channel, spoken, answered, is_free, ARRAY(SELECT id FROM overtaken) FROM line
 """
 
 # Ends an event, if the fence says that it is still ours, and stores its reply: all or, if it isn't ours, nothing.
@@ -56,7 +72,7 @@ WITH held AS (
     UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = NULL
     FROM held
     WHERE conversation_id = held.id AND events.id = %(event)s AND state = 'running' AND fence = %(fence)s
-    RETURNING events.id
+    RETURNING events.id, events.spoken
 ), line AS (
     UPDATE conversations
     SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'), unanswered = unanswered - 1,
@@ -70,7 +86,7 @@ WITH held AS (
                 THEN clock_timestamp() + %(rest)s * interval '1 second' END
             WHEN false THEN NULL ELSE resting_until END
     FROM event WHERE conversations.id = %(conversation)s
-    RETURNING conversations.last_at, unanswered, event.id AS event_id
+    RETURNING conversations.last_at, unanswered, event.id AS event_id, conversations.spoken, event.spoken AS heard
 ), reply AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           event_id, sources, metadata, created_at)
@@ -81,32 +97,55 @@ WITH held AS (
 ), effect AS (
     INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id)
     SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id FROM reply WHERE %(push)s
-)
+){{planned}}
 SELECT line.unanswered > 0, reply.* FROM line, reply
 """
 
+# Part of a commit: the follow-up that was planned with a reply, unless somebody has spoken since. The silence is dated from
+# our own message, which is being stored.
+PLANNED_WITH_REPLY = f"""
+, planned AS (
+    INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, matter, origin, spoken, due_at)
+    SELECT %(conversation)s, %(plan_id)s, '{PLANNED}', %(owner)s, %(plan_type)s, %(plan_reason)s, %(plan_matter)s, 'planner',
+           line.spoken, clock_timestamp() + %(plan_delay)s * interval '1 second'
+    FROM line WHERE line.spoken = line.heard
+    ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
+    SET trigger_type = excluded.trigger_type, reason = excluded.reason, matter = excluded.matter,
+        origin = excluded.origin, spoken = excluded.spoken, due_at = excluded.due_at
+)"""
+
+_FINISH_ONLY = _FINISH.replace("{planned}", "").encode()
+_FINISH_AND_PLAN = _FINISH.replace("{planned}", PLANNED_WITH_REPLY).encode()
+
 _CLAIMED = (
-    "e.id, e.conversation_id, e.owner_id, e.fence, e.attempts, c.agent_id, c.kind, c.channel, e.accepted_by"
+    "e.id, e.conversation_id, e.owner_id, e.fence, e.attempts, c.agent_id, c.kind, c.channel, e.accepted_by, e.spoken,"
+    " e.trigger_type, e.trigger_reason"
     # the order of ClaimedEvent's fields
 )
 
 _RUN = "state = 'running', worker_id = %(worker)s, fence = e.fence + 1, attempts = e.attempts + 1, error = NULL"
 
 # The heads of all lines where nobody is being served. SKIP LOCKED: two workers never wait for each other here.
-_CLAIM_WAITING = f"""
+_CLAIM = f"""
 UPDATE events e SET {_RUN} FROM conversations c, (
     SELECT conversation_id, id FROM events q
-    WHERE state = 'queued'
+    WHERE state = 'queued' AND {{mine}}
       -- Nothing is put off by more than seconds: what seems due much later was put off before the clock went back.
       AND due_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '10 seconds'
       AND (%(conversation)s::text IS NULL OR q.conversation_id = %(conversation)s)
       AND NOT EXISTS (SELECT FROM events o WHERE o.conversation_id = q.conversation_id AND o.state = 'running')
-      AND NOT EXISTS (SELECT FROM events o WHERE o.conversation_id = q.conversation_id AND o.state = 'queued' AND o.seq < q.seq)
+      AND NOT EXISTS (SELECT FROM events o WHERE o.conversation_id = q.conversation_id AND o.state = 'queued' AND {{before}})
     ORDER BY seq LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ) head
 WHERE e.conversation_id = head.conversation_id AND e.id = head.id AND c.id = e.conversation_id
 RETURNING {_CLAIMED}
 """
+_CLAIM_WAITING = _CLAIM.format(mine="trigger_type IS NULL", before="o.trigger_type IS NULL AND o.seq < q.seq")
+_CLAIM_FOLLOWUPS = _CLAIM.format(
+    mine="trigger_type IS NOT NULL",
+    before="o.trigger_type IS NULL) AND NOT EXISTS (SELECT FROM events o WHERE o.conversation_id = q.conversation_id"
+    " AND o.trigger_type IS NOT NULL AND o.state = 'queued' AND o.seq < q.seq",
+)
 
 
 class Superseded(RapportError):
@@ -125,25 +164,22 @@ class Events:
         It is for the agent in a direct conversation, when `mentions` (ids of agents) names it, or when it replies to it.
         """
         message_id = new_id()
+        parameters = {
+            "conversation": incoming.conversation_id,
+            "id": message_id,
+            "owner": incoming.owner_id,
+            "author_id": incoming.author and incoming.author.id,
+            "author_name": incoming.author and incoming.author.name,
+            "text": text_of(incoming.content),
+            "blocks": None if isinstance(incoming.content, str) else Jsonb(list(incoming.content)),
+            "reply_to": incoming.reply_to_id,
+            "client_id": incoming.client_message_id,
+            "worker": worker_id,
+            "mentions": list(mentions),
+            "replies": replies_to_agent,
+        }
         try:
-            found = await self.connection.execute(
-                _STORE,
-                {
-                    "conversation": incoming.conversation_id,
-                    "id": message_id,
-                    "owner": incoming.owner_id,
-                    "author_id": incoming.author and incoming.author.id,
-                    "author_name": incoming.author and incoming.author.name,
-                    "text": text_of(incoming.content),
-                    "blocks": None if isinstance(incoming.content, str) else Jsonb(list(incoming.content)),
-                    "reply_to": incoming.reply_to_id,
-                    "client_id": incoming.client_message_id,
-                    "worker": worker_id,
-                    "claim": claim,
-                    "mentions": list(mentions),
-                    "replies": replies_to_agent,
-                },
-            )
+            found = await self._store({**parameters, "claim": claim})
         except UniqueViolation as violation:
             if violation.diag.constraint_name == "messages_client_id":
                 return None
@@ -151,7 +187,7 @@ class Events:
         row = await found.fetchone()
         if row is None:
             raise no_such_conversation(incoming.conversation_id)
-        last_at, agent_id, kind, channel, answered, is_free = row
+        last_at, agent_id, kind, channel, spoken, answered, is_free, overtaken = row
         claimed = None
         if is_free:
             claimed = ClaimedEvent(
@@ -164,8 +200,19 @@ class Events:
                 kind=kind,
                 channel=channel,
                 accepted_by=worker_id,
+                spoken=spoken,
             )
-        return Accepted(message_id, incoming.conversation_id, incoming.owner_id, agent_id, last_at, answered, claimed)
+        where = (message_id, incoming.conversation_id, incoming.owner_id, agent_id)
+        return Accepted(*where, last_at, answered, claimed, overtaken=overtaken)
+
+    async def _store(self, parameters: dict[str, Any]) -> AsyncCursor[tuple[Any, ...]]:
+        """Store; once more if a follow-up began while this waited for the line: now it is seen, and overtaken."""
+        try:
+            return await self.connection.execute(_STORE, parameters)
+        except UniqueViolation as violation:
+            if violation.diag.constraint_name != "events_one_running":
+                raise
+            return await self.connection.execute(_STORE, parameters)
 
     async def known(
         self, owner_id: str, conversation_id: str, client_message_id: str
@@ -185,11 +232,17 @@ class Events:
             message.id, conversation_id, owner_id, row[0], message.created_at, row[1], repeated=True
         )
 
-    async def finish(self, event: ClaimedEvent, reply: Reply, *, agent_name: str, push: bool) -> Finished:
-        """Store the reply and end the event, both or neither; raises Superseded if the event isn't ours any more."""
+    async def finish(
+        self, event: ClaimedEvent, reply: Reply, *, agent_name: str, push: bool, plan: Plan | None = None
+    ) -> Finished:
+        """Store the reply and end the event, both or neither; raises Superseded if the event isn't ours any more.
+
+        With the reply goes the follow-up that was planned, if nobody has spoken since the event.
+        """
         found = await self.connection.execute(
-            _FINISH,
+            _FINISH_AND_PLAN if plan else _FINISH_ONLY,
             {
+                **plan_parameters(plan),
                 "conversation": event.conversation_id,
                 "event": event.id,
                 "fence": event.fence,
@@ -214,12 +267,16 @@ class Events:
         return Finished(message_of(row[1:]), more=row[0])
 
     async def claim_waiting(
-        self, *, worker_id: str, limit: int = 1, conversation_id: str | None = None
+        self, *, worker_id: str, limit: int = 1, conversation_id: str | None = None, followups: bool = False
     ) -> list[ClaimedEvent]:
-        """Up to `limit` events that wait and whose conversations are not being served; they are this worker's now."""
+        """Up to `limit` events that wait and whose conversations are not being served; they are this worker's now.
+
+        What people said, or with `followups` what timers became: those wait while anybody waits for an answer there.
+        """
         try:
             found = await self.connection.execute(
-                _CLAIM_WAITING, {"worker": worker_id, "limit": limit, "conversation": conversation_id}
+                (_CLAIM_FOLLOWUPS if followups else _CLAIM_WAITING).encode(),
+                {"worker": worker_id, "limit": limit, "conversation": conversation_id},
             )
         except UniqueViolation:
             return []  # somebody else began to serve one of these conversations at the same moment; look again later
@@ -272,3 +329,16 @@ class Events:
 
     async def hint(self, text: str) -> None:
         await self.connection.execute("SELECT pg_notify(%s, %s)", (HINTS, text))
+
+
+def plan_parameters(plan: Plan | None) -> dict[str, Any]:
+    """What PLANNED_WITH_REPLY wants to know."""
+    if plan is None:
+        return {}
+    return {
+        "plan_id": new_id(),
+        "plan_type": plan.trigger_type,
+        "plan_reason": plan.reason,
+        "plan_matter": plan.matter,
+        "plan_delay": plan.delay,
+    }

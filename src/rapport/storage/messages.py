@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import structlog
+
 from rapport.domain.conversation import Author, Message
 from rapport.domain.errors import InvalidInput
 from rapport.domain.ids import is_id
+from rapport.domain.synthetic import is_synthetic
 from rapport.storage.database import Connection
+
+log = structlog.get_logger()
 
 SPOKEN = "id, conversation_id, role, content, blocks, created_at, author_id, author_name"
 COLUMNS = f"{SPOKEN}, reply_to_id, client_message_id, event_id, sources, metadata, summary_id"
@@ -22,7 +27,32 @@ class Messages:
     async def before(
         self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None = None
     ) -> list[Message]:
-        """The newest `limit` messages older than the cursor, oldest of them first."""
+        """The newest `limit` messages older than the cursor, oldest of them first: what was said, and nothing else."""
+        told: list[Message] = []
+        hidden = 0
+        while len(told) < limit:
+            # Between two messages of a person there are only a few that nobody said: one more page is enough, mostly.
+            page = await self._walk(owner_id, conversation_id, limit=limit - len(told), cursor=cursor)
+            real = [message for message in page if not is_synthetic(message)]
+            for message in page:
+                if is_synthetic(message):
+                    log.debug(
+                        "autonomy.message_filtered",
+                        messageId=message.id,
+                        trigger_type=message.metadata.get("trigger_type"),
+                    )
+            hidden += len(page) - len(real)
+            told = [*real, *told]
+            if len(real) == len(page):
+                break
+            cursor = (page[0].created_at, page[0].id)
+        if hidden:
+            log.info(f"Filtered {hidden} synthetic messages from thread history", conversationId=conversation_id)
+        return told
+
+    async def _walk(
+        self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None
+    ) -> list[Message]:
         # Both shapes are one backward walk of messages_order; they are two statements so that each has a fixed plan.
         if cursor is None:
             found = await self.connection.execute(
@@ -39,8 +69,9 @@ class Messages:
         return [message_of(row) for row in reversed(await found.fetchall())]
 
     async def get(self, owner_id: str, conversation_id: str, message_id: str) -> Message | None:
+        """One that somebody said."""
         found = await self.connection.execute(
-            f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s",
+            f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s AND NOT synthetic",
             (conversation_id, message_id, owner_id),
         )
         row = await found.fetchone()
@@ -56,10 +87,10 @@ class Messages:
         return message_of(row) if row else None
 
     async def position(self, owner_id: str, conversation_id: str, message_id: str) -> tuple[datetime, str]:
-        """Where a message stands in its conversation: the cursor of a history page."""
+        """Where a message that somebody said stands in its conversation: the cursor of a history page."""
         if is_id(message_id):
             found = await self.connection.execute(
-                "SELECT created_at, id FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s",
+                "SELECT created_at, id FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s AND NOT synthetic",
                 (conversation_id, message_id, owner_id),
             )
             if row := await found.fetchone():

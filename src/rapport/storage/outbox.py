@@ -30,6 +30,23 @@ FROM taken JOIN messages m ON m.conversation_id = taken.conversation_id AND m.id
 """
 
 
+# Somebody spoke between the commit of a follow-up and its sending: it is taken back, as if it had never been said.
+_TAKE_BACK = """
+WITH overtaken AS (
+    DELETE FROM outbox o USING conversations c
+    WHERE o.spoken IS NOT NULL AND o.state = 'queued' AND c.id = o.conversation_id AND c.spoken <> o.spoken
+    RETURNING o.conversation_id, o.message_id
+), unsaid AS (
+    DELETE FROM messages m USING overtaken o WHERE m.conversation_id = o.conversation_id AND m.id = o.message_id
+    RETURNING m.conversation_id, m.event_id
+), trigger AS (
+    DELETE FROM messages m USING unsaid u WHERE m.conversation_id = u.conversation_id AND m.id = u.event_id
+)
+UPDATE timers t SET state = 'superseded', message_id = NULL FROM unsaid u
+WHERE t.conversation_id = u.conversation_id AND t.id = u.event_id
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """One message to send."""
@@ -50,6 +67,10 @@ class Outbox:
         found = await self.connection.execute(_CLAIM, {"worker": worker_id})
         row = await found.fetchone()
         return Effect(row[0], row[1], row[2], row[3], message_of(row[4:])) if row else None
+
+    async def take_back(self) -> int:
+        """Follow-ups that somebody's words have overtaken before they were sent; returns how many."""
+        return (await self.connection.execute(_TAKE_BACK)).rowcount
 
     async def give_up_own(self, *, worker_id: str) -> None:
         """What this worker was sending when it lost track: it may have arrived."""

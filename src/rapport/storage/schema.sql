@@ -31,7 +31,15 @@ CREATE TABLE conversations (
     summarised_to  timestamptz NOT NULL DEFAULT '-infinity',       -- time of the newest message it covers
     -- The breaker (RES-3): times of the latest model failures in a row, at most five, and until when no model is asked.
     failed_at      timestamptz[] NOT NULL DEFAULT '{}',
-    resting_until  timestamptz
+    resting_until  timestamptz,
+    -- How often people have spoken. Whatever was set up for a silence holds only while this stays the same: it is compared
+    -- under the row's lock, because a statement that waited for that lock may not see every other row there is by then.
+    spoken          bigint NOT NULL DEFAULT 0,
+    followups       integer NOT NULL DEFAULT 0,                    -- said in a row since somebody spoke
+    followed_up_at  timestamptz,                                   -- when the last one was said
+    autonomy        boolean,                                       -- unset: on in direct chats, off in groups
+    muted_until     timestamptz,
+    reflected_to    timestamptz NOT NULL DEFAULT '-infinity'       -- up to here the model has been asked what to remember
 );
 CREATE INDEX conversations_recent ON conversations (owner_id, last_at DESC, id DESC);
 
@@ -51,6 +59,8 @@ CREATE TABLE messages (
     metadata           jsonb NOT NULL DEFAULT '{}',
     created_at         timestamptz NOT NULL,
     summary_id         text,                    -- the summary that stands for it before the model; the words stay
+    -- What `is_synthetic` says of the metadata, for statements that leave such messages out: it can't say anything else.
+    synthetic          boolean NOT NULL GENERATED ALWAYS AS (coalesce(metadata -> 'synthetic' = 'true'::jsonb, false)) STORED,
     PRIMARY KEY (conversation_id, id)
 );
 CREATE UNIQUE INDEX messages_order ON messages (conversation_id, created_at, id);
@@ -70,7 +80,7 @@ CREATE TABLE workers (
     lease_until  timestamptz NOT NULL
 );
 
--- Something to process, by one turn. An event has the id of the message that it is about.
+-- Something to process, by one turn. An event has the id of the message that it is about, or of the timer it was.
 CREATE TABLE events (
     conversation_id   text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
     id                text NOT NULL,
@@ -86,11 +96,17 @@ CREATE TABLE events (
     error             text,
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at       timestamptz,
+    spoken            bigint NOT NULL DEFAULT 0,  -- the conversation's when it was made
+    trigger_type      text,                       -- of a follow-up; unset when somebody said something
+    trigger_reason    text,
     PRIMARY KEY (conversation_id, id)
 );
 CREATE UNIQUE INDEX events_one_running ON events (conversation_id) WHERE state = 'running';
-CREATE INDEX events_queue ON events (seq) WHERE state = 'queued';
-CREATE INDEX events_line ON events (conversation_id, seq) WHERE state = 'queued';
+-- People come first: follow-ups stand in a queue of their own.
+CREATE INDEX events_queue ON events (seq) WHERE state = 'queued' AND trigger_type IS NULL;
+CREATE INDEX events_line ON events (conversation_id, seq) WHERE state = 'queued' AND trigger_type IS NULL;
+CREATE INDEX events_followup_queue ON events (seq) WHERE state = 'queued' AND trigger_type IS NOT NULL;
+CREATE INDEX events_followups ON events (conversation_id, seq) WHERE trigger_type IS NOT NULL AND state <> 'done';
 CREATE INDEX events_by_worker ON events (worker_id) WHERE state = 'running';
 
 CREATE TABLE outbox (
@@ -108,10 +124,12 @@ CREATE TABLE outbox (
     error            text,
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     sent_at          timestamptz,
+    spoken           bigint,                    -- of a follow-up: sent only while nobody has spoken since
     PRIMARY KEY (conversation_id, id),
     UNIQUE (conversation_id, message_id)
 );
 CREATE INDEX outbox_waiting ON outbox (conversation_id, seq) WHERE state IN ('queued', 'sending');
+CREATE INDEX outbox_followups ON outbox (conversation_id) WHERE state = 'queued' AND spoken IS NOT NULL;
 
 -- Notes that answers may cite.
 CREATE TABLE notes (
@@ -172,3 +190,57 @@ CREATE TABLE shelves (
     min_similarity  real,                       -- measured by `rapport calibrate`; otherwise the embedder's own
     PRIMARY KEY (owner_id, embedder)
 );
+
+-- Follow-ups (AUTO). A timer waits, fires once, and keeps what became of it. Those that a person's message cancels are gone.
+CREATE TABLE timers (
+    conversation_id  text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    id               text NOT NULL,             -- also that of the event it becomes
+    timer_id         text NOT NULL,             -- its name: setting the same name again moves it
+    owner_id         text NOT NULL,
+    trigger_type     text NOT NULL CHECK (trigger_type IN ('check_in', 'question_unanswered', 'task_incomplete', 'waiting_for_decision')),
+    reason           text,                      -- for people who look into it; no model ever reads it
+    matter           text NOT NULL DEFAULT '',  -- what it is about: nobody is asked twice about the same
+    origin           text NOT NULL CHECK (origin IN ('planner', 'user')),
+    spoken           bigint NOT NULL,           -- the conversation's when it was set
+    state            text NOT NULL DEFAULT 'pending' CHECK (state IN (
+                         'pending', 'fired', 'delivered', 'suppressed', 'superseded', 'leaked', 'failed', 'expired')),
+    gate             text,                      -- which gate held it back
+    regenerated      boolean NOT NULL DEFAULT false,
+    message_id       text,                      -- what was said
+    due_at           timestamptz NOT NULL,
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    fired_at         timestamptz,
+    ended_at         timestamptz,
+    PRIMARY KEY (conversation_id, id)
+);
+CREATE UNIQUE INDEX timers_pending ON timers (conversation_id, timer_id) WHERE state = 'pending';
+CREATE INDEX timers_due ON timers (due_at) WHERE state = 'pending';
+CREATE INDEX timers_past ON timers (owner_id, conversation_id, fired_at) WHERE fired_at IS NOT NULL;
+
+-- When an owner does not want to hear from an agent.
+CREATE TABLE preferences (
+    owner_id    text PRIMARY KEY,
+    time_zone   text NOT NULL DEFAULT 'UTC',
+    quiet_from  time,
+    quiet_to    time,                           -- before quiet_from: over midnight
+    CHECK ((quiet_from IS NULL) = (quiet_to IS NULL))
+);
+
+-- What an agent remembers about an owner. At most a thousand each, so looking at every one is quicker than an index.
+CREATE TABLE memories (
+    owner_id         text NOT NULL,
+    agent_id         text NOT NULL,
+    id               text NOT NULL,
+    key              text,
+    content          text NOT NULL,
+    origin           text NOT NULL CHECK (origin IN ('user', 'agent', 'extracted')),
+    conversation_id  text,                      -- where it comes from, also when that is erased since
+    message_id       text,
+    embedder         text NOT NULL,
+    embedding        halfvec NOT NULL,
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (owner_id, agent_id, id)
+);
+CREATE UNIQUE INDEX memories_key ON memories (owner_id, agent_id, key) WHERE key IS NOT NULL;
+CREATE INDEX memories_by_embedder ON memories (embedder, owner_id, id);

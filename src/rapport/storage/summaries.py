@@ -24,7 +24,7 @@ WITH line AS (
     RETURNING last_at
 ), covered AS (
     UPDATE messages SET summary_id = %(id)s
-    WHERE conversation_id = %(conversation)s AND role <> 'system-summary' AND EXISTS (SELECT FROM line)
+    WHERE conversation_id = %(conversation)s AND role <> 'system-summary' AND NOT synthetic AND EXISTS (SELECT FROM line)
       -- As it was before this statement: its own changes are not visible to it.
       AND created_at > (SELECT summarised_to FROM conversations WHERE id = %(conversation)s) AND created_at <= %(upto)s
     RETURNING id
@@ -44,13 +44,14 @@ RETURNING {COLUMNS}
 # can be megabytes each.
 _BACKLOG = f"""
 (SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb,")} FROM messages
- WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary'
+ WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
    AND created_at > (SELECT summarised_to FROM conversations WHERE id = %(conversation)s)
    AND created_at < least('infinity',
        (SELECT m.created_at FROM events e JOIN messages m ON m.conversation_id = e.conversation_id AND m.id = e.id
         WHERE e.conversation_id = %(conversation)s AND e.state = 'running'),
        (SELECT m.created_at FROM events e JOIN messages m ON m.conversation_id = e.conversation_id AND m.id = e.id
-        WHERE e.conversation_id = %(conversation)s AND e.state = 'queued' ORDER BY e.seq LIMIT 1))
+        WHERE e.conversation_id = %(conversation)s AND e.state = 'queued' AND e.trigger_type IS NULL
+        ORDER BY e.seq LIMIT 1))
  ORDER BY created_at, id LIMIT %(limit)s)
 UNION ALL
 SELECT {COLUMNS} FROM messages WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s

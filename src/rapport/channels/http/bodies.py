@@ -84,6 +84,16 @@ class NoteBody(Body):
     text: str
 
 
+class MemoryBody(Body):
+    content: str
+    key: str | None = None
+
+
+class MemoryEdit(Body):
+    content: str | None = None
+    key: str | None = None
+
+
 class NewMessage(Body):
     content: str | list[dict[str, Any]]
     author: AuthorBody | None = None

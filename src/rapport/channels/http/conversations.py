@@ -21,7 +21,8 @@ from rapport.channels.ports import Core
 from rapport.domain.agents import AGENTS, LIBRARIAN
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import InvalidInput
-from rapport.ingest.content import checked_content, checked_text
+from rapport.domain.text import checked_text
+from rapport.ingest.content import checked_content
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 

@@ -20,7 +20,7 @@ from rapport.channels.http.views import (
 )
 from rapport.domain.errors import InvalidInput
 from rapport.domain.notes import NOTE_ID
-from rapport.ingest.content import checked_text
+from rapport.domain.text import checked_text
 from rapport.knowledge.files.document import FileName
 from rapport.knowledge.files.reader import FileReader
 from rapport.knowledge.library import Added, Library

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Response
 
 from rapport import __version__
 from rapport.channels.http.auth import authenticator
+from rapport.channels.http.autonomy import autonomy_routes
 from rapport.channels.http.conversations import conversation_routes
+from rapport.channels.http.memories import memory_routes
 from rapport.channels.http.notes import note_routes
 from rapport.channels.http.problems import install, problem
 from rapport.channels.http.start import start_routes
 from rapport.channels.http.threads import thread_routes
+from rapport.channels.http.timers import timer_routes
 from rapport.channels.http.views import json_response
 from rapport.channels.ports import Core
 from rapport.domain.errors import RapportError
 from rapport.knowledge.files.reader import FileReader
 from rapport.knowledge.library import Library
 from rapport.knowledge.retrieval import Retriever
+from rapport.memory.book import MemoryBook
+from rapport.metrics import Metrics
 from rapport.storage.database import Database
 
 if TYPE_CHECKING:
@@ -38,9 +44,15 @@ def http_app(
     model: str,
     library: Library,
     retriever: Retriever,
+    memory: MemoryBook,
     limiter: Limiter | None = None,
+    wake: Callable[[], None] = lambda: None,
+    metrics: Metrics | None = None,
 ) -> FastAPI:
-    """Every route of the server, ready to be served."""
+    """Every route of the server, ready to be served.
+
+    `wake` tells whoever keeps time in this process that a timer was set; without it that is noticed a second later.
+    """
     app = FastAPI(
         title="Rapport",
         version=__version__,
@@ -51,7 +63,10 @@ def http_app(
     caller = authenticator(database, loopback=loopback)
     app.include_router(conversation_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
     app.include_router(thread_routes(database, caller))
+    app.include_router(timer_routes(database, caller, wake=wake))
+    app.include_router(autonomy_routes(database, caller, metrics=metrics or Metrics()))
     app.include_router(note_routes(library, retriever, FileReader(), database, caller))
+    app.include_router(memory_routes(memory, caller))
     app.include_router(start_routes(model))
 
     @app.get("/healthz", tags=["health"], summary="The process is up")

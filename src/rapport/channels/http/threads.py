@@ -17,7 +17,7 @@ from rapport.channels.http.views import (
 )
 from rapport.domain.agents import COMPANION
 from rapport.domain.ids import is_id
-from rapport.ingest.content import checked_text
+from rapport.domain.text import checked_text
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages import Messages

@@ -9,7 +9,9 @@ from fastapi import Response
 from pydantic import BaseModel
 
 from rapport.domain.conversation import Conversation, Message
+from rapport.domain.memories import Memory, Origin
 from rapport.domain.notes import Note, Passage
+from rapport.memory.book import Stats
 
 
 class ConversationView(BaseModel):
@@ -102,6 +104,45 @@ class PassagesView(BaseModel):
     min_similarity: float
 
 
+class MemoryView(BaseModel):
+    """`origin` is who wrote it down; `conversation_id` and `message_id` say where it comes from, if from a message."""
+
+    id: str
+    agent: str
+    key: str | None
+    content: str
+    origin: Origin
+    conversation_id: str | None
+    message_id: str | None
+    created_at: str
+    updated_at: str
+
+
+class FoundMemoryView(MemoryView):
+    similarity: float
+
+
+class MemoriesView(BaseModel):
+    memories: list[MemoryView]
+    next: str | None
+
+
+class FoundMemoriesView(BaseModel):
+    memories: list[FoundMemoryView]
+
+
+class MemoryStatsView(BaseModel):
+    """`warning` says what to do once it is nearly full."""
+
+    count: int
+    capacity: int
+    share: float
+    warning: str | None
+    oldest: str | None
+    newest: str | None
+    by_origin: dict[Origin, int]
+
+
 def note_view(note: Note) -> dict[str, Any]:
     return {
         "id": note.id,
@@ -121,6 +162,32 @@ def passage_view(passage: Passage) -> dict[str, Any]:
         "heading": passage.heading,
         "text": passage.text,
         "similarity": passage.similarity,
+    }
+
+
+def memory_view(memory: Memory) -> dict[str, Any]:
+    return {
+        "id": memory.id,
+        "agent": memory.agent_id,
+        "key": memory.key,
+        "content": memory.content,
+        "origin": memory.origin,
+        "conversation_id": memory.conversation_id,
+        "message_id": memory.message_id,
+        "created_at": memory.created_at,
+        "updated_at": memory.updated_at,
+    }
+
+
+def memory_stats_view(stats: Stats) -> dict[str, Any]:
+    return {
+        "count": stats.count,
+        "capacity": stats.capacity,
+        "share": stats.share,
+        "warning": stats.warning,
+        "oldest": stats.oldest,
+        "newest": stats.newest,
+        "by_origin": dict(stats.by_origin),
     }
 
 

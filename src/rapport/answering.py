@@ -1,0 +1,199 @@
+"""What turns have in common: what is looked up for one, how the model is asked, and what is planned after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+import structlog
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from rapport.agent.graph import Answer, Form
+from rapport.autonomy.planner import plan_by_rules
+from rapport.context.summaries import estimated_tokens
+from rapport.context.window import as_history, system_prompt
+from rapport.domain.agents import AgentProfile
+from rapport.domain.conversation import Kind, Message
+from rapport.domain.event import ClaimedEvent, Reply
+from rapport.domain.followups import Autonomy, Plan
+from rapport.domain.memories import Remark
+from rapport.domain.notes import Passage
+from rapport.knowledge.retrieval import Retrieval, Retriever
+from rapport.memory.book import MemoryBook
+from rapport.memory.query import Query
+from rapport.memory.recall import Recall, Recalled, memories_block
+from rapport.reply.quoting import quoted_message, quoted_passage
+from rapport.reply.replies import checked
+from rapport.reply.text import storable
+from rapport.storage.database import Database
+from rapport.storage.turns import Material
+
+log = structlog.get_logger()
+
+MAX_ATTEMPTS = 10
+"""After so many tries an event gets the fallback: one message must not bring the process down for ever."""
+
+
+class Agent(Protocol):
+    """What turns and what follows them need of an agent."""
+
+    @property
+    def can_save(self) -> bool: ...
+
+    async def run(
+        self,
+        message: str | HumanMessage,
+        *,
+        thread_id: str,
+        system: str,
+        history: Sequence[BaseMessage],
+        on_token: OnToken | None,
+        fresh: bool,
+        may_save: bool,
+        tags: dict[str, str],
+    ) -> Answer: ...
+
+    async def ask(self, system: str, text: str) -> str: ...
+
+    async def decide(self, system: str, text: str, form: type[Form]) -> Form: ...
+
+
+class OnToken(Protocol):
+    def __call__(self, token: str, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What turns are made with."""
+
+    database: Database
+    agent: Agent
+    retriever: Retriever
+    recall: Recall
+    book: MemoryBook
+    autonomy: bool = True
+    """Whether anything is ever said unasked on this server."""
+
+    def plans(self, profile: AgentProfile, kind: Kind, wanted: bool | None) -> Autonomy | None:
+        """What may be planned in a conversation of this kind, where somebody has wanted follow-ups or not; None: nothing."""
+        is_on = self.autonomy and (kind == "direct" if wanted is None else wanted)
+        return profile.autonomy if is_on else None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was looked up for a turn."""
+
+    retrieval: Retrieval | None = None
+    passages: Sequence[Passage] = ()
+    memories: Sequence[Recalled] = ()
+
+    @property
+    def audit(self) -> dict[str, object]:
+        """What is kept beside what was cited of it."""
+        found: dict[str, object] = {}
+        if self.retrieval is not None:
+            found["retrieved"] = self.retrieval.audit
+        if self.memories:
+            found["memories"] = [{"id": one.id, "score": round(one.similarity, 4)} for one in self.memories]
+        return found
+
+
+def found(retrieval: Retrieval | None, memories: Sequence[Recalled]) -> Findings:
+    """What of everything that was looked up the model is given."""
+    passages: list[Passage] = []
+    if retrieval is not None and retrieval.is_relevant:
+        passages = [quoted_passage(passage) for passage in retrieval.passages]
+    return Findings(retrieval, passages, memories)
+
+
+async def recalled(
+    event: ClaimedEvent, material: Material, profile: AgentProfile, query: Query, tools: Tools
+) -> Sequence[Recalled]:
+    """What the agent remembers that belongs to this turn. What one person has told it is not for a group to hear."""
+    if not profile.remembers or event.kind != "direct" or not material.has_memories:
+        return ()
+    return await tools.recall.recall(event.owner_id, event.agent_id, query, tokens=estimated_tokens)
+
+
+async def look_up(event: ClaimedEvent, material: Material, question: str, retriever: Retriever) -> Retrieval | None:
+    """What the notes say to the question; None when there are none to ask, or nothing is asked."""
+    if not material.shelf.chunks:
+        return None
+    asker = _speaker(material.asked)
+    earlier = [one.text for one in material.earlier if one.role == "user" and _speaker(one) == asker]
+    retrieved = await retriever.retrieve(event.owner_id, question, earlier=earlier, shelf=material.shelf)
+    scores = {"ids": [one["id"] for one in retrieved.audit], "scores": [one["score"] for one in retrieved.audit]}
+    log.info("chat.retrieval", **scores)
+    return retrieved
+
+
+def _speaker(message: Message) -> str | None:
+    """Who says it; somebody who has a new name is still the same."""
+    return message.author.id if message.author else None
+
+
+async def asked(
+    event: ClaimedEvent,
+    material: Material,
+    profile: AgentProfile,
+    findings: Findings,
+    message: HumanMessage,
+    *,
+    agent: Agent,
+    on_token: OnToken | None = None,
+    aside: str = "",
+    fresh: bool | None = None,
+) -> Reply:
+    """What the model says to the message, with its citations checked. Raises ModelFailed."""
+    system = system_prompt(profile, event.kind, findings.passages, memories_block(findings.memories))
+    answer = await agent.run(
+        message,
+        thread_id=event.id,
+        system=f"{system}\n\n{aside}" if aside else system,
+        history=as_history(material.summary, [quoted_message(one) for one in material.earlier], event.kind),
+        on_token=on_token,
+        fresh=event.attempts == 1 if fresh is None else fresh,
+        may_save=profile.remembers and event.kind == "direct" and event.trigger_type is None,
+        tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
+    )
+    remarks = [Remark(storable(one["content"]), one["key"], "agent") for one in answer.saved]
+    return replace(checked(answer.text, findings.passages), model_failed=False, remarks=remarks)
+
+
+def planned_after(
+    event: ClaimedEvent, material: Material, profile: AgentProfile, reply: Reply, tools: Tools
+) -> Plan | None:
+    """The follow-up that the rules would make after this reply."""
+    autonomy = tools.plans(profile, event.kind, material.autonomy)
+    if autonomy is None:
+        return None
+    said = [*material.earlier, *([] if event.trigger_type else [material.asked]), as_said(event, reply)]
+    return plan_by_rules(said, matters=material.matters, autonomy=autonomy)
+
+
+def as_said(event: ClaimedEvent, reply: Reply) -> Message:
+    """The reply as it will stand in the log."""
+    return Message(
+        f"{event.id}-reply",
+        event.conversation_id,
+        "assistant",
+        reply.content,
+        datetime.now(UTC),
+        metadata=reply.metadata,
+    )
+
+
+class Phases:
+    """Says how long each part of a turn took."""
+
+    def __init__(self) -> None:
+        self._at = time.perf_counter()
+
+    def passed(self, phase: str) -> None:
+        now = time.perf_counter()
+        log.info("chat.metrics", phase=phase, ms=round((now - self._at) * 1000, 2))
+        self._at = now

@@ -1,0 +1,304 @@
+"""`rapport timers`: follow-ups, from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from rapport.cli import followups
+from rapport.domain.conversation import LOCAL_USER
+from rapport.domain.errors import InvalidInput
+from rapport.domain.followups import TRIGGER_TYPES, Timer, trigger_type_of
+from rapport.domain.timing import (
+    MAX_WAITING,
+    Permission,
+    Preference,
+    checked_delay,
+    checked_preference,
+    checked_reason,
+    checked_timer_id,
+    duration_of,
+    hour_of,
+)
+from rapport.settings import Settings
+
+if TYPE_CHECKING:
+    from rapport.domain.conversation import Conversation
+    from rapport.domain.outcomes import Outcomes
+    from rapport.storage.database import Connection
+    from rapport.storage.followups import Tally
+
+T = TypeVar("T")
+
+PAST_SHOWN = 200
+
+app = typer.Typer(
+    help="Follow-ups: list, set, postpone, cancel, mute, unmute, on, off, quiet, stats.", no_args_is_help=True
+)
+
+User = Annotated[str, typer.Option(help="Whose; `local` is the user of a server without keys.")]
+Where = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Its id, or enough of its beginning.")]
+Which = Annotated[str, typer.Argument(metavar="TIMER", help="Its name, or enough of its beginning.")]
+Duration = Annotated[str, typer.Argument(metavar="DURATION", help="90s, 10m, 2h, 1d or 1h30m, from now.")]
+
+
+@app.command("list")
+def list_(
+    conversation: Annotated[str | None, typer.Option(help="Only those of this conversation.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also those that fired, and what became of them.")] = False,
+    user: User = LOCAL_USER,
+) -> None:
+    """Follow-ups that wait, the next first."""
+    from rich.console import Console
+
+    from rapport.storage.timers import Timers
+
+    async def job(connection: Connection) -> tuple[list[Timer], list[Timer]]:
+        where = None if conversation is None else (await _named(connection, user, conversation)).id
+        timers = Timers(connection)
+        past = await timers.past(user, where, limit=PAST_SHOWN) if every else []
+        return await timers.pending(user, where), past
+
+    waiting, past = _in_database(job)
+    console = Console(highlight=False)
+    console.print(followups.waiting_table(waiting) if waiting else "No follow-up waits.")
+    if every:
+        console.print()
+        console.print(followups.past_table(past) if past else "None has fired yet.")
+
+
+@app.command("set")
+def set_(
+    conversation: Where,
+    trigger_type: Annotated[str, typer.Argument(metavar="TYPE", help=", ".join(TRIGGER_TYPES))],
+    delay: Duration,
+    reason: Annotated[str | None, typer.Option(help="Why, for yourself: no model ever reads it.")] = None,
+    name: Annotated[str | None, typer.Option(help="The same name again moves it.")] = None,
+    user: User = LOCAL_USER,
+) -> None:
+    """Let the agent follow up if nobody says anything until then."""
+    from rapport.domain.ids import new_id
+    from rapport.storage.conversations import Conversations
+    from rapport.storage.timers import Timers
+
+    async def job(connection: Connection) -> tuple[Timer, str]:
+        kind = trigger_type_of(trigger_type)
+        if kind is None:
+            raise InvalidInput(f"There is no type {trigger_type[:40]!r}; there are {', '.join(TRIGGER_TYPES)}.")
+        where = await _named(connection, user, conversation)
+        timers = Timers(connection)
+        if len(await timers.pending(user, where.id)) >= MAX_WAITING:
+            raise InvalidInput(f"{MAX_WAITING:,} follow-ups wait in this conversation already: cancel some first.")
+        timer = await timers.set(
+            user,
+            where.id,
+            timer_id=new_id() if name is None else checked_timer_id(name),
+            trigger_type=kind,
+            delay=checked_delay(duration_of(delay)),
+            reason=checked_reason(reason or "") or None,
+        )
+        assert timer is not None
+        return timer, followups.held_back_words(where, await Conversations(connection).permission(user, where.id))
+
+    timer, why_not = _in_database(job)
+    typer.echo(f"{timer.timer_id} is due {followups.due_words(timer.due_at)}.")
+    if why_not:
+        typer.secho(why_not, fg="yellow")
+
+
+@app.command()
+def postpone(conversation: Where, timer: Which, delay: Duration, user: User = LOCAL_USER) -> None:
+    """Let a follow-up be due so long from now."""
+    from rapport.storage.timers import Timers, no_such_timer
+
+    async def job(connection: Connection) -> Timer:
+        seconds = checked_delay(duration_of(delay))
+        where, waiting = await _waiting(connection, user, conversation, timer)
+        moved = await Timers(connection).change(user, where, waiting, delay=seconds)
+        if moved is None:
+            raise no_such_timer(timer)
+        return moved
+
+    moved = _in_database(job)
+    typer.echo(f"{moved.timer_id} is due {followups.due_words(moved.due_at)}.")
+
+
+@app.command()
+def cancel(conversation: Where, timer: Which, user: User = LOCAL_USER) -> None:
+    """Cancel a follow-up that waits."""
+    from rapport.storage.timers import Timers, no_such_timer
+
+    async def job(connection: Connection) -> str:
+        where, waiting = await _waiting(connection, user, conversation, timer)
+        if not await Timers(connection).cancel(user, where, waiting):
+            raise no_such_timer(timer)
+        return waiting
+
+    typer.echo(f"Cancelled {_in_database(job)}.")
+
+
+@app.command()
+def mute(
+    conversation: Where,
+    duration: Annotated[str | None, typer.Argument(help="8h, 2d, …; for good without it.")] = None,
+    user: User = LOCAL_USER,
+) -> None:
+    """Let no follow-up through in a conversation. Questions are answered as ever."""
+
+    async def job(connection: Connection) -> Permission:
+        return await followups.mute(connection, user, (await _named(connection, user, conversation)).id, duration)
+
+    typer.echo(followups.muted_words(_in_database(job)))
+
+
+@app.command()
+def unmute(conversation: Where, user: User = LOCAL_USER) -> None:
+    """Let follow-ups through again."""
+    from rapport.storage.conversations import Conversations
+
+    async def job(connection: Connection) -> Permission:
+        where = await _named(connection, user, conversation)
+        return await Conversations(connection).mute(user, where.id, until=None)
+
+    typer.echo(followups.muted_words(_in_database(job)))
+
+
+@app.command()
+def on(conversation: Where, user: User = LOCAL_USER) -> None:
+    """Turn follow-ups on in a conversation: groups have none until somebody does."""
+    _allow(conversation, user, True)
+    typer.echo("Follow-ups are on.")
+
+
+@app.command()
+def off(conversation: Where, user: User = LOCAL_USER) -> None:
+    """Turn follow-ups off in a conversation."""
+    _allow(conversation, user, False)
+    typer.echo("Follow-ups are off.")
+
+
+def _allow(conversation: str, user: str, allowed: bool) -> None:
+    from rapport.storage.conversations import Conversations
+
+    async def job(connection: Connection) -> None:
+        where = await _named(connection, user, conversation)
+        await Conversations(connection).allow_followups(user, where.id, allowed)
+
+    _in_database(job)
+
+
+@app.command()
+def quiet(
+    begin: Annotated[str | None, typer.Argument(help="When it begins: 22:00. Or `off`.")] = None,
+    end: Annotated[str | None, typer.Argument(help="When it ends: 08:00.")] = None,
+    zone: Annotated[str | None, typer.Option(help="By which clock: Europe/Berlin. UTC until one is set.")] = None,
+    user: User = LOCAL_USER,
+) -> None:
+    """Hours without follow-ups; without arguments, which they are."""
+    from dataclasses import replace
+
+    from rapport.autonomy.gates import checked_zone
+    from rapport.storage.preferences import Preferences
+
+    async def job(connection: Connection) -> Preference:
+        preferences = Preferences(connection)
+        wanted = before = await preferences.get(user)
+        if begin == "off" and end is None:
+            wanted = replace(wanted, quiet_from=None, quiet_to=None)
+        elif begin is not None:
+            wanted = replace(wanted, quiet_from=hour_of(begin), quiet_to=end and hour_of(end))
+        if zone is not None:
+            wanted = replace(wanted, time_zone=checked_zone(zone))
+        if wanted != before:
+            await preferences.put(user, checked_preference(wanted))
+        return wanted
+
+    kept = _in_database(job)
+    if kept.quiet_from is None or kept.quiet_to is None:
+        typer.echo(f"There are no quiet hours. The time zone is {kept.time_zone}.")
+    else:
+        typer.echo(f"It is quiet from {kept.quiet_from:%H:%M} to {kept.quiet_to:%H:%M}, {kept.time_zone}.")
+
+
+@app.command()
+def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User = LOCAL_USER) -> None:
+    """What became of follow-ups, and how many were answered within an hour."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from rapport.domain.outcomes import outcomes_by_type, outcomes_of
+    from rapport.storage.followups import Followups
+
+    async def job(connection: Connection) -> list[Tally]:
+        return await Followups(connection).stats(user, days=days)
+
+    tallies = _in_database(job)
+    names = ("fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired", "answered", "rate")
+    table = Table(Column("type", no_wrap=True), *(Column(name, justify="right") for name in names), box=None)
+    for kind, counted in outcomes_by_type(tallies).items():
+        table.add_row(kind, *_figures(counted))
+    total = outcomes_of(tallies)
+    table.add_row("all", *_figures(total))
+    console = Console(highlight=False)
+    console.print(table)
+    if total.suppressed:
+        held = ", ".join(f"{gate} {count:,}" for gate, count in sorted(total.suppressed.items()))
+        console.print(f"Held back by: {held}.", soft_wrap=True)
+
+
+def _figures(counted: Outcomes) -> list[str]:
+    rate = counted.response_rate
+    return [
+        *(
+            f"{count:,}"
+            for count in (
+                counted.fired,
+                counted.delivered,
+                sum(counted.suppressed.values()),
+                counted.superseded,
+                counted.leaked,
+                counted.failed,
+                counted.expired,
+                counted.answered,
+            )
+        ),
+        "" if rate is None else f"{rate:.0%}",
+    ]
+
+
+def _in_database(job: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+    """Do something on the migrated database, all of it or nothing."""
+    from rapport.cli.main import start
+
+    async def on_database(settings: Settings) -> T:
+        from rapport.cli.database import migrated_database
+
+        async with migrated_database(settings) as database, database.transaction() as connection:
+            return await job(connection)
+
+    return start(on_database, level="warning")
+
+
+async def _named(connection: Connection, user: str, conversation: str) -> Conversation:
+    """The conversation that is meant: its id, or the beginning of it, in any case."""
+    from rapport.storage.conversations import Conversations, no_such_conversation
+
+    if not conversation.isascii() or not conversation.isalnum():
+        raise no_such_conversation(conversation.encode(errors="replace").decode())
+    return await Conversations(connection).beginning_with(user, conversation.upper())
+
+
+async def _waiting(connection: Connection, user: str, conversation: str, timer: str) -> tuple[str, str]:
+    """The conversation and the timer that are meant: its name, or the beginning of it."""
+    from rapport.storage.timers import Timers, no_such_timer
+
+    where = await _named(connection, user, conversation)
+    names = [one.timer_id for one in await Timers(connection).pending(user, where.id)]
+    meant = [timer] if timer in names else [name for name in names if timer and name.startswith(timer)]
+    if len(meant) > 1:
+        raise InvalidInput(f"Several follow-ups begin with {timer[:64]!r}: {', '.join(meant[:5])}.")
+    if not meant:
+        raise no_such_timer(timer)
+    return where.id, meant[0]

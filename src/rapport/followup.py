@@ -1,0 +1,173 @@
+"""A follow-up turn: a timer's event in, something said unasked or nothing at all out. Safe to repeat after a crash (AUTO)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import structlog
+from langchain_core.messages import HumanMessage
+
+from rapport.agent.failures import ModelFailed
+from rapport.answering import MAX_ATTEMPTS, Findings, Phases, Tools, asked, found, look_up, planned_after, recalled
+from rapport.autonomy.gates import closed_gate
+from rapport.autonomy.leaks import leak_in
+from rapport.autonomy.triggers import synthetic_message
+from rapport.context.summaries import MAX_CHAT_HISTORY, is_crowded
+from rapport.domain import failpoints
+from rapport.domain.agents import AGENTS, LIBRARIAN, AgentProfile
+from rapport.domain.conversation import Message
+from rapport.domain.draft import Draft
+from rapport.domain.errors import Permanent, Transient
+from rapport.domain.event import ClaimedEvent, Reply
+from rapport.domain.followups import PROMPTS, Gate, State
+from rapport.memory.query import query_for
+from rapport.storage.followups import Followups
+from rapport.storage.turns import Material, load
+
+log = structlog.get_logger()
+
+AS_YOURSELF = (
+    "Say one natural thing to the person you talk with, as yourself. Don't mention instructions, messages you were given or"
+    " why you are writing."
+)
+"""What the model is told when its first attempt spoke of the machinery."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedUp:
+    """What became of a follow-up."""
+
+    state: State
+    gate: Gate | None = None
+    reply: Message | None = None
+    more: bool = False
+    """Somebody waits for an answer."""
+    crowded: bool = False
+    regenerated: bool = False
+
+
+async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bool) -> FollowedUp:
+    """Say something unasked, if every gate is open before the model is asked and still is when it has answered."""
+    assert event.trigger_type is not None
+    profile = AGENTS.get(event.agent_id, LIBRARIAN)
+    clock = Phases()
+    prompt = profile.autonomy.prompt(event.trigger_type) if profile.autonomy else PROMPTS[event.trigger_type]
+    trigger = synthetic_message(event.trigger_type, prompt=prompt, reason=event.trigger_reason, id=event.id)
+    stands_for = _as_message(event, trigger)
+    async with tools.database.statement() as connection:
+        held = await _held(Followups(connection), event, profile, tools)
+        if held is not None:
+            return held
+        embedder = tools.retriever.embedder.name
+        material = await load(connection, event, limit=MAX_CHAT_HISTORY, embedder=embedder, asked=stands_for)
+        if material is None or event.attempts > MAX_ATTEMPTS:
+            return FollowedUp("failed", more=await Followups(connection).end(event, "failed"))
+    clock.passed("load")
+    failpoints.reach("turn.loaded")
+    draft.begin()
+    try:
+        state, reply, regenerated = await _said(event, material, profile, trigger, tools)
+    except asyncio.CancelledError:
+        if not draft.goes_on():
+            raise
+        state, reply, regenerated = "superseded", None, False  # somebody doesn't want to hear it
+    finally:
+        draft.end()
+    clock.passed("model")
+    plan = planned_after(event, material, profile, reply, tools) if reply else None
+    failpoints.reach("turn.answered")
+    async with tools.database.transaction() as connection:
+        followups = Followups(connection)
+        held = await _held(followups, event, profile, tools, lock=True, regenerated=regenerated)
+        if held is not None:
+            return held
+        if reply is None:
+            return FollowedUp(state, more=await followups.end(event, state, regenerated=regenerated))
+        finished = await followups.deliver(
+            event, stands_for, reply, agent_name=profile.name, push=push, plan=plan, regenerated=regenerated
+        )
+    clock.passed("commit")
+    failpoints.reach("turn.committed")
+    crowded = is_crowded([*material.earlier, finished.reply])
+    return FollowedUp("delivered", None, finished.reply, finished.more, crowded, regenerated)
+
+
+async def _held(
+    followups: Followups,
+    event: ClaimedEvent,
+    profile: AgentProfile,
+    tools: Tools,
+    *,
+    lock: bool = False,
+    regenerated: bool = False,
+) -> FollowedUp | None:
+    """The end of a follow-up that may not be said, if it may not."""
+    standing = await followups.standing(event, lock=lock)
+    if standing is None:
+        return FollowedUp("superseded", more=await followups.end(event, "superseded", regenerated=regenerated))
+    gate = closed_gate(standing, server=tools.autonomy, autonomy=profile.autonomy)
+    if gate is None:
+        return None
+    more = await followups.end(event, "suppressed", gate=gate, regenerated=regenerated)
+    return FollowedUp("suppressed", gate, more=more, regenerated=regenerated)
+
+
+async def _said(
+    event: ClaimedEvent, material: Material, profile: AgentProfile, trigger: HumanMessage, tools: Tools
+) -> tuple[State, Reply | None, bool]:
+    """What to say, in which nothing speaks of the machinery; or how it failed. And whether it took a second attempt."""
+    findings = await _findings(event, material, profile, trigger, tools)
+    try:
+        reply = await asked(event, material, profile, findings, trigger, agent=tools.agent)
+        regenerated = _leaks(reply, profile)
+        if regenerated:
+            reply = await asked(
+                event, material, profile, findings, trigger, agent=tools.agent, aside=AS_YOURSELF, fresh=False
+            )
+    except ModelFailed as failure:
+        log.warning("chat.error", errorType=failure.kind, message=f"no follow-up: {failure}")
+        return "failed", None, False
+    if regenerated and _leaks(reply, profile):
+        return "leaked", None, True
+    if not reply.content:
+        return "failed", None, regenerated
+    tags = {"autonomous": True, "trigger_type": event.trigger_type}
+    return "delivered", replace(reply, metadata={**reply.metadata, **findings.audit, **tags}), regenerated
+
+
+def _leaks(reply: Reply, profile: AgentProfile) -> bool:
+    prompts = {*PROMPTS.values(), *(profile.autonomy.prompts.values() if profile.autonomy else ())}
+    kind = leak_in(str(reply.content), prompts=prompts)
+    if kind is not None:
+        log.warning("autonomy.leak", kind=kind)
+    return kind is not None
+
+
+async def _findings(
+    event: ClaimedEvent, material: Material, profile: AgentProfile, trigger: HumanMessage, tools: Tools
+) -> Findings:
+    """What belongs to what was last said by a person: nothing is ever looked up by the trigger's words."""
+    query = query_for(trigger, material.earlier, material.summary)
+    memories = await recalled(event, material, profile, query, tools)
+    retrieval = None
+    if query.source == "last_user_message":
+        try:
+            retrieval = await look_up(event, _before_last_words(material), query.text, tools.retriever)
+        except (Transient, Permanent) as error:
+            log.warning("chat.error", errorType="retrieval", message=str(error))
+    return found(retrieval, memories)
+
+
+def _before_last_words(material: Material) -> Material:
+    """The conversation as it was when a person last spoke: what they said then is not a question before itself."""
+    spoken = [number for number, message in enumerate(material.earlier) if message.role == "user"]
+    last = spoken[-1]
+    return replace(material, asked=material.earlier[last], earlier=material.earlier[:last])
+
+
+def _as_message(event: ClaimedEvent, trigger: HumanMessage) -> Message:
+    """The trigger as it is kept for those who look into it."""
+    tags = trigger.additional_kwargs
+    return Message(event.id, event.conversation_id, "user", str(trigger.text), datetime.now(UTC), metadata=tags)

@@ -1,0 +1,94 @@
+"""What Prometheus may know: counts and durations. No label holds an id, a name or a word that anybody said (OBS)."""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from rapport.domain.followups import GATES, TRIGGER_TYPES
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Of `render`: the form that every Prometheus reads."""
+
+_OUTCOMES = frozenset({"delivered", "suppressed", "superseded", "leaked", "failed"})
+_OTHER = "other"
+_PHASE = re.compile(r"[a-z_]{1,32}")
+_LATENESS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0, 3_600.0)
+_DURATION = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Metrics:
+    """Counts of this process, since it began. Nothing here waits for anything or fails."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._followups = Counter(
+            "rapport_followups",
+            "What became of follow-ups that fired; `gate` is what held one back.",
+            ("trigger_type", "outcome", "gate"),
+            registry=registry,
+        )
+        self._regenerated = Counter(
+            "rapport_followups_regenerated",
+            "Follow-ups whose first attempt spoke of the machinery.",
+            ("trigger_type",),
+            registry=registry,
+        )
+        self._lateness = Histogram(
+            "rapport_timer_lateness_seconds",
+            "How long after it was due a timer fired.",
+            buckets=_LATENESS,
+            registry=registry,
+        )
+        self._expired = Counter(
+            "rapport_timers_expired", "Timers noticed so late that nothing was done.", registry=registry
+        )
+        self._pending = Gauge(
+            "rapport_timers_pending", "Timers that wait, of the whole database; NaN: unknown.", registry=registry
+        )
+        self._phases = Histogram(
+            "rapport_phase_seconds",
+            "How long each part of a turn, and of what follows it, took.",
+            ("phase",),
+            buckets=_DURATION,
+            registry=registry,
+        )
+        self._received = Counter("rapport_messages_received", "Messages that people sent.", registry=registry)
+
+    def followed_up(
+        self, trigger_type: str | None, outcome: str, gate: str | None = None, regenerated: bool = False
+    ) -> None:
+        """A follow-up has ended."""
+        kind = _one_of(trigger_type, TRIGGER_TYPES)
+        self._followups.labels(kind, _one_of(outcome, _OUTCOMES), _one_of(gate, GATES) if gate else "").inc()
+        if regenerated:
+            self._regenerated.labels(kind).inc()
+
+    def fired(self, lateness: float) -> None:
+        """A timer has become an event, so many seconds after it was due."""
+        self._lateness.observe(max(0.0, lateness))
+
+    def expired(self) -> None:
+        """A timer was dropped because it was due for too long."""
+        self._expired.inc()
+
+    def pending(self, count: int | None) -> None:
+        """So many timers wait; None when that can't be known now."""
+        self._pending.set(float("nan") if count is None else count)
+
+    def phase(self, name: str, ms: float) -> None:
+        """A part of a turn has taken so long."""
+        self._phases.labels(name if _PHASE.fullmatch(name) else _OTHER).observe(max(0.0, ms) / 1000)
+
+    def received(self) -> None:
+        """Somebody said something."""
+        self._received.inc()
+
+    def render(self) -> bytes:
+        """All of it, as Prometheus reads it."""
+        return generate_latest(self._registry)
+
+
+def _one_of(value: str | None, known: tuple[str, ...] | frozenset[str]) -> str:
+    return value if value is not None and value in known else _OTHER

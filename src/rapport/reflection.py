@@ -1,0 +1,104 @@
+"""Thinking back once a conversation pauses: the model decides whether to follow up, and what to remember (AUTO-1, MEM)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from rapport.agent.failures import ModelFailed
+from rapport.answering import Tools
+from rapport.autonomy.decisions import REFLECTION_PROMPT, Reflection, plan_from, transcript
+from rapport.domain.agents import AgentProfile
+from rapport.domain.conversation import Message
+from rapport.domain.event import ClaimedEvent
+from rapport.domain.followups import PLANNED, Autonomy, Plan
+from rapport.domain.memories import Remark
+from rapport.memory.book import Prepared
+from rapport.reply.text import storable
+from rapport.storage.reflections import Paused, Reflections
+from rapport.storage.timers import Timers
+
+log = structlog.get_logger()
+
+LULL = 5.0
+"""Seconds of silence before the model is asked: who writes on meanwhile costs no call."""
+MOST_MEMORIES = 8
+_WORD = re.compile(r"\w{3,}")
+
+
+async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> None:
+    """Let the model decide about the silence after this event. What the rules have planned stands if it can't or fails."""
+    began = time.monotonic()
+    async with tools.database.statement() as connection:
+        paused = await Reflections(connection).paused(event.owner_id, event.conversation_id, spoken=event.spoken)
+    if paused is None or not paused.said:
+        return
+    autonomy = tools.plans(profile, event.kind, paused.autonomy)
+    remembers = profile.remembers and event.kind == "direct" and bool(paused.fresh)
+    if autonomy is None and not remembers:
+        return
+    try:
+        decided = await tools.agent.decide(REFLECTION_PROMPT, transcript(paused.said), Reflection)
+    except ModelFailed as failure:
+        log.info("autonomy.not_decided", errorType=failure.kind, message=str(failure))
+        return
+    plan = None
+    if autonomy is not None:
+        plan = plan_from(decided.follow_up, said=paused.said, matters=paused.matters, autonomy=autonomy)
+        # The silence is dated from our last message, and some of it has passed.
+        plan = plan and replace(plan, delay=max(plan.delay - LULL - (time.monotonic() - began), 1.0))
+    remarks = await tools.book.prepare(_remarks(decided.memories, paused) if remembers else [])
+    await _keep(event, tools, plan=plan, autonomy=autonomy, remarks=remarks, paused=paused)
+    log.info("chat.metrics", phase="reflection", ms=round((time.monotonic() - began) * 1000, 2))
+
+
+async def _keep(
+    event: ClaimedEvent,
+    tools: Tools,
+    *,
+    plan: Plan | None,
+    autonomy: Autonomy | None,
+    remarks: Sequence[Prepared],
+    paused: Paused,
+) -> None:
+    """What was decided, all of it, if nobody has spoken meanwhile."""
+    where = (event.owner_id, event.conversation_id)
+    async with tools.database.transaction() as connection:
+        reflections = Reflections(connection)
+        if not await reflections.done(*where, spoken=event.spoken, upto=paused.said[-1].created_at):
+            return
+        timers = Timers(connection)
+        if plan is not None:
+            await timers.set(
+                *where,
+                timer_id=PLANNED,
+                trigger_type=plan.trigger_type,
+                delay=plan.delay,
+                reason=plan.reason,
+                matter=plan.matter,
+                origin="planner",
+                spoken=event.spoken,
+            )
+        elif autonomy is not None:
+            await timers.cancel(*where, PLANNED)
+        await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
+
+
+def _remarks(memories: Sequence[str], paused: Paused) -> list[Remark]:
+    return [
+        Remark(storable(text), conversation_id=source.conversation_id, message_id=source.id)
+        for text in memories[:MOST_MEMORIES]
+        if (source := _source(text, paused.fresh)) is not None
+    ]
+
+
+def _source(memory: str, said: Sequence[Message]) -> Message | None:
+    """The message that a memory comes from: the one that shares most of its words. None if no person said any of them."""
+    words = set(_WORD.findall(memory.casefold()))
+    shared = [(len(words & set(_WORD.findall(message.text.casefold()))), number) for number, message in enumerate(said)]
+    most, number = max(shared, default=(0, 0))
+    return said[number] if most else None

@@ -1,0 +1,95 @@
+"""Work that follows a turn: beside the turns, one job at a time per conversation, given up without harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from rapport.answering import Tools
+from rapport.domain.agents import AGENTS, LIBRARIAN
+from rapport.domain.errors import Permanent, Transient
+from rapport.domain.event import ClaimedEvent
+from rapport.reflection import LULL, reflect
+from rapport.summary import sum_up
+
+log = structlog.get_logger()
+
+PATIENCE = 5.0
+"""Seconds that a turn waits for such work in its conversation; then it goes without it."""
+AT_ONCE = 4
+"""Conversations at a time: the model's time belongs to those who wait for an answer."""
+
+
+class Afterwards:
+    """What is done after a reply: the conversation is summed up when it has become long, and thought about when it pauses."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._summaries = _Jobs("summary")
+        self._reflections = _Jobs("reflection")
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return [*self._summaries.tasks.values(), *self._reflections.tasks.values()]
+
+    def begin(self, event: ClaimedEvent, *, crowded: bool) -> None:
+        """Something was just said to this event, and nobody waits for more."""
+        tools = self._tools
+        if crowded:
+            where = (event.owner_id, event.conversation_id)
+            self._summaries.begin(event, lambda: sum_up(*where, database=tools.database, writer=tools.agent))
+        if tools.agent.can_save:  # and so can answer in a given form; for another model the rules have decided
+            profile = AGENTS.get(event.agent_id, LIBRARIAN)
+            self._reflections.begin(event, lambda: reflect(event, profile, tools), after=LULL)
+
+    async def settled(self, conversation_id: str) -> None:
+        """Until no summary of the conversation is being made here, for a moment: its next turn goes with it, not beside it.
+
+        Who answers at leisure never waits for this; who is faster than the model waits as long as it takes, within limits.
+        """
+        if (task := self._summaries.tasks.get(conversation_id)) is not None:
+            await asyncio.wait({task}, timeout=PATIENCE)
+
+    def give_way(self, conversation_id: str) -> None:
+        """Somebody has spoken: the pause is over."""
+        self._reflections.give_up(conversation_id)
+
+    def give_up(self, conversation_id: str) -> None:
+        """The conversation is being erased: nothing more of it goes to the model."""
+        self._summaries.give_up(conversation_id)
+        self._reflections.give_up(conversation_id)
+
+
+class _Jobs:
+    """Runs one kind of job in tasks of its own. What it leaves undone is noticed again after the next turn."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]], *, after: float = 0.0) -> None:
+        """Do this for the conversation of the event, after some seconds, unless that is under way."""
+        if event.conversation_id not in self.tasks:
+            task = asyncio.create_task(self._run(event, job, after), name=f"{self._what} {event.conversation_id}")
+            self.tasks[event.conversation_id] = task
+
+    def give_up(self, conversation_id: str) -> None:
+        if (task := self.tasks.pop(conversation_id, None)) is not None:
+            task.cancel()
+
+    async def _run(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]], after: float) -> None:
+        structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
+        try:
+            await asyncio.sleep(after)
+            async with self._places:
+                await job()
+        except (Transient, Permanent) as error:
+            log.warning("chat.error", errorType=type(error).__name__, message=f"no {self._what} this time: {error}")
+        except Exception as error:
+            log.exception("chat.error", errorType=type(error).__name__, message=str(error))
+        finally:
+            if self.tasks.get(event.conversation_id) is asyncio.current_task():
+                del self.tasks[event.conversation_id]

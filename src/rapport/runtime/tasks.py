@@ -1,0 +1,23 @@
+"""Waiting for and ending tasks without losing a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+
+async def is_set(event: asyncio.Event, *, timeout: float) -> None:
+    """Until the event is set or the time is over. Not `wait_for`: up to Python 3.11 that can lose a cancellation."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            await event.wait()
+
+
+async def end_all(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel the tasks until they have ended: libraries that use `wait_for` may lose a cancellation."""
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=0.5)

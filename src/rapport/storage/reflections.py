@@ -1,0 +1,80 @@
+"""What the model is asked about after a conversation has paused, and up to where it has been asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rapport.domain.conversation import Message
+from rapport.storage.database import Connection
+from rapport.storage.messages import COLUMNS, message_of
+
+IMPORTED = "import:"
+"""What the client's id of a message begins with that came from a file: whose words those are nobody has checked."""
+
+# The newest messages, but of those that it was asked about before only a few: they say what the new ones are about.
+_SAID = f"""
+WITH newest AS (
+    SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb,")} FROM messages
+    WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
+    ORDER BY created_at DESC, id DESC LIMIT %(limit)s
+)
+SELECT newest.* FROM newest
+WHERE created_at > (SELECT reflected_to FROM conversations WHERE id = %(conversation)s)
+   OR id IN (SELECT id FROM newest ORDER BY created_at DESC, id DESC LIMIT %(known)s)
+ORDER BY created_at, id
+"""
+_MATTERS = """
+SELECT matter FROM timers
+WHERE owner_id = %s AND conversation_id = %s AND fired_at IS NOT NULL AND state = 'delivered' ORDER BY fired_at DESC LIMIT 20
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A conversation in which nobody says anything at the moment."""
+
+    said: Sequence[Message]
+    """The newest messages, oldest first."""
+    fresh: Sequence[Message]
+    """Those of them that people said and the model has not been asked about."""
+    autonomy: bool | None
+    matters: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reflections:
+    connection: Connection
+
+    async def paused(
+        self, owner_id: str, conversation_id: str, *, spoken: int, limit: int = 24, known: int = 6
+    ) -> Paused | None:
+        """What there is to think about; None when somebody has spoken since, or the conversation is gone."""
+        found = await self.connection.execute(
+            # Before the first time it is -infinity, which no datetime can hold.
+            "SELECT autonomy, CASE WHEN isfinite(reflected_to) THEN reflected_to END FROM conversations"
+            " WHERE id = %s AND owner_id = %s AND spoken = %s",
+            (conversation_id, owner_id, spoken),
+        )
+        here = await found.fetchone()
+        if here is None:
+            return None
+        parameters = {"conversation": conversation_id, "owner": owner_id, "limit": limit, "known": known}
+        rows = await (await self.connection.execute(_SAID, parameters)).fetchall()
+        said = [message_of(row) for row in rows]
+        fresh = [one for one in said if one.role == "user" and (here[1] is None or one.created_at > here[1])]
+        matters = await (await self.connection.execute(_MATTERS, (owner_id, conversation_id))).fetchall()
+        return Paused(said, fresh, here[0], [row[0] for row in matters])
+
+    async def done(self, owner_id: str, conversation_id: str, *, spoken: int, upto: datetime) -> bool:
+        """Everything up to then has been thought about; False, and nothing changed, when somebody has spoken since.
+
+        Holds the conversation's line until the transaction ends.
+        """
+        found = await self.connection.execute(
+            "UPDATE conversations SET reflected_to = greatest(reflected_to, %s)"
+            " WHERE id = %s AND owner_id = %s AND spoken = %s",
+            (upto, conversation_id, owner_id, spoken),
+        )
+        return found.rowcount == 1

@@ -1,0 +1,25 @@
+"""Reflections: what the model is asked about after a pause, from the first time on."""
+
+from __future__ import annotations
+
+from rapport.domain.conversation import Incoming
+from rapport.ingest.accept import accept
+from rapport.storage.conversations import Conversations
+from rapport.storage.database import Database
+from rapport.storage.reflections import Reflections
+
+
+async def test_what_was_never_thought_about_is_fresh_and_is_not_afterwards(database: Database) -> None:
+    async with database.statement() as connection:
+        where = (await Conversations(connection).create("local", agent_id="companion")).id
+    accepted = await accept(database, Incoming("local", where, "I live in Porto"), worker_id="w", claim=True)
+    async with database.statement() as connection:
+        reflections = Reflections(connection)
+        paused = await reflections.paused("local", where, spoken=1)
+        assert paused is not None
+        assert [one.text for one in paused.fresh] == ["I live in Porto"]
+        assert await reflections.done("local", where, spoken=1, upto=accepted.created_at)
+        again = await reflections.paused("local", where, spoken=1)
+        assert again is not None
+        assert ([one.text for one in again.said], list(again.fresh)) == (["I live in Porto"], [])
+        assert await reflections.paused("local", where, spoken=0) is None

@@ -1,0 +1,206 @@
+"""Timers: on time by the database's clock, once, in batches, and never after somebody has spoken."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rapport.domain.conversation import Incoming
+from rapport.domain.errors import NotFound
+from rapport.domain.event import Accepted
+from rapport.domain.followups import Timer
+from rapport.ingest.accept import accept
+from rapport.storage.conversations import Conversations
+from rapport.storage.database import Database
+from rapport.storage.timers import Fired, Timers
+
+HOUR = 3_600.0
+
+
+async def conversation(database: Database, owner: str = "local") -> str:
+    async with database.statement() as connection:
+        return (await Conversations(connection).create(owner, agent_id="companion")).id
+
+
+async def set_timer(
+    database: Database, where: str, *, delay: float = 60.0, name: str = "t", owner: str = "local"
+) -> Timer:
+    async with database.statement() as connection:
+        timer = await Timers(connection).set(owner, where, timer_id=name, trigger_type="check_in", delay=delay)
+    assert timer is not None
+    return timer
+
+
+async def make_due(database: Database, *, seconds_ago: float = 0.0) -> None:
+    async with database.statement() as connection:
+        await connection.execute(
+            "UPDATE timers SET due_at = clock_timestamp() - %s * interval '1 second' WHERE state = 'pending'",
+            (seconds_ago,),
+        )
+
+
+async def fire(database: Database, *, limit: int = 1_000) -> list[Fired]:
+    async with database.statement() as connection:
+        return await Timers(connection).fire(limit=limit, late=HOUR)
+
+
+async def pending(database: Database, where: str | None = None, owner: str = "local") -> list[Timer]:
+    async with database.statement() as connection:
+        return await Timers(connection).pending(owner, where)
+
+
+async def says(database: Database, where: str, text: str = "hello") -> Accepted:
+    return await accept(database, Incoming("local", where, text), worker_id="w", claim=True)
+
+
+async def events(database: Database) -> list[tuple[str, str, str | None]]:
+    async with database.statement() as connection:
+        found = await connection.execute("SELECT conversation_id, state, trigger_type FROM events ORDER BY seq")
+        return [(row[0], row[1], row[2]) for row in await found.fetchall()]
+
+
+async def test_a_timer_is_not_fired_before_its_time(database: Database) -> None:
+    where = await conversation(database)
+    await set_timer(database, where, delay=5.0)
+    assert await fire(database) == []
+    assert len(await pending(database)) == 1
+
+
+async def test_a_due_timer_becomes_one_event_and_fires_no_more(database: Database) -> None:
+    where = await conversation(database)
+    timer = await set_timer(database, where)
+    await make_due(database)
+    [fired] = await fire(database)
+    assert (fired.id, fired.state) == (timer.id, "fired")
+    assert await fire(database) == []
+    assert await events(database) == [(where, "queued", "check_in")]
+    assert await pending(database) == []
+
+
+async def test_setting_the_same_name_again_moves_the_timer(database: Database) -> None:
+    where = await conversation(database)
+    first = await set_timer(database, where, delay=60)
+    second = await set_timer(database, where, delay=600)
+    assert second.id == first.id
+    assert second.due_at > first.due_at
+    assert len(await pending(database, where)) == 1
+
+
+async def test_a_name_can_be_used_again_after_it_has_fired(database: Database) -> None:
+    where = await conversation(database)
+    await set_timer(database, where)
+    await make_due(database)
+    await fire(database)
+    await set_timer(database, where)
+    assert len(await pending(database)) == 1
+
+
+async def test_what_is_due_for_too_long_expires_and_makes_no_event(database: Database) -> None:
+    where = await conversation(database)
+    await set_timer(database, where)
+    await make_due(database, seconds_ago=HOUR + 1)
+    [gone] = await fire(database)
+    assert gone.state == "expired"
+    assert gone.lateness > HOUR
+    assert await events(database) == []
+
+
+async def test_somebody_who_speaks_cancels_what_waits_in_that_conversation_only(database: Database) -> None:
+    here, there = await conversation(database), await conversation(database)
+    await set_timer(database, here)
+    await set_timer(database, there)
+    await says(database, here)
+    assert [timer.conversation_id for timer in await pending(database)] == [there]
+
+
+async def test_somebody_who_speaks_overtakes_a_follow_up_that_has_fired(database: Database) -> None:
+    where = await conversation(database)
+    timer = await set_timer(database, where)
+    await make_due(database)
+    await fire(database)
+    accepted = await says(database, where)
+    assert list(accepted.overtaken) == [timer.id]
+    assert accepted.claimed is not None, "nobody else waits, so the answer begins at once"
+    assert await events(database) == [(where, "done", "check_in"), (where, "running", None)]
+    async with database.statement() as connection:
+        [past] = await Timers(connection).past("local", where, limit=5)
+    assert past.state == "superseded"
+
+
+async def test_a_timer_from_before_somebody_spoke_never_fires_even_if_its_row_was_missed(database: Database) -> None:
+    """A timer that is stored while a message waits for the conversation's lock is not seen by that message's statement."""
+    where = await conversation(database)
+    await says(database, where)
+    await set_timer(database, where)
+    async with database.statement() as connection:
+        await connection.execute("UPDATE timers SET spoken = 0")
+    await make_due(database)
+    [gone] = await fire(database)
+    assert gone.state == "superseded"
+    assert [trigger for _, _, trigger in await events(database)] == [None]
+
+
+async def test_many_workers_fire_each_timer_once(database: Database) -> None:
+    for _ in range(40):
+        await set_timer(database, await conversation(database))
+    await make_due(database)
+    batches = await asyncio.gather(*(fire(database, limit=7) for _ in range(24)))
+    fired = [timer.id for batch in batches for timer in batch]
+    assert len(fired) == len(set(fired)) == 40
+    assert len(await events(database)) == 40
+
+
+async def test_erasing_a_conversation_while_its_timers_fire_does_neither_harm(database: Database) -> None:
+    conversations = [await conversation(database) for _ in range(30)]
+    for where in conversations:
+        await set_timer(database, where)
+    await make_due(database)
+
+    async def erase(where: str) -> None:
+        async with database.transaction() as connection:
+            await Conversations(connection).delete("local", where)
+
+    await asyncio.gather(*(erase(where) for where in conversations[:15]), *(fire(database, limit=5) for _ in range(10)))
+    await fire(database)
+    kept = {where for where, _, _ in await events(database)}
+    assert kept == set(conversations[15:])
+
+
+async def test_nobody_sets_moves_or_cancels_somebody_elses(database: Database) -> None:
+    where = await conversation(database, "ana")
+    await set_timer(database, where, owner="ana")
+    async with database.statement() as connection:
+        timers = Timers(connection)
+        with pytest.raises(NotFound):
+            await timers.set("bob", where, timer_id="t", trigger_type="check_in", delay=1)
+        assert await timers.change("bob", where, "t", delay=1) is None
+        assert not await timers.cancel("bob", where, "t")
+        assert await timers.pending("bob") == []
+        assert await timers.past("bob", where, limit=5) == []
+    assert len(await pending(database, owner="ana")) == 1
+
+
+async def test_the_next_one_is_known_to_the_moment(database: Database) -> None:
+    async with database.statement() as connection:
+        assert await Timers(connection).next_due() is None
+    where = await conversation(database)
+    await set_timer(database, where, delay=30, name="later")
+    await set_timer(database, where, delay=5, name="sooner")
+    async with database.statement() as connection:
+        following = await Timers(connection).next_due()
+    assert following is not None
+    assert 4 < following <= 5
+
+
+async def test_a_plan_holds_only_while_nobody_speaks(database: Database) -> None:
+    where = await conversation(database)
+    await says(database, where)
+    async with database.statement() as connection:
+        timers = Timers(connection)
+        plan = {"timer_id": "p", "trigger_type": "check_in", "delay": 60.0}
+        assert await timers.set("local", where, **plan, spoken=1) is not None  # pyright: ignore[reportArgumentType]
+    await says(database, where)
+    async with database.statement() as connection:
+        assert await Timers(connection).set("local", where, **plan, spoken=1) is None  # pyright: ignore[reportArgumentType]
+    assert await pending(database) == []
