@@ -25,6 +25,7 @@ from rapport.knowledge.retrieval import Retrieval, Retriever
 from rapport.memory.book import MemoryBook
 from rapport.memory.query import Query
 from rapport.memory.recall import Recall, Recalled, memories_block
+from rapport.metrics import Metrics
 from rapport.reply.quoting import quoted_message, quoted_passage
 from rapport.reply.replies import checked
 from rapport.reply.text import storable
@@ -74,6 +75,7 @@ class Tools:
     retriever: Retriever
     recall: Recall
     book: MemoryBook
+    metrics: Metrics
     autonomy: bool = True
     """Whether anything is ever said unasked on this server."""
 
@@ -190,10 +192,13 @@ def as_said(event: ClaimedEvent, reply: Reply) -> Message:
 class Phases:
     """Says how long each part of a turn took."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._at = time.perf_counter()
 
     def passed(self, phase: str) -> None:
         now = time.perf_counter()
-        log.info("chat.metrics", phase=phase, ms=round((now - self._at) * 1000, 2))
+        ms = round((now - self._at) * 1000, 2)
+        log.info("chat.metrics", phase=phase, ms=ms)
+        self._metrics.phase(phase, ms)
         self._at = now

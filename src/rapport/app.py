@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rapport.knowledge.ports import Embedder
     from rapport.knowledge.retrieval import Retriever
     from rapport.memory.book import MemoryBook
+    from rapport.metrics import Metrics
     from rapport.runtime.runtime import Runtime
     from rapport.storage.database import Database
 
@@ -42,6 +43,7 @@ class App:
     library: Library
     retriever: Retriever
     memory: MemoryBook
+    metrics: Metrics
 
 
 @asynccontextmanager
@@ -95,6 +97,7 @@ async def open_app(
         from rapport.knowledge.retrieval import Retriever
         from rapport.memory.book import MemoryBook
         from rapport.memory.recall import Recall
+        from rapport.metrics import Metrics
         from rapport.runtime.runtime import Runtime
         from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
         from rapport.storage.migrate import migrate, schema_lock
@@ -122,13 +125,16 @@ async def open_app(
             Retriever(questions, Search(database)),
             Recall(questions, memory),
             memory,
+            Metrics(),
             autonomy=settings.autonomy,
         )
         runtime = Runtime(tools, saver, channels=channels, max_turns=settings.max_turns)
         stack.push_async_callback(runtime.stop)
         await runtime.start()
         await _prepare(embedder, database)
-        yield App(settings, database, agent, runtime, Library(database, embedder), tools.retriever, memory)
+        yield App(
+            settings, database, agent, runtime, Library(database, embedder), tools.retriever, memory, tools.metrics
+        )
 
 
 async def _prepare(embedder: Embedder, database: Database) -> None:

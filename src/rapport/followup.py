@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import structlog
 from langchain_core.messages import HumanMessage
@@ -21,7 +22,7 @@ from rapport.domain.conversation import Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
-from rapport.domain.followups import PROMPTS, Gate, State
+from rapport.domain.followups import PROMPTS, Gate, State, TriggerType
 from rapport.memory.query import query_for
 from rapport.storage.followups import Followups
 from rapport.storage.turns import Material, load
@@ -39,6 +40,7 @@ AS_YOURSELF = (
 class FollowedUp:
     """What became of a follow-up."""
 
+    trigger_type: TriggerType
     state: State
     gate: Gate | None = None
     reply: Message | None = None
@@ -47,12 +49,22 @@ class FollowedUp:
     crowded: bool = False
     regenerated: bool = False
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is worth counting."""
+        return {
+            "trigger_type": self.trigger_type,
+            "outcome": self.state,
+            "gate": self.gate,
+            "regenerated": self.regenerated,
+        }
+
 
 async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bool) -> FollowedUp:
     """Say something unasked, if every gate is open before the model is asked and still is when it has answered."""
     assert event.trigger_type is not None
     profile = AGENTS.get(event.agent_id, LIBRARIAN)
-    clock = Phases()
+    clock = Phases(tools.metrics)
     prompt = profile.autonomy.prompt(event.trigger_type) if profile.autonomy else PROMPTS[event.trigger_type]
     trigger = synthetic_message(event.trigger_type, prompt=prompt, reason=event.trigger_reason, id=event.id)
     stands_for = _as_message(event, trigger)
@@ -63,7 +75,7 @@ async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
         embedder = tools.retriever.embedder.name
         material = await load(connection, event, limit=MAX_CHAT_HISTORY, embedder=embedder, asked=stands_for)
         if material is None or event.attempts > MAX_ATTEMPTS:
-            return FollowedUp("failed", more=await Followups(connection).end(event, "failed"))
+            return FollowedUp(event.trigger_type, "failed", more=await Followups(connection).end(event, "failed"))
     clock.passed("load")
     failpoints.reach("turn.loaded")
     draft.begin()
@@ -84,14 +96,16 @@ async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
         if held is not None:
             return held
         if reply is None:
-            return FollowedUp(state, more=await followups.end(event, state, regenerated=regenerated))
+            return FollowedUp(
+                event.trigger_type, state, more=await followups.end(event, state, regenerated=regenerated)
+            )
         finished = await followups.deliver(
             event, stands_for, reply, agent_name=profile.name, push=push, plan=plan, regenerated=regenerated
         )
     clock.passed("commit")
     failpoints.reach("turn.committed")
     crowded = is_crowded([*material.earlier, finished.reply])
-    return FollowedUp("delivered", None, finished.reply, finished.more, crowded, regenerated)
+    return FollowedUp(event.trigger_type, "delivered", None, finished.reply, finished.more, crowded, regenerated)
 
 
 async def _held(
@@ -104,14 +118,17 @@ async def _held(
     regenerated: bool = False,
 ) -> FollowedUp | None:
     """The end of a follow-up that may not be said, if it may not."""
+    assert event.trigger_type is not None
     standing = await followups.standing(event, lock=lock)
     if standing is None:
-        return FollowedUp("superseded", more=await followups.end(event, "superseded", regenerated=regenerated))
+        return FollowedUp(
+            event.trigger_type, "superseded", more=await followups.end(event, "superseded", regenerated=regenerated)
+        )
     gate = closed_gate(standing, server=tools.autonomy, autonomy=profile.autonomy)
     if gate is None:
         return None
     more = await followups.end(event, "suppressed", gate=gate, regenerated=regenerated)
-    return FollowedUp("suppressed", gate, more=more, regenerated=regenerated)
+    return FollowedUp(event.trigger_type, "suppressed", gate, more=more, regenerated=regenerated)
 
 
 async def _said(

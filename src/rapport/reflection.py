@@ -10,7 +10,7 @@ from dataclasses import replace
 import structlog
 
 from rapport.agent.failures import ModelFailed
-from rapport.answering import Tools
+from rapport.answering import Phases, Tools
 from rapport.autonomy.decisions import REFLECTION_PROMPT, Reflection, plan_from, transcript
 from rapport.domain.agents import AgentProfile
 from rapport.domain.conversation import Message
@@ -33,6 +33,7 @@ _WORD = re.compile(r"\w{3,}")
 async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> None:
     """Let the model decide about the silence after this event. What the rules have planned stands if it can't or fails."""
     began = time.monotonic()
+    clock = Phases(tools.metrics)
     async with tools.database.statement() as connection:
         paused = await Reflections(connection).paused(event.owner_id, event.conversation_id, spoken=event.spoken)
     if paused is None or not paused.said:
@@ -53,7 +54,7 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> N
         plan = plan and replace(plan, delay=max(plan.delay - LULL - (time.monotonic() - began), 1.0))
     remarks = await tools.book.prepare(_remarks(decided.memories, paused) if remembers else [])
     await _keep(event, tools, plan=plan, autonomy=autonomy, remarks=remarks, paused=paused)
-    log.info("chat.metrics", phase="reflection", ms=round((time.monotonic() - began) * 1000, 2))
+    clock.passed("reflection")
 
 
 async def _keep(

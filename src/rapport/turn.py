@@ -49,7 +49,7 @@ TOO_LONG = frozenset({"http_400", "http_413"})
 async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bool) -> Finished:
     """Answer one event: load, look up, ask, check, commit. No transaction is open while others think."""
     profile = AGENTS.get(event.agent_id, LIBRARIAN)
-    clock = Phases()
+    clock = Phases(tools.metrics)
     async with tools.database.statement() as connection:
         material = await load(connection, event, limit=MAX_CHAT_HISTORY, embedder=tools.retriever.embedder.name)
     if material is None:

@@ -144,20 +144,22 @@ class LangGraphAgent:
         on_token = runtime.context.on_token
         saved: list[Saved] = []
         said = ""
-        for _ in range(ROUNDS if runtime.context.may_save and self._with_tools is not None else 0):
-            reply = await self._ask_with_tools(messages, on_token)
-            if not calls_tools(reply):
-                return {"reply": reply, "saved": saved}
-            said = str(reply.text).strip() or said
-            answers, facts = use_tools(reply)
-            messages += [reply, *answers]
-            saved += facts
         try:
-            return {"reply": await self._ask(messages, on_token), "saved": saved}
+            for _ in range(ROUNDS if runtime.context.may_save and self._with_tools is not None else 0):
+                reply = await self._ask_with_tools(messages, on_token)
+                if not calls_tools(reply):
+                    return {"reply": reply, "saved": saved}
+                said = str(reply.text).strip() or said
+                answers, facts = use_tools(reply)
+                messages += [reply, *answers]
+                saved += facts
+            reply = await self._ask(messages, on_token)
+            if str(reply.text).strip() or not said:
+                return {"reply": reply, "saved": saved}
         except ModelFailed as failure:
             if failure.kind != "empty" or not said:
                 raise
-            return {"reply": AIMessage(said), "saved": saved}  # it had said everything while it used its tools
+        return {"reply": AIMessage(said), "saved": saved}  # it had said everything while it used its tools
 
     async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None) -> AIMessage:
         """One answer of a model that may use tools; of one that turns out not to know any, without them from then on."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 _ENTER = "\r\n"
 _BACKSPACE = "\x7f\x08"
@@ -111,7 +112,7 @@ class TypedLines(Lines):
 
     @contextlib.contextmanager
     def reading(self) -> Generator[None]:
-        """The terminal hands over every key at once and echoes none; afterwards it is as it was."""
+        """The terminal hands over every key at once and echoes none; afterwards, however it ends, it is as it was."""
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
         loop = asyncio.get_running_loop()
@@ -125,13 +126,19 @@ class TypedLines(Lines):
             if self._prompt is not None:
                 self._show()
 
+        task = asyncio.current_task()
+        assert task is not None
+        handlers = {signal.SIGCONT: come_back, signal.SIGTERM: task.cancel, signal.SIGHUP: task.cancel}
         take_over()
-        loop.add_signal_handler(signal.SIGCONT, come_back)
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGCONT)
-            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+            for number in handlers:
+                loop.remove_signal_handler(number)
+            with contextlib.suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
     async def _line(self) -> str | None:
         while not self._ended:
@@ -182,7 +189,9 @@ class TypedLines(Lines):
 
     def _erase(self) -> None:
         """Take the prompt and what was typed off the screen, however many rows they have."""
-        above = _rows(f"{_plain(self._prompt or '')}{self._typed}", self._console.width) - 1
+        # How wide it really is: the environment may say otherwise.
+        width = os.get_terminal_size(sys.stdin.fileno()).columns or self._console.width
+        above = _rows(f"{Text.from_markup(self._prompt or '').plain}{self._typed}", width) - 1
         self._write(f"{f'{_ESCAPE}[{above}A' if above else ''}\r{_ESCAPE}[J")
 
     def _show(self) -> None:
@@ -207,12 +216,6 @@ def _key_by_key(attributes: list[Any]) -> list[Any]:
     control[termios.VMIN], control[termios.VTIME] = 1, 0
     local = attributes[3] & ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
     return [*attributes[:3], local, *attributes[4:6], control]
-
-
-def _plain(markup: str) -> str:
-    from rich.text import Text
-
-    return Text.from_markup(markup).plain
 
 
 def _rows(text: str, width: int) -> int:

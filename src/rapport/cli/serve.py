@@ -101,6 +101,8 @@ def web_app(app: App, limiter: Limiter | None) -> FastAPI:
         retriever=app.retriever,
         memory=app.memory,
         limiter=limiter,
+        wake=app.runtime.timekeeper.wake,
+        metrics=app.metrics,
     )
 
 

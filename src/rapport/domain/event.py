@@ -53,8 +53,8 @@ class Accepted:
     """Set when this process may run the event right away."""
     repeated: bool = False
     """The client's id was known: nothing was stored now."""
-    overtaken: Sequence[str] = ()
-    """Follow-ups that were under way: nothing of them may be said any more."""
+    overtaken: Sequence[tuple[str, str]] = ()
+    """Follow-ups that were under way, by id and type: nothing of them may be said any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ FOREVER = datetime(9999, 12, 31, tzinfo=UTC)
 """Until then somebody is muted who is muted for good: a moment that every clock and every client can read."""
 
 TIMER_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-_PART = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])")
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _HOUR = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
@@ -63,7 +63,8 @@ def checked_delay(seconds: float) -> float:
 
 def checked_reason(reason: str) -> str:
     """A reason that can be stored; an empty one if there is nothing to read in it."""
-    return checked_text(reason, what="reason", limit=MAX_REASON) if visible(reason) else ""
+    checked = checked_text(reason, what="reason", limit=MAX_REASON)
+    return checked if visible(checked) else ""
 
 
 def duration_of(text: str) -> float:

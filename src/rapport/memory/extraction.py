@@ -39,7 +39,6 @@ _I_DO = re.compile(
     rf"^i\s+({'|'.join(sorted(HABIT_VERBS | {'need', 'want', 'own', 'live', 'love', 'like', 'hate', 'prefer', 'speak', 'wear', 'use'}))})\s+(.+)$",
     re.IGNORECASE,
 )
-_UNSAID = re.compile(r"\b(?:i|i'm|i've|me|my|mine|we|we're|us|our)\b", re.IGNORECASE)
 _GOES_ON = re.compile(
     r",?\s+(?:and|but|so)\s+(?=(?:he|she|it|they|he's|she's|it's|they're|that's|there|no|can|could|would)\b)|,\s+(?!not\b|nor\b)",
     re.IGNORECASE,

@@ -23,13 +23,13 @@ LONGEST = BUDGET // 4
 SECONDS = 5.0
 HEADING = "What you remember about this person (notes of yours, not instructions):"
 
-NEAR_ENOUGH = {"minilm-l6-v2-int8": 0.20, "wordllama-l2-supercat-256": 0.15}
-"""By embedder: from this similarity on a memory may be of use. Low, because a memory that doesn't belong costs a line and
-one that is missing a wrong answer; `make bench-memory` shows what it lets through."""
+NEAR_ENOUGH = {"minilm-l6-v2-int8": 0.15, "wordllama-l2-supercat-256": 0.10}
+"""By embedder: from this similarity on a memory may be of use. Low, because a memory too many costs a line and one too few
+a wrong answer; lower, every "thanks" would bring up the whole book (docs/followups-measured.md)."""
 NEAR_ENOUGH_OF_OTHERS = 0.20
 
-ALWAYS = ("name", "diet", "allergy:")
-"""Keys of what belongs into any conversation, near or not: what to call somebody, and what could make them ill."""
+ALWAYS = frozenset({"name", "diet", "allergy"})
+"""Keys, up to a colon, of what belongs into any conversation, near or not: what to call somebody, and what could make them ill."""
 MOST_ALWAYS = 5
 LOOKED_AT = 200
 """So many of the nearest are fetched, to find what always belongs among them: more than nearly anybody has."""
@@ -95,7 +95,7 @@ def memories_block(recalled: Sequence[Recalled]) -> str:
 
 def _chosen(nearest: Sequence[tuple[Memory, float]], floor: float, limit: int) -> list[Recalled]:
     """The nearest that are near enough, and a few that always belong, best first."""
-    always = [one for one, _ in nearest if one.key is not None and one.key.startswith(ALWAYS)][:MOST_ALWAYS]
+    always = [one for one, _ in nearest if one.key is not None and one.key.partition(":")[0] in ALWAYS][:MOST_ALWAYS]
     near = [one for one, similarity in nearest[:limit] if similarity >= floor]
     wanted = {one.id for one in [*always, *near][:limit]}
     return [Recalled(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]

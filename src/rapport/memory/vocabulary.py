@@ -62,7 +62,7 @@ PROFESSIONS = _all(
     copywriter counsellor counselor courier curator dancer dentist dermatologist designer detective developer dietician
     dietitian director diver doctor dramaturge driver drummer dressmaker economist editor electrician engineer entrepreneur
     estate_agent farmer fashion_designer filmmaker firefighter fisherman florist freelancer gardener geographer geologist
-    glazier goldsmith grandmother graphic_designer guide gynaecologist hairdresser handyman historian housewife hygienist
+    glazier goldsmith graphic_designer guide gynaecologist hairdresser handyman historian housewife hygienist
     illustrator instructor interpreter intern investigator janitor jeweller journalist judge kindergarten_teacher
     lawyer lecturer librarian lifeguard linguist locksmith logistician machinist magician manager marketer mason mathematician
     mechanic mediator meteorologist midwife miner model musician nanny neurologist neuroscientist novelist nurse nutritionist

@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from rapport.answering import Tools
-from rapport.deliver.outbox import Channel, deliver_waiting
+from rapport.deliver.outbox import Channel
 from rapport.domain.conversation import Incoming, Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
@@ -21,6 +21,7 @@ from rapport.domain.ids import new_id
 from rapport.followup import FollowedUp, follow_up
 from rapport.ingest.accept import accept
 from rapport.runtime.afterwards import Afterwards
+from rapport.runtime.delivery import Delivery
 from rapport.runtime.presence import Presence
 from rapport.runtime.tasks import end_all, is_set
 from rapport.runtime.ticket import Ticket
@@ -77,8 +78,8 @@ class Runtime:
         self._drafts: dict[str, Draft] = {}
         self._strays: dict[str, float] = {}
         self._wake = asyncio.Event()
-        self.timekeeper = Timekeeper(tools.database, on_fired=self._wake.set)
-        self._replied = asyncio.Event()
+        self.timekeeper = Timekeeper(tools.database, metrics=tools.metrics, on_fired=self._wake.set)
+        self._delivery = Delivery(tools.database, self._channels, worker_id=self.worker_id)
         self._accepting = 0
         self._stopping = False
         self.has_left = False
@@ -97,7 +98,7 @@ class Runtime:
             asyncio.create_task(self._working_state.run(), name="working state"),
         ]
         if self._channels:
-            self._loops.append(asyncio.create_task(self._deliver(), name="deliver"))
+            self._loops.append(asyncio.create_task(self._delivery.run(), name="delivery"))
         try:
             async with asyncio.timeout(15):
                 await self._presence.wait_joined()
@@ -157,6 +158,7 @@ class Runtime:
         finally:
             self._accepting -= 1
         if not accepted.repeated:
+            self._tools.metrics.received()
             log.info(
                 "chat.event",
                 conversationId=accepted.conversation_id,
@@ -269,12 +271,12 @@ class Runtime:
     async def _go_on(self, event: ClaimedEvent, finished: Finished | FollowedUp) -> None:
         """What follows from a turn's end: its reply is sent, its waiters are told, the line moves on."""
         if isinstance(finished, FollowedUp):
-            trigger = {"trigger_type": event.trigger_type, "outcome": finished.state, "gate": finished.gate}
-            log.info("autonomy.follow_up", **trigger, regenerated=finished.regenerated)
+            log.info("autonomy.follow_up", **finished.facts)
+            self._tools.metrics.followed_up(**finished.facts)
         elif event.accepted_by != self.worker_id:
             await self._hint(f"done {event.id}")
         if finished.reply is not None and event.channel in self._channels:
-            self._replied.set()
+            self._delivery.wake()
         if finished.more:
             await self._next(event.conversation_id)
         elif finished.reply is not None and not self._stopping:
@@ -283,7 +285,8 @@ class Runtime:
     async def _give_way(self, accepted: Accepted) -> None:
         """Somebody has spoken: whatever was under way because nobody did ends, here and elsewhere."""
         self._afterwards.give_way(accepted.conversation_id)
-        for event_id in accepted.overtaken:
+        for event_id, trigger_type in accepted.overtaken:
+            self._tools.metrics.followed_up(trigger_type, "superseded")
             self._heard(f"done {event_id}")
             await self._hint(f"done {event_id}")
 
@@ -333,7 +336,8 @@ class Runtime:
             self._cancel_here(event_id)
         elif word == "done":
             if (turn := self._turns.get(event_id)) is not None:
-                if not turn.draft.done.done():  # else it is our own hint
+                # Else it is our own hint. Cancelled once more, it would leave a connection in the middle of a statement.
+                if not turn.draft.done.done() and not turn.task.cancelling():
                     turn.task.cancel()  # somebody else has answered what we are still at
             elif (draft := self._drafts.get(event_id)) is not None:
                 draft.nudge()
@@ -355,17 +359,6 @@ class Runtime:
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
             await is_set(self._wake, timeout=POLL_SECONDS)
             self._wake.clear()
-
-    async def _deliver(self) -> None:
-        """Send what the outbox holds, one after the other: a channel that hangs holds up nothing but this."""
-        while True:
-            try:
-                while await deliver_waiting(self._database, self._channels, worker_id=self.worker_id):
-                    pass
-            except (Transient, Permanent) as error:
-                log.warning("deliver.waiting", reason=str(error))
-            await is_set(self._replied, timeout=POLL_SECONDS)
-            self._replied.clear()
 
     async def _look(self) -> None:
         if self._stopping:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from rapport.domain.errors import Permanent, Transient
+from rapport.metrics import Metrics
 from rapport.runtime.tasks import is_set
 from rapport.storage.database import Database
 from rapport.storage.events import Events
@@ -30,10 +31,12 @@ class Timekeeper:
         self,
         database: Database,
         *,
+        metrics: Metrics,
         on_fired: Callable[[], None],
         expires_after: float = EXPIRES_AFTER,
     ) -> None:
         self._database = database
+        self._metrics = metrics
         self._on_fired = on_fired
         self._expires_after = expires_after
         self._woken = asyncio.Event()
@@ -61,7 +64,7 @@ class Timekeeper:
                 if any(timer.state == "fired" for timer in gone):
                     await Events(connection).hint("queued")
             for timer in gone:
-                _log(timer)
+                self._note(timer)
             if gone:
                 self._on_fired()
             if len(gone) < BATCH:
@@ -70,12 +73,13 @@ class Timekeeper:
             following = await Timers(connection).next_due()
         return POLL_SECONDS if following is None else min(max(following, SOONEST), POLL_SECONDS)
 
-
-def _log(timer: Fired) -> None:
-    where = {"conversationId": timer.conversation_id, "timerId": timer.id, "trigger_type": timer.trigger_type}
-    if timer.state == "expired":
-        log.warning("timer.expired", **where, late_seconds=round(timer.lateness, 1))
-    elif timer.state == "superseded":
-        log.info("timer.superseded", **where)
-    else:
-        log.info("timer.fired", **where, late_ms=round(timer.lateness * 1000, 1))
+    def _note(self, timer: Fired) -> None:
+        where = {"conversationId": timer.conversation_id, "timerId": timer.id, "trigger_type": timer.trigger_type}
+        if timer.state == "expired":
+            self._metrics.expired()
+            log.warning("timer.expired", **where, late_seconds=round(timer.lateness, 1))
+        elif timer.state == "superseded":
+            log.info("timer.superseded", **where)
+        else:
+            self._metrics.fired(timer.lateness)
+            log.info("timer.fired", **where, late_ms=round(timer.lateness * 1000, 1))

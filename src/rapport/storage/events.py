@@ -49,7 +49,7 @@ WITH line AS (
 ), overtaken AS (
     UPDATE events e SET state = 'done', finished_at = clock_timestamp(), error = 'superseded' FROM line
     WHERE e.conversation_id = %(conversation)s AND e.trigger_type IS NOT NULL AND e.state <> 'done'
-    RETURNING e.id
+    RETURNING e.id, e.trigger_type
 ), superseded AS (
     UPDATE timers t SET state = 'superseded', ended_at = clock_timestamp() FROM overtaken
     WHERE t.conversation_id = %(conversation)s AND t.id = overtaken.id
@@ -61,7 +61,8 @@ WITH line AS (
     -- After what was overtaken is done: only one may run.
     FROM line, (SELECT count(*) FROM overtaken) AS first WHERE answered
 )
-SELECT last_at, agent_id, kind, channel, spoken, answered, is_free, ARRAY(SELECT id FROM overtaken) FROM line
+SELECT last_at, agent_id, kind, channel, spoken, answered, is_free, ARRAY(SELECT ARRAY[id, trigger_type] FROM overtaken)
+FROM line
 """
 
 # Ends an event, if the fence says that it is still ours, and stores its reply: all or, if it isn't ours, nothing.
@@ -203,7 +204,7 @@ class Events:
                 spoken=spoken,
             )
         where = (message_id, incoming.conversation_id, incoming.owner_id, agent_id)
-        return Accepted(*where, last_at, answered, claimed, overtaken=overtaken)
+        return Accepted(*where, last_at, answered, claimed, overtaken=[(id_, type_) for id_, type_ in overtaken])
 
     async def _store(self, parameters: dict[str, Any]) -> AsyncCursor[tuple[Any, ...]]:
         """Store; once more if a follow-up began while this waited for the line: now it is seen, and overtaken."""
