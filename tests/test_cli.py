@@ -245,7 +245,7 @@ def test_a_taken_port_is_said_in_one_line(home: Home) -> None:
 def test_a_chat_through_a_pipe(home: Home) -> None:
     ran = home.run(
         "chat",
-        stdin="hello\nmy name is Ana\nwhat is my name?\n/history\n/help\n/new\n/history\nwhat is my name?\n/quit\nunread\n",
+        stdin="hello\nmy name is Ana\nwhat is my name?\n/history\n/help\n/new\n/history\n/quit\nunread\n",
     )
     assert ran.code == 0, ran
     assert ran.err == ""

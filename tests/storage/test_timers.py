@@ -120,7 +120,7 @@ async def test_somebody_who_speaks_overtakes_a_follow_up_that_has_fired(database
     await make_due(database)
     await fire(database)
     accepted = await says(database, where)
-    assert list(accepted.overtaken) == [timer.id]
+    assert list(accepted.overtaken) == [(timer.id, "check_in")]
     assert accepted.claimed is not None, "nobody else waits, so the answer begins at once"
     assert await events(database) == [(where, "done", "check_in"), (where, "running", None)]
     async with database.statement() as connection:

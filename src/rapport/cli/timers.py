@@ -12,7 +12,6 @@ from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import InvalidInput
 from rapport.domain.followups import TRIGGER_TYPES, Timer, trigger_type_of
 from rapport.domain.timing import (
-    MAX_WAITING,
     Permission,
     Preference,
     checked_delay,
@@ -88,10 +87,7 @@ def set_(
         if kind is None:
             raise InvalidInput(f"There is no type {trigger_type[:40]!r}; there are {', '.join(TRIGGER_TYPES)}.")
         where = await _named(connection, user, conversation)
-        timers = Timers(connection)
-        if len(await timers.pending(user, where.id)) >= MAX_WAITING:
-            raise InvalidInput(f"{MAX_WAITING:,} follow-ups wait in this conversation already: cancel some first.")
-        timer = await timers.set(
+        timer = await Timers(connection).set(
             user,
             where.id,
             timer_id=new_id() if name is None else checked_timer_id(name),

@@ -14,8 +14,8 @@ SOONEST = 1.0
 LATEST = 30 * 86_400.0
 """Seconds from now in which somebody may set a timer; the planner has narrower limits of its own."""
 MAX_REASON = 500
-MAX_WAITING = 1_000
-"""Timers of one conversation: as many as a list shows."""
+MAX_WAITING = 10_000
+"""Timers of one conversation: whoever speaks there cancels them all."""
 LONGEST_MUTE = 10 * 366 * 86_400.0
 """Seconds. Whoever wants more means for good."""
 FOREVER = datetime(9999, 12, 31, tzinfo=UTC)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -17,6 +18,8 @@ from rapport.storage.timers import Fired, Timers
 log = structlog.get_logger()
 
 BATCH = 1_000
+CROWD = 20_000
+"""So many are fired before anything else is done about them."""
 POLL_SECONDS = 1.0
 """The longest sleep: a timer that another process has set is known by then, and none is due sooner than that."""
 SOONEST = 0.005
@@ -58,20 +61,37 @@ class Timekeeper:
 
     async def _fire(self) -> float:
         """Fire everything that is due; returns how long to sleep."""
-        while True:
-            async with self._database.statement() as connection:
-                gone = await Timers(connection).fire(limit=BATCH, late=self._expires_after)
-                if any(timer.state == "fired" for timer in gone):
-                    await Events(connection).hint("queued")
-            for timer in gone:
-                self._note(timer)
-            if gone:
-                self._on_fired()
-            if len(gone) < BATCH:
-                break
+        while await self._fire_crowd():
+            pass
         async with self._database.statement() as connection:
             following = await Timers(connection).next_due()
         return POLL_SECONDS if following is None else min(max(following, SOONEST), POLL_SECONDS)
+
+    async def _fire_crowd(self) -> bool:
+        """Fire many, and only then begin their turns and log them: neither keeps the others waiting. True if more are due."""
+        gone: list[Fired] = []
+        more = True
+        try:
+            while more and len(gone) < CROWD:
+                async with self._database.statement() as connection:
+                    batch = await Timers(connection).fire(limit=BATCH, late=self._expires_after)
+                gone += batch
+                more = len(batch) == BATCH
+        finally:
+            if gone:
+                await self._tell(gone)
+        return more
+
+    async def _tell(self, gone: Sequence[Fired]) -> None:
+        self._on_fired()
+        if any(timer.state == "fired" for timer in gone):
+            with contextlib.suppress(Transient, Permanent):  # if that fails the others find out by looking
+                async with self._database.statement() as connection:
+                    await Events(connection).hint("queued")
+        for number, timer in enumerate(gone, 1):
+            self._note(timer)
+            if number % 100 == 0:
+                await asyncio.sleep(0)  # whoever is being answered goes first
 
     def _note(self, timer: Fired) -> None:
         where = {"conversationId": timer.conversation_id, "timerId": timer.id, "trigger_type": timer.trigger_type}

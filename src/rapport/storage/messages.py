@@ -38,6 +38,7 @@ class Messages:
                 if is_synthetic(message):
                     log.debug(
                         "autonomy.message_filtered",
+                        conversationId=conversation_id,
                         messageId=message.id,
                         trigger_type=message.metadata.get("trigger_type"),
                     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rapport.domain.errors import NotFound
+from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.followups import Timer, TriggerType
-from rapport.domain.ids import new_id
-from rapport.storage.conversations import no_such_conversation
+from rapport.domain.ids import is_id, new_id
+from rapport.domain.timing import MAX_WAITING
+from rapport.storage.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection
 
 _COLUMNS = (
@@ -25,6 +26,9 @@ SELECT c.id, %(id)s, %(timer)s, c.owner_id, %(type)s, %(reason)s, %(matter)s, %(
        clock_timestamp() + %(delay)s * interval '1 second'
 FROM conversations c WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
   AND (%(spoken)s::bigint IS NULL OR c.spoken = %(spoken)s)
+  AND (EXISTS (SELECT FROM timers w WHERE w.conversation_id = c.id AND w.timer_id = %(timer)s AND w.state = 'pending')
+       OR (SELECT count(*) FROM (SELECT FROM timers w WHERE w.conversation_id = c.id AND w.state = 'pending'
+                                 LIMIT %(most)s) AS waiting) < %(most)s)
 ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
 SET trigger_type = excluded.trigger_type, reason = excluded.reason, matter = excluded.matter, origin = excluded.origin,
     spoken = excluded.spoken, due_at = excluded.due_at
@@ -90,6 +94,8 @@ class Timers:
 
         One that is new has the id `row_id`, if one is given; one that was moved keeps its own.
         """
+        if not is_id(conversation_id):
+            raise no_such_conversation(conversation_id)
         found = await self.connection.execute(
             _SET,
             {
@@ -103,11 +109,13 @@ class Timers:
                 "origin": origin,
                 "delay": delay,
                 "spoken": spoken,
+                "most": MAX_WAITING,
             },
         )
         row = await found.fetchone()
         if row is None and spoken is None:
-            raise no_such_conversation(conversation_id)
+            await Conversations(self.connection).get(owner_id, conversation_id)  # that may be what is missing
+            raise InvalidInput(f"{MAX_WAITING:,} follow-ups wait in this conversation already: cancel some first.")
         return _timer(row) if row else None
 
     async def pending(self, owner_id: str, conversation_id: str | None = None) -> list[Timer]:

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
+from structlog.contextvars import bound_contextvars
 
 from rapport.channels.http.bodies import NewConversation, StrictRoute
 from rapport.channels.http.conversations import Caller, agent_named
@@ -52,10 +53,11 @@ def thread_routes(database: Database, caller: Caller) -> APIRouter:
     async def history(thread_id: str, limit: Limit = 100, before: str | None = None, owner: str = owner_id) -> Response:
         """The newest messages (oldest of them first); `next` is the `before` of the page that precedes this one."""
         async with database.statement() as connection:
-            await Conversations(connection).get(owner, thread_id)
+            thread = await Conversations(connection).get(owner, thread_id)
             messages = Messages(connection)
             cursor = None if before is None else await messages.position(owner, thread_id, before)
-            found = await messages.before(owner, thread_id, limit=limit + 1, cursor=cursor)
+            with bound_contextvars(agentId=thread.agent_id):  # for what is logged about it
+                found = await messages.before(owner, thread_id, limit=limit + 1, cursor=cursor)
         page = found[-limit:]
         following = page[0].id if len(found) > limit else None
         return json_response({"messages": [message_view(one) for one in page], "next": following})

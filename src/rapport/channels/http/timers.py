@@ -24,7 +24,6 @@ from rapport.domain.timing import (
     FOREVER,
     LATEST,
     LONGEST_MUTE,
-    MAX_WAITING,
     SOONEST,
     TIMER_ID,
     Permission,
@@ -33,7 +32,7 @@ from rapport.domain.timing import (
     moment_of,
 )
 from rapport.storage.conversations import Conversations
-from rapport.storage.database import Connection, Database
+from rapport.storage.database import Database
 from rapport.storage.timers import Timers, no_such_timer
 
 PAST_SHOWN = 50
@@ -99,8 +98,6 @@ def timer_routes(database: Database, caller: Caller, *, wake: Callable[[], None]
         reason = None if body.reason is None else checked_reason(body.reason) or None
         row_id = new_id()
         async with database.statement() as connection:
-            await Conversations(connection).get(owner, thread_id)
-            await _refuse_hoard(connection, owner, thread_id, name)
             timer = await Timers(connection).set(
                 owner,
                 thread_id,
@@ -154,13 +151,6 @@ def timer_routes(database: Database, caller: Caller, *, wake: Callable[[], None]
             return json_response(permission_view(await _muted(Conversations(connection), owner, thread_id, body)))
 
     return router
-
-
-async def _refuse_hoard(connection: Connection, owner: str, thread_id: str, name: str) -> None:
-    """Everything that waits can be seen and cancelled, so there is no more of it than a list shows."""
-    waiting = await Timers(connection).pending(owner, thread_id)
-    if len(waiting) >= MAX_WAITING and name not in {timer.timer_id for timer in waiting}:
-        raise InvalidInput(f"{MAX_WAITING:,} follow-ups wait in this conversation already: cancel some first.")
 
 
 async def _muted(conversations: Conversations, owner: str, thread_id: str, body: MuteBody) -> Permission:
