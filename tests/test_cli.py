@@ -96,7 +96,19 @@ def free_port() -> int:
 def test_help_names_every_command(home: Home) -> None:
     ran = home.run("--help")
     assert ran.code == 0
-    for command in ("serve", "worker", "chat", "doctor", "migrate", "keys"):
+    for command in (
+        "serve",
+        "worker",
+        "chat",
+        "doctor",
+        "migrate",
+        "keys",
+        "notes",
+        "timers",
+        "memory",
+        "import",
+        "export",
+    ):
         assert re.search(rf"\b{command}\b", ran.out), command
         told = home.run(command, "--help") if command in {"chat", "keys"} else None
         assert told is None or (told.code == 0 and "Usage:" in told.out)

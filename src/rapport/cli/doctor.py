@@ -22,8 +22,10 @@ from rapport.settings import Settings
 from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
 from rapport.storage.database import Database
 from rapport.storage.keys import Keys
+from rapport.storage.memories import Memories
 from rapport.storage.migrate import known, migrate, schema_lock
 from rapport.storage.notes import Notes
+from rapport.storage.timers import Timers
 
 HOW_TO_SWITCH = (
     "It needs no key and knows little. For a real one: RAPPORT_MODEL=openai:gpt-5-mini with OPENAI_API_KEY,"
@@ -62,6 +64,8 @@ async def examine(settings: Settings) -> bool:
             found = await _database(opened, settings)
             await part("Metadata", lambda: _metadata(opened, settings))
             await part("Notes", lambda: _notes(opened, settings))
+            await part("Memories", lambda: _memories(opened, settings))
+            await part("Follow-ups", lambda: _followups(opened, settings))
             await part("Access", lambda: _access(opened, settings))
             return found
 
@@ -104,6 +108,26 @@ async def _notes(database: Database, settings: Settings) -> str:
             f"{outdated} of {count} were indexed by another embedder and are not found: `rapport reindex`"
         )
     return f"{count}" if count else "none yet: `rapport notes add FILES…`"
+
+
+async def _memories(database: Database, settings: Settings) -> str:
+    embedder = make_embedder(settings.embeddings, environment=os.environ)
+    async with database.statement() as connection:
+        count, outdated = await Memories(connection).totals(embedder.name)
+    await close_embedder(embedder)
+    if outdated:
+        raise RapportError(
+            f"{outdated} of {count} were indexed by another embedder and don't come to mind: `rapport reindex`"
+        )
+    return f"{count}: `rapport memory list`" if count else "none yet"
+
+
+async def _followups(database: Database, settings: Settings) -> str:
+    if not settings.autonomy:
+        return "off: RAPPORT_AUTONOMY=false"
+    async with database.statement() as connection:
+        waiting = await Timers(connection).count_pending()
+    return f"on, {waiting} waiting: `rapport timers list`" if waiting else "on, none waiting"
 
 
 async def _database(database: Database, settings: Settings) -> str:
