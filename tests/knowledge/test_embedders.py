@@ -24,8 +24,9 @@ from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.notes import Vector
 from rapport.knowledge.embedders.choose import close_embedder, make_embedder
 from rapport.knowledge.embedders.langchain import LangChainEmbedder, make_langchain
-from rapport.knowledge.embedders.local import REMEMBERED, LocalEmbedder
+from rapport.knowledge.embedders.local import LocalEmbedder
 from rapport.knowledge.embedders.minilm import BATCH, MiniLM
+from rapport.knowledge.embedders.recent import REMEMBERED, RecentQuestions
 from rapport.knowledge.embedders.wordllama import WordLlama
 from rapport.knowledge.ports import Embedder
 
@@ -261,7 +262,8 @@ async def test_only_so_many_questions_are_remembered() -> None:
             asked.append(text)
             return [0.0, 1.0]
 
-    embedder = embedder_with(Counting)
+    model = embedder_with(Counting)
+    embedder = RecentQuestions(model)
     for number in range(REMEMBERED + 1):
         await embedder.embed_question(f"question {number}")
     await embedder.embed_question(f"question {REMEMBERED}")
@@ -270,7 +272,7 @@ async def test_only_so_many_questions_are_remembered() -> None:
     await embedder.embed_question("long " * 1_000)
     await embedder.embed_question("long " * 1_000)
     assert len(asked) == REMEMBERED + 4
-    await close_embedder(embedder)
+    await close_embedder(model)
 
 
 # ---- in a process of their own

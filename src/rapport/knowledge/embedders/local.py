@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import threading
-from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,11 +15,6 @@ from rapport.domain.notes import Vector
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-REMEMBERED = 256
-"""How many questions' vectors are kept: one question is often asked of notes, memories and the chat in one turn."""
-REMEMBERED_CHARACTERS = 1_000
-"""Longer ones are not kept, so that all of it stays under 2 MB."""
 
 
 class LocalModel(Protocol):
@@ -52,7 +45,6 @@ class LocalEmbedder:
         self._closed = False
         self._bulk = ThreadPoolExecutor(1, thread_name_prefix="embed-passages")
         self._quick = ThreadPoolExecutor(1, thread_name_prefix="embed-question")
-        self._remembered: OrderedDict[str, array[float]] = OrderedDict()
 
     @property
     def name(self) -> str:
@@ -87,16 +79,8 @@ class LocalEmbedder:
         return vectors
 
     async def embed_question(self, question: str) -> Vector:
-        """The vector to look for; the same question again costs nothing."""
-        if not self._closed and (known := self._remembered.get(question)) is not None:
-            self._remembered.move_to_end(question)
-            return known.tolist()
-        vector = await self._in(self._quick, lambda text: self._ready().question(text), question)
-        if len(question) <= REMEMBERED_CHARACTERS:
-            self._remembered[question] = array("f", vector)
-            if len(self._remembered) > REMEMBERED:
-                self._remembered.popitem(last=False)
-        return vector
+        """The vector to look for."""
+        return await self._in(self._quick, lambda text: self._ready().question(text), question)
 
     def close(self) -> None:
         """End the threads; waits for the batch at hand. What was waiting is refused, not cancelled."""

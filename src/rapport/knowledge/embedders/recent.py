@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 
 from rapport.domain.notes import Vector
 from rapport.knowledge.ports import Embedder
 
-KEPT = 64
+REMEMBERED = 256
+"""How many questions' vectors are kept: one question is often asked of notes, memories and the chat in one turn."""
+REMEMBERED_CHARACTERS = 1_000
+"""Longer ones are not kept, so that all of it stays under 2 MB."""
 
 
 class RecentQuestions:
@@ -16,7 +20,7 @@ class RecentQuestions:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._recent: OrderedDict[str, Vector] = OrderedDict()
+        self._remembered: OrderedDict[str, array[float]] = OrderedDict()
 
     @property
     def name(self) -> str:
@@ -30,10 +34,13 @@ class RecentQuestions:
         return await self._embedder.embed(texts)
 
     async def embed_question(self, question: str) -> Vector:
-        if (known := self._recent.get(question)) is not None:
-            self._recent.move_to_end(question)
-            return known
-        vector = self._recent[question] = await self._embedder.embed_question(question)
-        if len(self._recent) > KEPT:
-            self._recent.popitem(last=False)
+        """The vector to look for; the same question again costs nothing."""
+        if (known := self._remembered.get(question)) is not None:
+            self._remembered.move_to_end(question)
+            return known.tolist()
+        vector = await self._embedder.embed_question(question)
+        if len(question) <= REMEMBERED_CHARACTERS:
+            self._remembered[question] = array("f", vector)
+            if len(self._remembered) > REMEMBERED:
+                self._remembered.popitem(last=False)
         return vector
