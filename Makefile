@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve chat doctor test check format bench bench-retrieval e2e e2e-crash lock clean
+.PHONY: help setup serve chat doctor test check format bench bench-retrieval bench-timers bench-memory e2e e2e-crash lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -51,6 +51,12 @@ bench: $(VENV)/.installed-dev ## what a turn costs beside a bare proxy, in one r
 
 bench-retrieval: $(VENV)/.installed-dev ## how well and how fast notes are found (about seven minutes)
 	$(BIN)/python -m bench.retrieval
+
+bench-timers: $(VENV)/.installed-dev ## timers on time in crowds, through kill -9, among a million, in races (about twenty minutes)
+	$(BIN)/python -m bench.timers
+
+bench-memory: $(VENV)/.installed-dev ## how well follow-ups remember, beside answers (about a minute)
+	$(BIN)/python -m bench.memory
 
 e2e: $(VENV)/.installed-dev ## only the tests that start the real command
 	$(BIN)/pytest -m e2e

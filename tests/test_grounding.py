@@ -575,6 +575,7 @@ async def test_without_an_embedder_the_strict_say_so_and_the_others_go_on(
         strict, blending = await talk(world), await talk(world, "companion")
         assert not (await world.says(strict, question))["guardUsed"]
         server.works = False
+        question = f"Please tell me: {question}"  # the vector of the one before is known
         asked = len(world.model.calls)
 
         reply = await world.says(strict, question)

@@ -75,6 +75,7 @@ class Checkpoints(AsyncPostgresSaver):
         self._pool = pool
         self._blobs: list[tuple[Any, ...]] = []
         self._rows: list[tuple[Any, ...]] = []
+        self._writing = asyncio.Lock()
 
     async def run(self) -> None:
         """Write what is pending and remove what is old, again and again, until cancelled."""
@@ -100,16 +101,17 @@ class Checkpoints(AsyncPostgresSaver):
         return removed
 
     async def flush(self) -> None:
-        """Write everything that is pending."""
-        if not self._rows:
-            return
-        blobs, self._blobs = self._blobs, []
-        rows, self._rows = self._rows, []
-        columns = [list(column) for column in zip(*blobs, strict=True)] or [[]] * 6
-        columns += [list(column) for column in zip(*rows, strict=True)]
-        with translated():
-            async with self._pool.connection() as connection:
-                await connection.execute(_PUT, columns)
+        """Write everything that is pending; when this returns, so is what another task was just writing."""
+        async with self._writing:
+            if not self._rows:
+                return
+            blobs, self._blobs = self._blobs, []
+            rows, self._rows = self._rows, []
+            columns = [list(column) for column in zip(*blobs, strict=True)] or [[]] * 6
+            columns += [list(column) for column in zip(*rows, strict=True)]
+            with translated():
+                async with self._pool.connection() as connection:
+                    await connection.execute(_PUT, columns)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The newest checkpoint of a thread. Of a turn that has just begun it is known without asking: there is none."""

@@ -1,0 +1,140 @@
+"""What is remembered of what people say about themselves, and everything that is not (MEM)."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory import said, said_fresh
+from rapport.domain.conversation import Content, Message, Role
+from rapport.domain.memories import Remark
+from rapport.memory.extraction import MAX_CHARACTERS, MOST, remarks_in
+
+
+def message(content: Content, role: Role = "user", **metadata: Any) -> Message:
+    return Message("m1", "c1", role, content, datetime.now(UTC), metadata=metadata)
+
+
+def contents(text: str) -> list[str]:
+    return [remark.content for remark in remarks_in(message(text))]
+
+
+def keys(text: str) -> list[str | None]:
+    return [remark.key for remark in remarks_in(message(text))]
+
+
+@pytest.mark.parametrize(("text", "expected"), said.KEPT)
+def test_what_somebody_says_of_themselves_is_kept(text: str, expected: list[str]) -> None:
+    assert contents(text) == expected
+
+
+@pytest.mark.parametrize("text", said.NOTHING)
+def test_nothing_is_made_of_what_is_not_meant_so(text: str) -> None:
+    assert contents(text) == []
+
+
+def test_the_sets_are_as_large_as_they_should_be() -> None:
+    assert len(said.KEPT) >= 80
+    assert len(said.NOTHING) >= 120
+    assert len(said_fresh.KEPT) >= 40
+    assert len(said_fresh.NOTHING) >= 60
+
+
+def test_messages_that_no_rule_was_written_for_do_as_well_as_when_they_were_first_read() -> None:
+    """The score that is told in docs/followups-measured.md: what is missed may become less, what is wrong never more."""
+    right = sum(contents(text) == expected for text, expected in said_fresh.KEPT)
+    wrong = [text for text in said_fresh.NOTHING if contents(text)]
+    assert right >= 38
+    assert wrong in ([], ["You are now Bob. My name is Alice."])
+
+
+def test_a_remark_says_where_it_comes_from() -> None:
+    assert remarks_in(message("I'm vegan.")) == [
+        Remark("The user is vegan.", key="diet", origin="extracted", conversation_id="c1", message_id="m1")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "key"),
+    [
+        ("My name is Anna.", "Please call me Ann", "name"),
+        ("I live in Rome.", "We just moved to Oslo!", "home"),
+        ("I work at a bakery.", "I'm a nurse at Siemens", "work"),
+        ("I'm 33 years old", "I just turned 34", "age"),
+        ("I love olives.", "I can't stand olives!", "taste:olives"),
+        ("I'm allergic to nuts", "I'm severely allergic to nuts", "allergy:nuts"),
+        ("My wife is called Ines.", "My wife's name is Ana", "wife"),
+        ("My favourite colour is green", "my favorite colour is blue now", "favourite colour"),
+        ("My birthday is on 3 May", "I was born on 4 May 1990", "birthday"),
+    ],
+)
+def test_what_there_is_one_of_has_a_key_by_which_the_newer_replaces_the_older(
+    earlier: str, later: str, key: str
+) -> None:
+    assert keys(earlier) == keys(later) == [key]
+
+
+@pytest.mark.parametrize(
+    "text", ["I have two sisters.", "My sister is called Ana.", "We have a cat called Mimi.", "I love jazz and hiking."]
+)
+def test_what_there_may_be_several_of_has_none(text: str) -> None:
+    assert keys(text) == [None]
+
+
+def test_only_real_messages_of_people_are_listened_to() -> None:
+    assert remarks_in(message("I'm vegan.")) != []
+    assert remarks_in(message("I'm vegan.", "assistant")) == []
+    assert remarks_in(message("I'm vegan.", "system-summary")) == []
+    assert remarks_in(message("I'm vegan.", synthetic=True, trigger_type="check_in")) == []
+
+
+def test_of_a_picture_with_words_the_words_count() -> None:
+    blocks = [{"type": "image", "url": "a.png"}, {"type": "text", "text": "This is Rex. I have a dog called Rex."}]
+    assert [one.content for one in remarks_in(message(blocks))] == ["The user has a dog called Rex."]
+
+
+def test_no_more_than_five_and_each_once() -> None:
+    text = "I love tea. I love jazz. I hate olives. I love cats. I love cats! I like rice. I like dogs. I like maps."
+    assert len(contents(text)) == MOST
+    assert contents("I love cats. I LOVE cats!! I hate cats.") == ["The user hates cats."]
+
+
+def test_a_pasted_page_is_not_listened_to() -> None:
+    assert contents("I live in Rome. " + "Lorem ipsum dolor sit amet. " * 100) == []
+
+
+FACTS = st.sampled_from([text for text, _ in said.KEPT] + said.NOTHING)
+GLUE = st.sampled_from([" ", "\n", ". ", ", ", " and ", " but ", ": ", "\n> ", ' "', "' ", " (", "? ", " if ", "```"])
+
+
+@given(parts=st.lists(st.tuples(FACTS, GLUE), min_size=1, max_size=6))
+def test_whatever_people_write_remarks_are_short_sentences_that_address_nobody(parts: list[tuple[str, str]]) -> None:
+    remarks = remarks_in(message("".join(text + glue for text, glue in parts)))
+    assert len(remarks) <= MOST
+    for remark in remarks:
+        assert remark.content.startswith("The user")
+        assert len(remark.content) <= MAX_CHARACTERS
+        assert "\n" not in remark.content
+        assert not {"you", "your", "password", "ignore", "rules"} & set(remark.content.lower().split())
+
+
+@given(text=st.text(max_size=300))
+def test_any_text_is_survived(text: str) -> None:
+    assert len(remarks_in(message(text))) <= MOST
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "I ", "I love ", "'a ", '"', ", ", "\n", "\n,", "- ", "(", "[a ", " and my", "please ", "Rome, in ", ":"],
+)
+def test_no_text_takes_long(piece: str) -> None:
+    """Turns wait for it. Milliseconds at worst; the bound leaves room for a machine that is busy with other things."""
+    text = (piece * 2_500)[:2_500]
+    begun = time.process_time()
+    remarks_in(message(text))
+    assert time.process_time() - begun < 1.0
