@@ -22,7 +22,7 @@ from rapport.domain.conversation import Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
-from rapport.domain.followups import PROMPTS, Gate, State, TriggerType
+from rapport.domain.followups import EXPIRES_AFTER, PROMPTS, Gate, State, TriggerType
 from rapport.memory.query import query_for
 from rapport.storage.followups import Followups
 from rapport.storage.turns import Material, load
@@ -69,13 +69,16 @@ async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
     trigger = synthetic_message(event.trigger_type, prompt=prompt, reason=event.trigger_reason, id=event.id)
     stands_for = _as_message(event, trigger)
     async with tools.database.statement() as connection:
-        held = await _held(Followups(connection), event, profile, tools)
+        followups = Followups(connection)
+        if event.attempts > MAX_ATTEMPTS:
+            return FollowedUp(event.trigger_type, "failed", more=await followups.end(event, "failed"))
+        held = await _held(followups, event, profile, tools)
         if held is not None:
             return held
         embedder = tools.retriever.embedder.name
         material = await load(connection, event, limit=MAX_CHAT_HISTORY, embedder=embedder, asked=stands_for)
-        if material is None or event.attempts > MAX_ATTEMPTS:
-            return FollowedUp(event.trigger_type, "failed", more=await Followups(connection).end(event, "failed"))
+        if material is None:
+            return FollowedUp(event.trigger_type, "failed", more=await followups.end(event, "failed"))
     clock.passed("load")
     failpoints.reach("turn.loaded")
     draft.begin()
@@ -124,6 +127,9 @@ async def _held(
         return FollowedUp(
             event.trigger_type, "superseded", more=await followups.end(event, "superseded", regenerated=regenerated)
         )
+    if standing.late > EXPIRES_AFTER:  # it fired in time, and then nobody was there
+        more = await followups.end(event, "expired", regenerated=regenerated)
+        return FollowedUp(event.trigger_type, "expired", more=more, regenerated=regenerated)
     gate = closed_gate(standing, server=tools.autonomy, autonomy=profile.autonomy)
     if gate is None:
         return None

@@ -11,7 +11,7 @@ from rapport.domain.followups import GATES, TRIGGER_TYPES
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of `render`: the form that every Prometheus reads."""
 
-_OUTCOMES = frozenset({"delivered", "suppressed", "superseded", "leaked", "failed"})
+_OUTCOMES = frozenset({"delivered", "suppressed", "superseded", "leaked", "failed", "expired"})
 _OTHER = "other"
 _PHASE = re.compile(r"[a-z_]{1,32}")
 _LATENESS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0, 3_600.0)

@@ -66,11 +66,12 @@ async def _keep(
     remarks: Sequence[Prepared],
     paused: Paused,
 ) -> None:
-    """What was decided, all of it, if nobody has spoken meanwhile."""
+    """What was decided, all of it, if nothing has been said meanwhile, unasked or not."""
     where = (event.owner_id, event.conversation_id)
     async with tools.database.transaction() as connection:
         reflections = Reflections(connection)
-        if not await reflections.done(*where, spoken=event.spoken, upto=paused.said[-1].created_at):
+        upto = paused.said[-1].created_at
+        if not await reflections.done(*where, spoken=event.spoken, upto=upto, followups=paused.followups):
             return
         timers = Timers(connection)
         if plan is not None:
@@ -85,7 +86,7 @@ async def _keep(
                 spoken=event.spoken,
             )
         elif autonomy is not None:
-            await timers.cancel(*where, PLANNED)
+            await timers.cancel(*where, PLANNED, origin="planner")
         await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
 
 

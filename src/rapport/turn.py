@@ -37,13 +37,19 @@ from rapport.reply.citations import CitationFilter
 from rapport.reply.quoting import quoted_message
 from rapport.reply.replies import checked, fallback, guarded
 from rapport.reply.text import storable
+from rapport.storage.database import attempt
 from rapport.storage.events import Events, Superseded
+from rapport.storage.outbox import Outbox
 from rapport.storage.turns import Material, load
 
 log = structlog.get_logger()
 
 TOO_LONG = frozenset({"http_400", "http_413"})
 """How providers refuse a conversation that is longer than their model can read."""
+EMBEDDING_SECONDS = 5.0
+"""So long a reply that is ready waits for what is to be remembered with it."""
+MEMORY_PATIENCE = 1.0
+"""Seconds that a commit, which holds up its conversation, waits for others who write to the same memory."""
 
 
 async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bool) -> Finished:
@@ -51,6 +57,8 @@ async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
     profile = AGENTS.get(event.agent_id, LIBRARIAN)
     clock = Phases(tools.metrics)
     async with tools.database.statement() as connection:
+        if push:  # what was about to be said when somebody spoke, and is not, must not be answered from either
+            await Outbox(connection).take_back(event.conversation_id)
         material = await load(connection, event, limit=MAX_CHAT_HISTORY, embedder=tools.retriever.embedder.name)
     if material is None:
         raise Superseded("The conversation was deleted.")
@@ -156,9 +164,10 @@ async def _worth_remembering(
         return ()
     where = {"conversation_id": event.conversation_id, "message_id": event.id}
     try:
-        return await tools.book.prepare([replace(remark, **where) for remark in remarks])
-    except (InvalidInput, Transient, Permanent) as error:
-        log.warning("memory.not_saved", reason=str(error))
+        async with asyncio.timeout(EMBEDDING_SECONDS):
+            return await tools.book.prepare([replace(remark, **where) for remark in remarks])
+    except (InvalidInput, Transient, Permanent, TimeoutError) as error:
+        log.warning("memory.not_saved", reason=str(error) or "no vectors in time")
         return ()
 
 
@@ -172,11 +181,15 @@ async def _commit(
     remarks: Sequence[Prepared],
     push: bool,
 ) -> Finished:
-    """Reply, event, follow-up, outbox and what is remembered: all of it or nothing."""
+    """Reply, event, follow-up and outbox: all of it or nothing. What is remembered goes with it, or is left out."""
     if not remarks:
         async with tools.database.statement() as connection:
             return await Events(connection).finish(event, reply, agent_name=profile.name, push=push, plan=plan)
     async with tools.database.transaction() as connection:
         finished = await Events(connection).finish(event, reply, agent_name=profile.name, push=push, plan=plan)
-        await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
+        try:
+            async with attempt(connection, patience=MEMORY_PATIENCE):
+                await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
+        except (Transient, Permanent) as error:
+            log.warning("memory.not_saved", reason=str(error))
         return finished

@@ -23,3 +23,33 @@ async def test_what_was_never_thought_about_is_fresh_and_is_not_afterwards(datab
         assert again is not None
         assert ([one.text for one in again.said], list(again.fresh)) == (["I live in Porto"], [])
         assert await reflections.paused("local", where, spoken=0) is None
+
+
+async def test_what_came_from_a_file_is_not_taken_for_the_owners_words(database: Database) -> None:
+    async with database.statement() as connection:
+        where = (await Conversations(connection).create("local", agent_id="companion")).id
+        await connection.execute(
+            "INSERT INTO messages (conversation_id, id, owner_id, role, content, client_message_id, created_at)"
+            " VALUES (%s, 'm', 'local', 'user', 'I live in Oslo', 'import:telegram:user1:5', now() - interval '1 day')",
+            (where,),
+        )
+    await accept(database, Incoming("local", where, "hello"), worker_id="w", claim=True)
+    async with database.statement() as connection:
+        paused = await Reflections(connection).paused("local", where, spoken=1)
+    assert paused is not None
+    assert [one.text for one in paused.said] == ["I live in Oslo", "hello"]
+    assert [one.text for one in paused.fresh] == ["hello"]
+
+
+async def test_what_was_thought_about_before_something_was_said_unasked_counts_no_more(database: Database) -> None:
+    async with database.statement() as connection:
+        where = (await Conversations(connection).create("local", agent_id="companion")).id
+    accepted = await accept(database, Incoming("local", where, "hello"), worker_id="w", claim=True)
+    async with database.statement() as connection:
+        reflections = Reflections(connection)
+        paused = await reflections.paused("local", where, spoken=1)
+        assert paused is not None
+        await connection.execute("UPDATE conversations SET followups = followups + 1 WHERE id = %s", (where,))
+        assert not await reflections.done(
+            "local", where, spoken=1, upto=accepted.created_at, followups=paused.followups
+        )

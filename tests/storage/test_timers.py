@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import NotFound
 from rapport.domain.event import Accepted
-from rapport.domain.followups import Timer
+from rapport.domain.followups import PLANNED, Timer
 from rapport.ingest.accept import accept
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.timers import Fired, Timers
+from rapport.storage.timers import _FIRE, Fired, Timers  # pyright: ignore[reportPrivateUsage]
 
 HOUR = 3_600.0
 
@@ -204,3 +205,36 @@ async def test_a_plan_holds_only_while_nobody_speaks(database: Database) -> None
     async with database.statement() as connection:
         assert await Timers(connection).set("local", where, **plan, spoken=1) is None  # pyright: ignore[reportArgumentType]
     assert await pending(database) == []
+
+
+async def test_looking_for_what_is_due_does_not_walk_through_what_waits(database: Database) -> None:
+    where = await conversation(database)
+    async with database.statement() as connection:
+        await connection.execute(
+            "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, due_at)"
+            " SELECT %s, 't' || n, 't' || n, 'local', 'check_in', 'user', 0, clock_timestamp() + n * interval '1 hour'"
+            " FROM generate_series(1, 5000) n",
+            (where,),
+        )
+        await connection.execute("ANALYZE timers")
+        found = await connection.execute(
+            f"EXPLAIN (ANALYZE, FORMAT JSON) {_FIRE}".encode(), {"limit": 1_000, "late": HOUR}
+        )
+        row = await found.fetchone()
+    assert row is not None
+    assert '"Rows Removed by Filter": 5000' not in json.dumps(row[0])
+
+
+async def test_what_somebody_has_set_is_not_moved_or_cancelled_by_the_planner(database: Database) -> None:
+    where = await conversation(database)
+    mine = await set_timer(database, where, delay=HOUR, name=PLANNED)
+    async with database.statement() as connection:
+        timers = Timers(connection)
+        planned = await timers.set(
+            "local", where, timer_id=PLANNED, trigger_type="check_in", delay=60, origin="planner", spoken=0
+        )
+        assert planned is None
+        assert not await timers.cancel("local", where, PLANNED, origin="planner")
+    assert await pending(database, where) == [mine]
+    moved = await set_timer(database, where, delay=60, name=PLANNED)
+    assert moved.id == mine.id

@@ -9,6 +9,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 ROUNDS = 3
 """So many times a model may use its tools before it has to answer."""
+MOST_CALLS = 8
+"""So many calls of one message are heard: each fact that is kept costs the turn some time."""
 
 UPSERT_MEMORY: dict[str, Any] = {
     "type": "function",
@@ -48,10 +50,8 @@ def use_tools(reply: AIMessage) -> tuple[list[ToolMessage], list[Saved]]:
     """What is answered to each of the model's calls, and what it asked to remember."""
     answers: list[ToolMessage] = []
     saved: list[Saved] = []
-    for call in reply.tool_calls:
-        said, fact = (
-            _upsert_memory(call["args"]) if call["name"] == "upsert_memory" else ("There is no such tool.", None)
-        )
+    for number, call in enumerate(reply.tool_calls):
+        said, fact = _used(call["name"], call["args"]) if number < MOST_CALLS else ("Not done: too many calls.", None)
         answers.append(ToolMessage(said, tool_call_id=call["id"] or ""))
         saved += [fact] if fact else []
     answers += [
@@ -59,6 +59,10 @@ def use_tools(reply: AIMessage) -> tuple[list[ToolMessage], list[Saved]]:
         for call in reply.invalid_tool_calls
     ]
     return answers, saved
+
+
+def _used(name: str, arguments: Mapping[str, Any]) -> tuple[str, Saved | None]:
+    return _upsert_memory(arguments) if name == "upsert_memory" else ("There is no such tool.", None)
 
 
 def _upsert_memory(arguments: Mapping[str, Any]) -> tuple[str, Saved | None]:

@@ -163,7 +163,7 @@ class Terminal:
             async with self._app.database.statement() as connection:
                 conversations = Conversations(connection)
                 if command == "/mute":
-                    permission = await followups.mute(connection, *where, words[0] if words else None)
+                    permission = await followups.mute(connection, *where, "".join(words) or None)
                 elif command == "/unmute":
                     permission = await conversations.mute(*where, until=None)
                 else:
@@ -173,8 +173,8 @@ class Terminal:
             self._console.print(str(error), style="red", markup=False)
             return
         if command == "/followups":
-            table = followups.waiting_table(waiting, with_conversation=False)
-            self._console.print(table if waiting else "[dim]no follow-up waits[/dim]")
+            lines = followups.waiting_lines(waiting, with_conversation=False)
+            self._console.print(lines if waiting else "[dim]no follow-up waits[/dim]")
         if command != "/followups" or permission.muted_until is not None:
             self._console.print(f"[dim]{followups.muted_words(permission)}[/dim]")
 

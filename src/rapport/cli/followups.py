@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,18 @@ from rapport.domain.followups import Timer
 from rapport.domain.timing import FOREVER, LONGEST_MUTE, Permission, duration_of
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
     from rapport.domain.conversation import Conversation
     from rapport.storage.database import Connection
 
 _SET_BY = {"planner": "the agent", "user": "by hand"}
+_SET_BY_IN_A_SENTENCE = {"planner": "by the agent", "user": "by hand"}
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+WIDE = 140
+"""Columns of a terminal from which on a table has room for whole ids and for what people wrote. On fewer it would leave out
+the very names that other commands ask for."""
 
 
 async def mute(connection: Connection, owner_id: str, conversation_id: str, duration: str | None) -> Permission:
@@ -68,12 +73,14 @@ def due_words(due_at: datetime, now: datetime | None = None) -> str:
     return f"in {' '.join(parts)} ({local:{'%H:%M:%S' if today else '%Y-%m-%d %H:%M'}})"
 
 
-def waiting_table(timers: Sequence[Timer], *, with_conversation: bool = True) -> Table:
-    """Follow-ups that wait."""
+def waiting_list(timers: Sequence[Timer], *, width: int) -> Table | Group:
+    """Follow-ups that wait, on a terminal of so many columns."""
+    if width < WIDE:
+        return waiting_lines(timers)
     from rich.table import Column, Table
 
     table = Table(
-        *([Column("conversation", no_wrap=True)] if with_conversation else []),  # whole, to be copied
+        Column("conversation", no_wrap=True),  # whole, to be copied
         Column("timer", overflow="fold"),
         Column("type", no_wrap=True),
         Column("due", no_wrap=True),
@@ -83,7 +90,7 @@ def waiting_table(timers: Sequence[Timer], *, with_conversation: bool = True) ->
     )
     for timer in timers:
         table.add_row(
-            *([timer.conversation_id] if with_conversation else []),
+            timer.conversation_id,
             timer.timer_id,
             timer.trigger_type,
             due_words(timer.due_at),
@@ -93,8 +100,37 @@ def waiting_table(timers: Sequence[Timer], *, with_conversation: bool = True) ->
     return table
 
 
-def past_table(timers: Sequence[Timer]) -> Table:
-    """Follow-ups that fired, and what became of each."""
+def waiting_lines(timers: Sequence[Timer], *, with_conversation: bool = True) -> Group:
+    """Follow-ups that wait, a few lines each."""
+    return in_lines(
+        [
+            f"{timer.conversation_id}  {timer.timer_id}" if with_conversation else timer.timer_id,
+            f"{timer.trigger_type}, due {due_words(timer.due_at)}, set {_SET_BY_IN_A_SENTENCE[timer.origin]}",
+            _plain(timer.reason or ""),
+        ]
+        for timer in timers
+    )
+
+
+def past_list(timers: Sequence[Timer], *, width: int) -> Table | Group:
+    """Follow-ups that fired, and what became of each, on a terminal of so many columns."""
+    rows = [
+        (
+            timer.conversation_id,
+            timer.timer_id,
+            timer.trigger_type,
+            f"{(timer.fired_at or timer.due_at).astimezone():%Y-%m-%d %H:%M:%S}",
+            f"{timer.state}: {timer.gate}" if timer.gate else timer.state,
+            _plain(timer.reason or ""),
+        )
+        for timer in timers
+    ]
+    if width < WIDE:
+        return in_lines(
+            [f"{where}  {name}", f"{kind}, {fired}, {became}", reason]
+            for where, name, kind, fired, became, reason in rows
+        )
+    from rich.markup import escape
     from rich.table import Column, Table
 
     table = Table(
@@ -106,23 +142,36 @@ def past_table(timers: Sequence[Timer]) -> Table:
         Column("reason", overflow="fold"),
         box=None,
     )
-    for timer in timers:
-        fired_at = timer.fired_at or timer.due_at
-        table.add_row(
-            timer.conversation_id,
-            timer.timer_id,
-            timer.trigger_type,
-            f"{fired_at.astimezone():%Y-%m-%d %H:%M:%S}",
-            f"{timer.state}: {timer.gate}" if timer.gate else timer.state,
-            _shown(timer.reason or ""),
-        )
+    for row in rows:
+        table.add_row(*map(escape, row))
     return table
 
 
-def _shown(text: str) -> str:
-    """Somebody's text as one line that a terminal shows and doesn't obey."""
-    from rich.markup import escape
+def in_lines(records: Iterable[Sequence[str]]) -> Group:
+    """Each record as its first line, with the others below it; nothing in them is markup, and empty ones are left out."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
 
+    return Group(
+        *(
+            Group(
+                Text(first, style="bold", overflow="fold"),
+                *(Padding(Text(line, overflow="fold"), (0, 0, 0, 2), expand=False) for line in rest if line),
+            )
+            for first, *rest in records
+        )
+    )
+
+
+def _plain(text: str) -> str:
+    """Somebody's text as one line that a terminal shows and doesn't obey."""
     from rapport.knowledge.files.document import one_line
 
-    return escape(one_line(text, limit=500))
+    return one_line(text, limit=500)
+
+
+def _shown(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(_plain(text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,8 @@ from rapport.domain.errors import InvalidInput
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from rapport.domain.memories import Memory
     from rapport.memory.book import MemoryBook
 
@@ -30,8 +32,8 @@ _WRITTEN_BY = {"user": "by hand", "agent": "by the agent", "extracted": "from wh
 def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
     """What is remembered, the newest first, and where it comes from."""
     from rich.console import Console
-    from rich.table import Column, Table
 
+    from rapport.cli.followups import WIDE, in_lines
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> list[Memory]:
@@ -48,6 +50,24 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
         return every
 
     memories = start(job, level="warning")
+    console = Console(highlight=False)
+    if not memories:
+        console.print(_nothing(agent, user))
+    elif console.width < WIDE:
+        console.print(in_lines(_lines(one) for one in memories))
+    else:
+        console.print(_table(memories))
+
+
+def _lines(memory: Memory) -> list[str]:
+    """Where there is no room for a table."""
+    key = f"  {_plain(memory.key)}" if memory.key else ""
+    return [f"{memory.id}{key}", _plain(memory.content), f"{_origin(memory)}, {_changed(memory)}"]
+
+
+def _table(memories: Sequence[Memory]) -> Table:
+    from rich.table import Column, Table
+
     table = Table(
         Column("id", no_wrap=True),  # whole, to be copied
         Column("memory", overflow="fold"),
@@ -62,9 +82,9 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
             _shown(one.content),
             _shown(one.key or ""),
             _provenance(one),
-            f"{one.updated_at.astimezone():%Y-%m-%d %H:%M}",
+            _changed(one),
         )
-    Console(highlight=False).print(table if memories else _nothing(agent, user))
+    return table
 
 
 @app.command()
@@ -219,9 +239,17 @@ def _check(agent: str) -> None:
         raise InvalidInput(f"There is no agent {agent[:64]!r}; there are {', '.join(sorted(AGENTS))}.")
 
 
-def _provenance(memory: Memory) -> str:
+def _origin(memory: Memory) -> str:
     where = f", message {memory.message_id}" if memory.message_id else ""
-    return _shown(f"{_WRITTEN_BY[memory.origin]}{where}")
+    return _plain(f"{_WRITTEN_BY[memory.origin]}{where}")
+
+
+def _provenance(memory: Memory) -> str:
+    return _shown(_origin(memory))
+
+
+def _changed(memory: Memory) -> str:
+    return f"{memory.updated_at.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _nothing(agent: str, user: str) -> str:

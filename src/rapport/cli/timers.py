@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAST_SHOWN = 200
+COUNTED = ("fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired", "answered", "rate")
+STATS_WIDE = 110
+"""Columns that a table of these takes."""
 
 app = typer.Typer(
     help="Follow-ups: list, set, postpone, cancel, mute, unmute, on, off, quiet, stats.", no_args_is_help=True
@@ -62,10 +65,10 @@ def list_(
 
     waiting, past = _in_database(job)
     console = Console(highlight=False)
-    console.print(followups.waiting_table(waiting) if waiting else "No follow-up waits.")
+    console.print(followups.waiting_list(waiting, width=console.width) if waiting else "No follow-up waits.")
     if every:
         console.print()
-        console.print(followups.past_table(past) if past else "None has fired yet.")
+        console.print(followups.past_list(past, width=console.width) if past else "None has fired yet.")
 
 
 @app.command("set")
@@ -231,17 +234,25 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
         return await Followups(connection).stats(user, days=days)
 
     tallies = _in_database(job)
-    names = ("fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired", "answered", "rate")
-    table = Table(Column("type", no_wrap=True), *(Column(name, justify="right") for name in names), box=None)
-    for kind, counted in outcomes_by_type(tallies).items():
-        table.add_row(kind, *_figures(counted))
     total = outcomes_of(tallies)
-    table.add_row("all", *_figures(total))
+    rows = {kind: _figures(counted) for kind, counted in (*outcomes_by_type(tallies).items(), ("all", total))}
     console = Console(highlight=False)
-    console.print(table)
+    if console.width < STATS_WIDE:
+        console.print(followups.in_lines([kind, _nonzero(figures)] for kind, figures in rows.items()))
+    else:
+        table = Table(Column("type", no_wrap=True), *(Column(name, justify="right") for name in COUNTED), box=None)
+        for kind, figures in rows.items():
+            table.add_row(kind, *figures)
+        console.print(table)
     if total.suppressed:
         held = ", ".join(f"{gate} {count:,}" for gate, count in sorted(total.suppressed.items()))
         console.print(f"Held back by: {held}.", soft_wrap=True)
+
+
+def _nonzero(figures: Sequence[str]) -> str:
+    """The figures in a line, where there is no room for a table."""
+    told = [f"{name} {figure}" for name, figure in zip(COUNTED, figures, strict=True) if figure not in {"", "0"}]
+    return ", ".join(told) or "none"
 
 
 def _figures(counted: Outcomes) -> list[str]:

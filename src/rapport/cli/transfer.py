@@ -268,6 +268,8 @@ def _writing(output: Path | None) -> Generator[Callable[[str], object]]:
     if output is None:
         yield _to_terminal if sys.stdout.isatty() else lambda text: typer.echo(text, nl=False)
         return
+    if output.is_dir():
+        raise InvalidInput(f"{_shown(output)} can't be written: it is a folder.")
     unfinished = output.with_name(f".{output.name}.part")
     try:
         with unfinished.open("w", encoding="utf-8", newline="\n") as file:

@@ -55,6 +55,8 @@ class Accepted:
     """The client's id was known: nothing was stored now."""
     overtaken: Sequence[tuple[str, str]] = ()
     """Follow-ups that were under way, by id and type: nothing of them may be said any more."""
+    interrupted: str | None = None
+    """The one of them that some process is at."""
 
 
 @dataclass(frozen=True, slots=True)

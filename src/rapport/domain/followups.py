@@ -24,6 +24,9 @@ PROMPTS: dict[TriggerType, str] = {
     "waiting_for_decision": "Follow up on the decision the user needs to make.",
 }
 
+EXPIRES_AFTER = 3_600.0
+"""Seconds after which a follow-up that nobody has made is dropped: whoever it was for is somewhere else by now."""
+
 PLANNED = "follow-up"
 """The name of the timer that the planner sets: there is one at a time."""
 
@@ -102,6 +105,8 @@ class Standing:
     followups: int
     followed_up_at: datetime | None
     quiet: QuietHours | None
+    late: float = 0.0
+    """Seconds since the follow-up was due."""
 
 
 def trigger_type_of(text: str) -> TriggerType | None:

@@ -38,5 +38,7 @@ class Delivery:
                     pass
             except (Transient, Permanent) as error:
                 log.warning("deliver.waiting", reason=str(error))
+            except Exception as error:  # whatever went wrong with one message, the others are to be sent
+                log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
             await is_set(self._woken, timeout=POLL_SECONDS)
             self._woken.clear()

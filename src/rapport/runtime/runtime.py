@@ -77,6 +77,7 @@ class Runtime:
         self._turns: dict[str, _Turn] = {}
         self._drafts: dict[str, Draft] = {}
         self._strays: dict[str, float] = {}
+        self._more_followups = False
         self._wake = asyncio.Event()
         self.timekeeper = Timekeeper(tools.database, metrics=tools.metrics, on_fired=self._wake.set)
         self._delivery = Delivery(tools.database, self._channels, worker_id=self.worker_id)
@@ -149,12 +150,12 @@ class Runtime:
         self._accepting += 1
         try:
             accepted = await accept(self._database, incoming, worker_id=self.worker_id, claim=claim)
-            await self._give_way(accepted)
             draft = self._draft(accepted.message_id) if accepted.answered else None
             if draft is not None:
                 draft.listeners += listen
             if accepted.claimed is not None:
                 self._begin(accepted.claimed)
+            await self._give_way(accepted)
         finally:
             self._accepting -= 1
         if not accepted.repeated:
@@ -267,6 +268,8 @@ class Runtime:
             if self._drafts.get(event.id) is draft:
                 del self._drafts[event.id]
             draft.leave()  # whoever still waits finds the reply of the next attempt in the log
+            if event.trigger_type is not None and self._more_followups:
+                self._wake.set()  # the next one has its place
 
     async def _go_on(self, event: ClaimedEvent, finished: Finished | FollowedUp) -> None:
         """What follows from a turn's end: its reply is sent, its waiters are told, the line moves on."""
@@ -285,10 +288,11 @@ class Runtime:
     async def _give_way(self, accepted: Accepted) -> None:
         """Somebody has spoken: whatever was under way because nobody did ends, here and elsewhere."""
         self._afterwards.give_way(accepted.conversation_id)
-        for event_id, trigger_type in accepted.overtaken:
+        for _, trigger_type in accepted.overtaken:
             self._tools.metrics.followed_up(trigger_type, "superseded")
-            self._heard(f"done {event_id}")
-            await self._hint(f"done {event_id}")
+        if accepted.interrupted is not None:
+            self._heard(f"done {accepted.interrupted}")
+            await self._hint(f"done {accepted.interrupted}")
 
     async def _forget_working_state(self, event: ClaimedEvent) -> None:
         """Of a turn that must not be shown nothing stays: its conversation may have been erased."""
@@ -377,8 +381,11 @@ class Runtime:
             # What nobody waits for has a quarter of the places, so that there is room for those who speak meanwhile.
             unasked = sum(turn.event.trigger_type is not None for turn in self._turns.values())
             free = min(free - len(claimed), max(1, self._max_turns // 4) - unasked)
-            if free > 0:
-                claimed += await events.claim_waiting(worker_id=self.worker_id, limit=free, followups=True)
+            waiting: list[ClaimedEvent] = []
+            if free > 0 and not self.timekeeper.is_in_a_crowd:
+                waiting = await events.claim_waiting(worker_id=self.worker_id, limit=free, followups=True)
+            self._more_followups = len(waiting) >= free
+            claimed += waiting
         await self._begin_all(claimed)
 
     async def _return_strays(self, events: Events) -> None:

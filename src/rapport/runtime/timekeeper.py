@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from rapport.domain.errors import Permanent, Transient
+from rapport.domain.followups import EXPIRES_AFTER
 from rapport.metrics import Metrics
 from rapport.runtime.tasks import is_set
 from rapport.storage.database import Database
@@ -23,8 +24,6 @@ CROWD = 20_000
 POLL_SECONDS = 1.0
 """The longest sleep: a timer that another process has set is known by then, and none is due sooner than that."""
 SOONEST = 0.005
-EXPIRES_AFTER = 3_600.0
-"""Seconds after which a timer that nobody fired is dropped: whoever it was for is somewhere else by now."""
 
 
 class Timekeeper:
@@ -43,6 +42,8 @@ class Timekeeper:
         self._on_fired = on_fired
         self._expires_after = expires_after
         self._woken = asyncio.Event()
+        self.is_in_a_crowd = False
+        """Many are due at once: their turns begin when all of them have fired."""
 
     def wake(self) -> None:
         """A timer may have become due sooner than was known."""
@@ -55,6 +56,9 @@ class Timekeeper:
                 pause = await self._fire()
             except (Transient, Permanent) as error:
                 log.warning("timers.waiting", reason=str(error))
+                pause = POLL_SECONDS
+            except Exception as error:  # whatever went wrong with some timers, the others are due
+                log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
                 pause = POLL_SECONDS
             await is_set(self._woken, timeout=pause)
             self._woken.clear()
@@ -76,8 +80,9 @@ class Timekeeper:
                 async with self._database.statement() as connection:
                     batch = await Timers(connection).fire(limit=BATCH, late=self._expires_after)
                 gone += batch
-                more = len(batch) == BATCH
+                more = self.is_in_a_crowd = len(batch) == BATCH
         finally:
+            self.is_in_a_crowd = False
             if gone:
                 await self._tell(gone)
         return more

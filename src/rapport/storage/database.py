@@ -98,6 +98,21 @@ class Database:
 
 
 @asynccontextmanager
+async def attempt(connection: Connection, *, patience: float) -> AsyncGenerator[None]:
+    """Part of a transaction that may fail without the rest of it: then it is undone, and raises Transient or Permanent.
+
+    From here on no lock is waited for longer than `patience` seconds.
+    """
+    with translated():
+        try:
+            async with connection.transaction():
+                await connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{patience * 1000:.0f}ms",))
+                yield
+        except errors.UniqueViolation as error:
+            raise Permanent(f"The database refused a statement: {type(error).__name__}") from error
+
+
+@asynccontextmanager
 async def own_connection(url: str) -> AsyncGenerator[Connection]:
     """A connection outside the pool, for one who keeps it: to listen, or to hold a lock by being there."""
     with translated():

@@ -49,7 +49,7 @@ WITH line AS (
 ), overtaken AS (
     UPDATE events e SET state = 'done', finished_at = clock_timestamp(), error = 'superseded' FROM line
     WHERE e.conversation_id = %(conversation)s AND e.trigger_type IS NOT NULL AND e.state <> 'done'
-    RETURNING e.id, e.trigger_type
+    RETURNING e.id, e.trigger_type, e.worker_id
 ), superseded AS (
     UPDATE timers t SET state = 'superseded', ended_at = clock_timestamp() FROM overtaken
     WHERE t.conversation_id = %(conversation)s AND t.id = overtaken.id
@@ -61,7 +61,8 @@ WITH line AS (
     -- After what was overtaken is done: only one may run.
     FROM line, (SELECT count(*) FROM overtaken) AS first WHERE answered
 )
-SELECT last_at, agent_id, kind, channel, spoken, answered, is_free, ARRAY(SELECT ARRAY[id, trigger_type] FROM overtaken)
+SELECT last_at, agent_id, kind, channel, spoken, answered, is_free, ARRAY(SELECT ARRAY[id, trigger_type] FROM overtaken),
+       (SELECT id FROM overtaken WHERE worker_id IS NOT NULL LIMIT 1)
 FROM line
 """
 
@@ -113,6 +114,7 @@ PLANNED_WITH_REPLY = f"""
     ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
     SET trigger_type = excluded.trigger_type, reason = excluded.reason, matter = excluded.matter,
         origin = excluded.origin, spoken = excluded.spoken, due_at = excluded.due_at
+    WHERE timers.origin = 'planner'  -- what somebody has set is theirs
 )"""
 
 _FINISH_ONLY = _FINISH.replace("{planned}", "").encode()
@@ -188,7 +190,7 @@ class Events:
         row = await found.fetchone()
         if row is None:
             raise no_such_conversation(incoming.conversation_id)
-        last_at, agent_id, kind, channel, spoken, answered, is_free, overtaken = row
+        last_at, agent_id, kind, channel, spoken, answered, is_free, overtaken, interrupted = row
         claimed = None
         if is_free:
             claimed = ClaimedEvent(
@@ -204,7 +206,8 @@ class Events:
                 spoken=spoken,
             )
         where = (message_id, incoming.conversation_id, incoming.owner_id, agent_id)
-        return Accepted(*where, last_at, answered, claimed, overtaken=[(id_, type_) for id_, type_ in overtaken])
+        ended = [(id_, type_) for id_, type_ in overtaken]
+        return Accepted(*where, last_at, answered, claimed, overtaken=ended, interrupted=interrupted)
 
     async def _store(self, parameters: dict[str, Any]) -> AsyncCursor[tuple[Any, ...]]:
         """Store; once more if a follow-up began while this waited for the line: now it is seen, and overtaken."""

@@ -16,8 +16,10 @@ from rapport.storage.messages import COLUMNS, message_of
 
 _STANDING = """
 SELECT clock_timestamp(), c.kind, c.autonomy, c.muted_until, coalesce(c.resting_until > clock_timestamp(), false),
-       c.followups, c.followed_up_at, p.time_zone, p.quiet_from, p.quiet_to, c.spoken
+       c.followups, c.followed_up_at, p.time_zone, p.quiet_from, p.quiet_to, c.spoken,
+       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0)
 FROM conversations c LEFT JOIN preferences p ON p.owner_id = c.owner_id
+LEFT JOIN timers t ON t.conversation_id = c.id AND t.id = %(event)s
 WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
 """
 
@@ -92,13 +94,13 @@ class Followups:
         """
         found = await self.connection.execute(
             f"{_STANDING} FOR NO KEY UPDATE OF c".encode() if lock else _STANDING.encode(),
-            {"conversation": event.conversation_id, "owner": event.owner_id},
+            {"conversation": event.conversation_id, "owner": event.owner_id, "event": event.id},
         )
         row = await found.fetchone()
         if row is None or row[10] != event.spoken:
             return None
         quiet = QuietHours(row[7], row[8], row[9]) if row[8] is not None else None
-        return Standing(*row[:7], quiet=quiet)
+        return Standing(*row[:7], quiet=quiet, late=row[11])
 
     async def end(
         self, event: ClaimedEvent, state: State, *, gate: Gate | None = None, regenerated: bool = False

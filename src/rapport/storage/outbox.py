@@ -18,6 +18,8 @@ WITH taken AS (
     FROM (
         SELECT conversation_id, id FROM outbox q
         WHERE state = 'queued' AND due_at <= clock_timestamp()
+          -- Nobody has spoken since: what is overtaken this very moment is taken back the next time.
+          AND (spoken IS NULL OR spoken = (SELECT c.spoken FROM conversations c WHERE c.id = q.conversation_id))
           AND NOT EXISTS (SELECT FROM outbox o WHERE o.conversation_id = q.conversation_id
                           AND o.state IN ('queued', 'sending') AND o.seq < q.seq)
         ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -30,11 +32,16 @@ FROM taken JOIN messages m ON m.conversation_id = taken.conversation_id AND m.id
 """
 
 
-# Somebody spoke between the commit of a follow-up and its sending: it is taken back, as if it had never been said.
+# Somebody spoke between the commit of a follow-up and its sending: it is taken back, as if it had never been said. SKIP
+# LOCKED: never a wait for whoever is just sending it or erasing its conversation, who takes the same rows in another order.
 _TAKE_BACK = """
-WITH overtaken AS (
-    DELETE FROM outbox o USING conversations c
-    WHERE o.spoken IS NOT NULL AND o.state = 'queued' AND c.id = o.conversation_id AND c.spoken <> o.spoken
+WITH late AS (
+    SELECT q.conversation_id, q.id FROM outbox q JOIN conversations c ON c.id = q.conversation_id
+    WHERE q.spoken IS NOT NULL AND q.state = 'queued' AND c.spoken <> q.spoken
+      AND (%(conversation)s::text IS NULL OR q.conversation_id = %(conversation)s)
+    FOR UPDATE OF q SKIP LOCKED FOR KEY SHARE OF c SKIP LOCKED
+), overtaken AS (
+    DELETE FROM outbox o USING late WHERE o.conversation_id = late.conversation_id AND o.id = late.id
     RETURNING o.conversation_id, o.message_id
 ), unsaid AS (
     DELETE FROM messages m USING overtaken o WHERE m.conversation_id = o.conversation_id AND m.id = o.message_id
@@ -68,9 +75,9 @@ class Outbox:
         row = await found.fetchone()
         return Effect(row[0], row[1], row[2], row[3], message_of(row[4:])) if row else None
 
-    async def take_back(self) -> int:
-        """Follow-ups that somebody's words have overtaken before they were sent; returns how many."""
-        return (await self.connection.execute(_TAKE_BACK)).rowcount
+    async def take_back(self, conversation_id: str | None = None) -> int:
+        """Follow-ups, everywhere or there, that somebody's words have overtaken before they were sent; returns how many."""
+        return (await self.connection.execute(_TAKE_BACK, {"conversation": conversation_id})).rowcount
 
     async def give_up_own(self, *, worker_id: str) -> None:
         """What this worker was sending when it lost track: it may have arrived."""

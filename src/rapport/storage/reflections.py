@@ -26,8 +26,10 @@ WHERE created_at > (SELECT reflected_to FROM conversations WHERE id = %(conversa
 ORDER BY created_at, id
 """
 _MATTERS = """
-SELECT matter FROM timers
-WHERE owner_id = %s AND conversation_id = %s AND fired_at IS NOT NULL AND state = 'delivered' ORDER BY fired_at DESC LIMIT 20
+SELECT matter FROM (
+    SELECT matter, state FROM timers WHERE owner_id = %s AND conversation_id = %s AND fired_at IS NOT NULL
+    ORDER BY fired_at DESC LIMIT 100  -- of which, in a chat that is muted, most were held back
+) AS latest WHERE state = 'delivered' LIMIT 20
 """
 
 
@@ -41,6 +43,8 @@ class Paused:
     """Those of them that people said and the model has not been asked about."""
     autonomy: bool | None
     matters: Sequence[str]
+    followups: int
+    """Said since somebody spoke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Reflections:
         """What there is to think about; None when somebody has spoken since, or the conversation is gone."""
         found = await self.connection.execute(
             # Before the first time it is -infinity, which no datetime can hold.
-            "SELECT autonomy, CASE WHEN isfinite(reflected_to) THEN reflected_to END FROM conversations"
+            "SELECT autonomy, CASE WHEN isfinite(reflected_to) THEN reflected_to END, followups FROM conversations"
             " WHERE id = %s AND owner_id = %s AND spoken = %s",
             (conversation_id, owner_id, spoken),
         )
@@ -63,18 +67,25 @@ class Reflections:
         parameters = {"conversation": conversation_id, "owner": owner_id, "limit": limit, "known": known}
         rows = await (await self.connection.execute(_SAID, parameters)).fetchall()
         said = [message_of(row) for row in rows]
-        fresh = [one for one in said if one.role == "user" and (here[1] is None or one.created_at > here[1])]
+        fresh = [one for one in said if _is_theirs(one) and (here[1] is None or one.created_at > here[1])]
         matters = await (await self.connection.execute(_MATTERS, (owner_id, conversation_id))).fetchall()
-        return Paused(said, fresh, here[0], [row[0] for row in matters])
+        return Paused(said, fresh, here[0], [row[0] for row in matters], here[2])
 
-    async def done(self, owner_id: str, conversation_id: str, *, spoken: int, upto: datetime) -> bool:
-        """Everything up to then has been thought about; False, and nothing changed, when somebody has spoken since.
+    async def done(
+        self, owner_id: str, conversation_id: str, *, spoken: int, upto: datetime, followups: int = 0
+    ) -> bool:
+        """Everything up to then has been thought about; False, and nothing changed, when anything has been said since.
 
         Holds the conversation's line until the transaction ends.
         """
         found = await self.connection.execute(
             "UPDATE conversations SET reflected_to = greatest(reflected_to, %s)"
-            " WHERE id = %s AND owner_id = %s AND spoken = %s",
-            (upto, conversation_id, owner_id, spoken),
+            " WHERE id = %s AND owner_id = %s AND spoken = %s AND followups = %s",
+            (upto, conversation_id, owner_id, spoken, followups),
         )
         return found.rowcount == 1
+
+
+def _is_theirs(message: Message) -> bool:
+    """Whether the owner has said it here."""
+    return message.role == "user" and not (message.client_message_id or "").startswith(IMPORTED)

@@ -32,11 +32,14 @@ FROM conversations c WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
 ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
 SET trigger_type = excluded.trigger_type, reason = excluded.reason, matter = excluded.matter, origin = excluded.origin,
     spoken = excluded.spoken, due_at = excluded.due_at
+WHERE excluded.origin = 'user' OR timers.origin = 'planner'  -- what somebody has set is theirs
 RETURNING {_COLUMNS}
 """
 
-# A walk of timers_due from its beginning. SKIP LOCKED: workers never wait for each other, nor for whoever is cancelling a
-# timer or erasing its conversation. What somebody's words have overtaken, or is due for too long, fires no more.
+# A walk of timers_due from its beginning to this moment. (One moment for the whole statement: for clock_timestamp(), which
+# moves on meanwhile, the walk would go on through everything that waits.) SKIP LOCKED: workers never wait for each other, nor
+# for whoever is cancelling a timer or erasing its conversation. What somebody's words have overtaken, or is due for too long,
+# fires no more.
 _FIRE = """
 WITH due AS MATERIALIZED (
     SELECT t.conversation_id, t.id, c.spoken, CASE
@@ -44,7 +47,7 @@ WITH due AS MATERIALIZED (
         WHEN t.due_at < clock_timestamp() - %(late)s * interval '1 second' THEN 'expired'
         ELSE 'fired' END AS state
     FROM timers t JOIN conversations c ON c.id = t.conversation_id
-    WHERE t.state = 'pending' AND t.due_at <= clock_timestamp()
+    WHERE t.state = 'pending' AND t.due_at <= statement_timestamp()
     ORDER BY t.due_at LIMIT %(limit)s
     FOR UPDATE OF t SKIP LOCKED FOR KEY SHARE OF c SKIP LOCKED
 ), gone AS (
@@ -91,6 +94,8 @@ class Timers:
         row_id: str | None = None,
     ) -> Timer | None:
         """Set the timer of that name, or move it. With `spoken` only while nobody has spoken since; None if somebody has.
+
+        The planner doesn't move one that somebody has set: None.
 
         One that is new has the id `row_id`, if one is given; one that was moved keeps its own.
         """
@@ -178,12 +183,14 @@ class Timers:
         row = await found.fetchone()
         return _timer(row) if row else None
 
-    async def cancel(self, owner_id: str, conversation_id: str, timer_id: str, *, spoken: int | None = None) -> bool:
-        """Cancel a waiting timer; False if none of that name waits. With `spoken` only if it was set at that count."""
+    async def cancel(
+        self, owner_id: str, conversation_id: str, timer_id: str, *, origin: Literal["planner", "user"] | None = None
+    ) -> bool:
+        """Cancel a waiting timer; False if none of that name waits. With `origin` only if it was set by that one."""
         found = await self.connection.execute(
             "DELETE FROM timers WHERE conversation_id = %(conversation)s AND timer_id = %(timer)s AND owner_id = %(owner)s"
-            " AND state = 'pending' AND (%(spoken)s::bigint IS NULL OR spoken = %(spoken)s)",
-            {"conversation": conversation_id, "timer": timer_id, "owner": owner_id, "spoken": spoken},
+            " AND state = 'pending' AND (%(origin)s::text IS NULL OR origin = %(origin)s)",
+            {"conversation": conversation_id, "timer": timer_id, "owner": owner_id, "origin": origin},
         )
         return found.rowcount > 0
 

@@ -12,7 +12,8 @@ from rapport.storage.database import Connection
 from rapport.storage.messages import SPOKEN, message_of
 
 _MATTERS = 20
-"""So many of the latest follow-ups are remembered, in order not to ask about the same again."""
+"""So many of the latest follow-ups are remembered, in order not to ask about the same again. They are looked for among five
+times as many that fired: in a chat that was muted for years nearly all were held back."""
 
 # With what says of a message that the agent said it unasked: the planner looks at that. (The rest of the metadata may be long.)
 _TOLD = f"""{SPOKEN}, reply_to_id, client_message_id, event_id, '[]'::jsonb,
@@ -27,8 +28,10 @@ WITH here AS (
     SELECT summary_id, summarised_to, coalesce(resting_until > clock_timestamp(), false) AS is_resting, autonomy,
         EXISTS (SELECT FROM memories WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS has_memories,
         CASE WHEN followed_up_at IS NULL THEN '{{}}' ELSE ARRAY(
-            SELECT matter FROM timers WHERE owner_id = %(owner)s AND conversation_id = %(conversation)s
-              AND fired_at IS NOT NULL AND state = 'delivered' ORDER BY fired_at DESC LIMIT {_MATTERS}) END AS matters
+            SELECT matter FROM (
+                SELECT matter, state FROM timers WHERE owner_id = %(owner)s AND conversation_id = %(conversation)s
+                  AND fired_at IS NOT NULL ORDER BY fired_at DESC LIMIT {5 * _MATTERS}) AS latest
+            WHERE state = 'delivered' LIMIT {_MATTERS}) END AS matters
     FROM conversations WHERE id = %(conversation)s AND owner_id = %(owner)s
 ), told AS (
     (SELECT {_TOLD} FROM messages
