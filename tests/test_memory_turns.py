@@ -135,6 +135,17 @@ async def test_a_key_has_one_value_and_is_never_its_own_duplicate(world: World, 
     assert await facts(world) == ["The user lives in Porto."]
 
 
+async def test_words_beside_a_tool_call_are_part_of_the_answer(world: World, model: ScriptedModel) -> None:
+    model.answers += [Uses(remembers(FACT).calls, "It's 42."), "Noted."]
+    tokens, final = await streamed(world, await world.conversation(), "What is six times seven? " + PEANUTS)
+    assert final["content"] == tokens == "It's 42.\n\nNoted."
+
+
+async def test_words_that_are_said_again_are_said_once(world: World, model: ScriptedModel) -> None:
+    model.answers += [Uses(remembers(FACT).calls, "Noted."), "Noted. Take care!"]
+    assert (await world.says(await world.conversation(), PEANUTS))["content"] == "Noted. Take care!"
+
+
 @pytest.mark.parametrize("after", [[""] * 4, [remembers(FACT)] * ROUNDS], ids=["nothing", "more calls"])
 async def test_words_beside_a_tool_call_are_the_reply_when_none_come_after(
     world: World, model: ScriptedModel, after: list[Answer]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,11 +12,12 @@ from rapport.agent.failures import ModelFailed
 from rapport.answering import Phases, Tools
 from rapport.autonomy.decisions import REFLECTION_PROMPT, Reflection, plan_from, transcript
 from rapport.domain.agents import AgentProfile
-from rapport.domain.conversation import Message
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.followups import PLANNED, Autonomy, Plan
 from rapport.domain.memories import Remark
+from rapport.domain.notes import Vector
 from rapport.memory.book import Prepared
+from rapport.memory.ports import Embedder
 from rapport.reply.text import storable
 from rapport.storage.reflections import Paused, Reflections
 from rapport.storage.timers import Timers
@@ -27,7 +27,8 @@ log = structlog.get_logger()
 LULL = 5.0
 """Seconds of silence before the model is asked: who writes on meanwhile costs no call."""
 MOST_MEMORIES = 8
-_WORD = re.compile(r"\w{3,}")
+FROM_SOMEBODY = 0.2
+"""The similarity that a memory must have to something a person said: what the model made up has less."""
 
 
 async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> None:
@@ -52,7 +53,9 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> N
         plan = plan_from(decided.follow_up, said=paused.said, matters=paused.matters, autonomy=autonomy)
         # The silence is dated from our last message, and some of it has passed.
         plan = plan and replace(plan, delay=max(plan.delay - LULL - (time.monotonic() - began), 1.0))
-    remarks = await tools.book.prepare(_remarks(decided.memories, paused) if remembers else [])
+    remarks = await tools.book.prepare(
+        await _remarks(decided.memories, paused, tools.book.embedder) if remembers else []
+    )
     await _keep(event, tools, plan=plan, autonomy=autonomy, remarks=remarks, paused=paused)
     clock.passed("reflection")
 
@@ -90,17 +93,23 @@ async def _keep(
         await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
 
 
-def _remarks(memories: Sequence[str], paused: Paused) -> list[Remark]:
-    return [
-        Remark(storable(text), conversation_id=source.conversation_id, message_id=source.id)
-        for text in memories[:MOST_MEMORIES]
-        if (source := _source(text, paused.fresh)) is not None
-    ]
+async def _remarks(memories: Sequence[str], paused: Paused, embedder: Embedder) -> list[Remark]:
+    """What the model wants to remember, each with the message it comes from; what nobody said is left out."""
+    wanted = [stripped for memory in memories[:MOST_MEMORIES] if (stripped := storable(memory).strip())]
+    if not wanted:
+        return []
+    said = [message for message in paused.fresh if message.text.strip()]
+    vectors = await embedder.embed([*wanted, *(message.text for message in said)])
+    sources = list(zip(said, vectors[len(wanted) :], strict=True))
+    found: list[Remark] = []
+    for text, vector in zip(wanted, vectors, strict=False):
+        nearness, source = max(((_dot(vector, other), message) for message, other in sources), key=lambda pair: pair[0])
+        if nearness >= FROM_SOMEBODY:
+            found.append(Remark(text, conversation_id=source.conversation_id, message_id=source.id))
+        else:
+            log.info("memory.unfounded", similarity=round(nearness, 3))
+    return found
 
 
-def _source(memory: str, said: Sequence[Message]) -> Message | None:
-    """The message that a memory comes from: the one that shares most of its words. None if no person said any of them."""
-    words = set(_WORD.findall(memory.casefold()))
-    shared = [(len(words & set(_WORD.findall(message.text.casefold()))), number) for number, message in enumerate(said)]
-    most, number = max(shared, default=(0, 0))
-    return said[number] if most else None
+def _dot(one: Vector, other: Vector) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))

@@ -141,25 +141,22 @@ class LangGraphAgent:
 
     async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
         messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
-        on_token = runtime.context.on_token
+        relay = _Rounds(runtime.context.on_token)
         saved: list[Saved] = []
-        said = ""
         try:
             for _ in range(ROUNDS if runtime.context.may_save and self._with_tools is not None else 0):
-                reply = await self._ask_with_tools(messages, on_token)
+                reply = await self._ask_with_tools(messages, relay.on_token)
                 if not calls_tools(reply):
-                    return {"reply": reply, "saved": saved}
-                said = str(reply.text).strip() or said
+                    return {"reply": relay.whole(reply), "saved": saved}
+                relay.said(str(reply.text))
                 answers, facts = use_tools(reply)
                 messages += [reply, *answers]
                 saved += facts
-            reply = await self._ask(messages, on_token)
-            if str(reply.text).strip() or not said:
-                return {"reply": reply, "saved": saved}
+            return {"reply": relay.whole(await self._ask(messages, relay.on_token)), "saved": saved}
         except ModelFailed as failure:
-            if failure.kind != "empty" or not said:
+            if failure.kind != "empty" or not relay.text:
                 raise
-        return {"reply": AIMessage(said), "saved": saved}  # it had said everything while it used its tools
+            return {"reply": AIMessage(relay.text), "saved": saved}  # it had said everything while it used its tools
 
     async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None) -> AIMessage:
         """One answer of a model that may use tools; of one that turns out not to know any, without them from then on."""
@@ -214,6 +211,44 @@ class LangGraphAgent:
                 invalid_tool_calls=whole.invalid_tool_calls,
             )
         )
+
+
+class _Rounds:
+    """What is said over the rounds of one answer: words beside a tool call are part of it, with a break between rounds."""
+
+    def __init__(self, on_token: OnToken | None) -> None:
+        self._on_token = on_token
+        self._parts: list[str] = []
+        self._owes_break = False
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(self._parts)
+
+    @property
+    def on_token(self) -> OnToken | None:
+        return None if self._on_token is None else self._relay
+
+    def said(self, text: str) -> None:
+        """A round has ended with these words."""
+        if stripped := text.strip():
+            self._parts.append(stripped)
+            self._owes_break = True
+
+    def whole(self, reply: AIMessage) -> AIMessage:
+        """The last round's reply with what was said before it, unless it says that again."""
+        last = str(reply.text).strip()
+        earlier = [part for part in self._parts if part not in last]
+        if not earlier:
+            return reply
+        return AIMessage(
+            "\n\n".join([*earlier, last] if last else earlier), usage_metadata=reply.usage_metadata, id=reply.id
+        )
+
+    def _relay(self, token: str) -> None:
+        assert self._on_token is not None
+        self._on_token(f"\n\n{token}" if self._owes_break else token)
+        self._owes_break = False
 
 
 class _Relay:

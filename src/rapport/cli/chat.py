@@ -150,7 +150,11 @@ class Terminal:
         elif command in {"/mute", "/unmute", "/followups"}:
             await self._about_followups(command, words)
         else:
+            if command not in {"/help", "/h", "/?"}:
+                self._console.print(f"there is no {command[:40]}", style="red", markup=False)
             self._console.print(HELP)
+            if self._conversation is not None:
+                self._console.print(f"[dim]this conversation is {self._conversation.id}[/dim]")
         return True
 
     async def _about_followups(self, command: str, words: list[str]) -> None:

@@ -224,7 +224,7 @@ async def _tag_legacy(settings: Settings, user: str) -> None:
 
 
 def export(
-    conversation: Annotated[str, typer.Argument(help="The conversation's id.")],
+    conversation: Annotated[str, typer.Argument(help="The conversation's id, or the beginning of it.")],
     user: User = LOCAL_USER,
     form: Annotated[
         Literal["jsonl", "markdown"], typer.Option("--format", help="For programs or for people.")
@@ -244,13 +244,13 @@ def export(
         from rapport.storage.conversations import Conversations
 
         async with migrated_database(settings) as database, database.statement() as connection:
-            found = await Conversations(connection).get(user, conversation)
+            found = await Conversations(connection).beginning_with(user, conversation)
             transcript = Transcript(found, include_synthetic)
             agent = AGENTS.get(found.agent_id, COMPANION)
             written = as_jsonl(transcript) if form == "jsonl" else as_markdown(transcript, agent_name=agent.name)
             with _writing(output) as write:
                 cursor = None
-                while page := await Archives(connection).after(user, conversation, limit=200, cursor=cursor):
+                while page := await Archives(connection).after(user, found.id, limit=200, cursor=cursor):
                     for message in page:
                         if transcript.shown(message):
                             write(written(message))

@@ -12,8 +12,12 @@ from rapport.storage.database import Connection
 class Preferences:
     connection: Connection
 
-    async def get(self, owner_id: str) -> Preference:
-        """What the owner has set; without a row, what holds for everybody."""
+    async def get(self, owner_id: str, *, lock: bool = False) -> Preference:
+        """What the owner has set; without a row, what holds for everybody. With `lock` it stays so until the commit."""
+        if lock:  # on the owner, not on a row that may not be there yet
+            await self.connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended('preferences ' || %s, 0))", (owner_id,)
+            )
         found = await self.connection.execute(
             "SELECT time_zone, quiet_from, quiet_to FROM preferences WHERE owner_id = %s", (owner_id,)
         )

@@ -46,7 +46,7 @@ def autonomy_routes(database: Database, caller: Caller, *, metrics: Metrics) -> 
     async def prefer(body: PreferencesBody, owner: str = owner_id) -> Response:
         async with database.transaction() as connection:
             preferences = Preferences(connection)
-            wanted = _preference(body, before=await preferences.get(owner))
+            wanted = _preference(body, before=await preferences.get(owner, lock=True))
             await preferences.put(owner, wanted)
         return json_response(preference_view(wanted))
 

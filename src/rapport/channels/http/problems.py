@@ -133,7 +133,9 @@ def _sentence(item: Mapping[str, Any]) -> str:
         return f"There is no field `{where}`."
     if kind == "missing":
         return f"The field `{where}` is missing." if where else "The body is missing: send a JSON object."
-    if kind in {"model_attributes_type", "dict_type"}:
+    if kind in {"model_attributes_type", "dict_type", "model_type"}:
+        if where:
+            return f"`{where}` is not a JSON object."
         return "The body is not a JSON object (is the header `Content-Type: application/json` set?)."
     message = str(item.get("msg", "not as expected")).encode("utf-8", "replace").decode()[:200]
     return f"`{where}`: {message}." if where else f"{message}."
