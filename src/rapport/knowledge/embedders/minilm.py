@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -68,6 +69,7 @@ def _readable(text: str) -> str:
     return text[:MAX_CHARACTERS].encode(errors="replace").decode()
 
 
+@cache  # once a process: whoever makes another embedder of the same weights shares them
 def _load(weights: Path, vocabulary: Path) -> _Weights:
     try:
         # Imported here: both together take a quarter of a second, and who embeds nothing needs neither.

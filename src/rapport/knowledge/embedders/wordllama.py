@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -52,6 +53,7 @@ class _Table:
         return cast("list[float]", (summed / np.linalg.norm(summed)).tolist())
 
 
+@cache  # once a process: whoever makes another embedder of the same weights shares them
 def _load(weights: Path, vocabulary: Path) -> _Table:
     try:
         from tokenizers import Tokenizer
