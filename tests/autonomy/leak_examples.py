@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 
-def _lines(text: str) -> list[str]:
+def lines(text: str) -> list[str]:
+    """The replies of a block, one to a line; ⏎ stands for a line break within one."""
     return [line.strip().replace(" ⏎ ", "\n") for line in text.strip().splitlines()]
 
 
-LEAKING = _lines("""
+LEAKING = lines("""
 I see you mentioned an incomplete message. Could you tell me more?
 It looks like your message got cut off. What did you want to say?
 Your message seems cut off, could you send it again?
@@ -138,7 +139,7 @@ Mij is gevraagd om ons gesprek voort te zetten. Hoe gaat het met je knie?
 De gebruiker heeft nog niet geantwoord. Hoe gaat het met je knie?
 """)
 
-INNOCENT = _lines("""
+INNOCENT = lines("""
 How is your ignition system coming along?
 Did the trigger of the camera get repaired?
 Any follow-up appointment at the dentist?
@@ -281,7 +282,7 @@ Zullen we ons gesprek over pizza voortzetten?
 
 # Written when the signs caught all of the above; 31 of 43 were caught at first, then the signs were widened for them.
 
-SECOND_LEAKING = _lines("""
+SECOND_LEAKING = lines("""
 Hmm, it seems like you sent an incomplete message. Did you mean to add something about the trip?
 I noticed that your previous message was truncated. Could you resend it?
 Looks like part of your message is missing!
@@ -327,7 +328,7 @@ Fui programado para perguntar: você já decidiu?
 Ik moest van het systeem vragen of je al hebt gekozen.
 """)
 
-SECOND_INNOCENT = _lines("""
+SECOND_INNOCENT = lines("""
 How did the talk with your supervisor turn out?
 Has the plumber fixed the leak under the sink?
 I keep thinking of your grandmother's recipe. Did the dumplings work out?
@@ -395,7 +396,7 @@ Is het bericht van je zus nog aangekomen?
 
 # Written after that; the signs were not changed for these.
 
-THIRD_LEAKING = _lines("""
+THIRD_LEAKING = lines("""
 I noticed your message ended abruptly. What did you want to tell me about the boat?
 It looks like the message you sent was incomplete. Shall we talk about the boat?
 Your message came through empty on my side. Did you mean to ask about the boat?
@@ -442,7 +443,7 @@ Ik ben gevraagd om je te volgen met een bericht: zeil of motor?
 De gebruiker heeft nog geen beslissing genomen. Zeil of motor?
 """)
 
-THIRD_INNOCENT = _lines("""
+THIRD_INNOCENT = lines("""
 Did the sails arrive from the maker?
 Is the engine running smoothly after the repair?
 So, sailing or motor? I'd love to know what you chose.

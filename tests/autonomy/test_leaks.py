@@ -1,14 +1,18 @@
 """That a reply to a follow-up never speaks of how it came about, and that innocent talk passes (AUTO-9).
 
-How good the signs are, by three sets of examples (`leak_examples.py`):
+How good the signs are, by four sets of examples (`leak_examples.py`, `leak_examples_fresh.py`):
 
     set                                        leaking, caught   innocent, held back
     1, by which the signs were written          128 of 128         0 of 138
     2, unseen when it was written                31 of 43          0 of 63
        … and after the signs were widened for it 43 of 43          0 of 63
     3, unseen, and the signs left as they are    40 of 44          0 of 67
+    4, on agreeing to what nobody had asked,
+       unseen when it was written                38 of 40          1 of 60
+       … and after that                          39 of 40          0 of 60
 
-So of leaks in words that nobody has thought of, about nine in ten are caught. Those that get away are named below.
+Set 4 was written right after the signs it tries, by somebody who knew them, so it flatters them: of leaks in words that
+nobody has thought of, nine in ten at most are caught. Those that get away are named below.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from leak_examples import (
     THIRD_INNOCENT,
     THIRD_LEAKING,
 )
+from leak_examples_fresh import FOURTH_INNOCENT, FOURTH_LEAKING
 
 from rapport.autonomy.leaks import leak_in
 from rapport.domain.followups import PROMPTS
@@ -36,31 +41,65 @@ MISSED = {
     "The instructions say that I should ask about the boat.",
     "This is an autonomously generated message. Sailing or motor?",
     "This was an automatic message. Sailing or motor?",
+    "Here's a gentle follow-up you might like: how is the knee?",
 }
+TOLD = """
+You asked me to check in with you about the task, so here I am.
+I notice your last message is an instruction rather than a question.
+Your message says to follow up on a decision, but I don't see one.
+Sure! Here's a natural continuation of our conversation:
+Follow-up: how is it going?
+Ich soll mich nach der Aufgabe erkundigen. Wie läuft es?
+Vous m'avez demandé de faire un suivi.
+Me han pedido que haga un seguimiento.
+Mi hanno chiesto di fare un follow-up.
+Pediram-me para fazer um acompanhamento.
+Ze hebben me gevraagd om dit op te volgen.
+システムから、フォローアップするよう指示されました。
+我被要求跟进这个决定。
+시스템에서 후속 조치를 하라는 지시를 받았습니다.
+Мне поручили уточнить, как идут дела.
+طُلب مني المتابعة معك بشأن المهمة.
+Görevi takip etmem söylendi.
+Poproszono mnie o sprawdzenie zadania.
+Sure thing! What would you like to continue with?
+Happy to continue! Where were we?
+もちろんです！続けましょう。
+好的！我们继续聊吧。
+Конечно! Как дела?
+"""
 
 
 def caught(replies: list[str]) -> set[str]:
     return {reply for reply in replies if leak_in(reply, prompts=USUAL)}
 
 
-@pytest.mark.parametrize("reply", [*LEAKING, *SECOND_LEAKING])
+@pytest.mark.parametrize("reply", [*LEAKING, *SECOND_LEAKING, *TOLD.strip().splitlines()])
 def test_a_reply_that_speaks_of_the_machinery_is_caught(reply: str) -> None:
     assert leak_in(reply, prompts=USUAL)
 
 
-@pytest.mark.parametrize("reply", [*INNOCENT, *SECOND_INNOCENT, *THIRD_INNOCENT])
+@pytest.mark.parametrize("reply", [*INNOCENT, *SECOND_INNOCENT, *THIRD_INNOCENT, *FOURTH_INNOCENT])
 def test_what_a_friend_would_write_passes(reply: str) -> None:
     assert leak_in(reply, prompts=USUAL) is None
 
 
 def test_leaks_that_the_signs_were_not_made_for() -> None:
-    assert set(THIRD_LEAKING) - caught(THIRD_LEAKING) == MISSED
+    unseen = [*THIRD_LEAKING, *FOURTH_LEAKING]
+    assert set(unseen) - caught(unseen) == MISSED
+
+
+@pytest.mark.parametrize("yes", ["Sure!", "Of course.", "Understood.", "Certainly!", "Happy to help!", "Will do!"])
+def test_saying_yes_gives_away_that_something_asked_but_only_at_the_very_beginning(yes: str) -> None:
+    assert leak_in(f"{yes} How is the garden?", prompts=USUAL) == "instructions"
+    assert leak_in(f"😊 {yes} How is the garden?", prompts=USUAL) == "instructions"
+    assert leak_in(f"How is the garden? If you need a hand: {yes}", prompts=USUAL) is None
 
 
 def test_the_sets_are_what_the_table_says() -> None:
-    sets = (LEAKING, INNOCENT, SECOND_LEAKING, SECOND_INNOCENT, THIRD_LEAKING, THIRD_INNOCENT)
-    assert [len(each) for each in sets] == [128, 138, 43, 63, 44, 67]
-    everything = [reply for each in sets for reply in each]
+    sets = (LEAKING, INNOCENT, SECOND_LEAKING, SECOND_INNOCENT, THIRD_LEAKING, THIRD_INNOCENT, FOURTH_LEAKING)
+    assert [len(each) for each in (*sets, FOURTH_INNOCENT)] == [128, 138, 43, 63, 44, 67, 40, 60]
+    everything = [reply for each in (*sets, FOURTH_INNOCENT) for reply in each]
     assert len(set(everything)) == len(everything)
 
 
@@ -108,7 +147,20 @@ def test_a_prompt_is_found_wherever_it_stands(before: str, after: str, prompt: s
 
 
 @pytest.mark.parametrize(
-    "text", ["the user ", "your message was ", "i was told to ", "follow up on the ", "a", "<system ", "[ ", "* ", "\n"]
+    "text",
+    [
+        "the user ",
+        "your message was ",
+        "i was told to ",
+        "follow up on the ",
+        "a",
+        "<system ",
+        "[ ",
+        "* ",
+        "\n",
+        "sure, ",
+        "ok ",
+    ],
 )
 def test_a_long_monotonous_reply_takes_no_time(text: str) -> None:
     reply = text * (32_000 // len(text))

@@ -17,6 +17,17 @@ KEPT: list[tuple[str, list[str]]] = [
     ("i live in berlin with my girlfriend", ["The user lives in Berlin."]),
     ("We live near Rio de Janeiro now.", ["The user lives near Rio de Janeiro."]),
     ("We just moved to Lyon.", ["The user moved to Lyon."]),
+    ("I moved to Porto last week", ["The user moved to Porto."]),
+    ("I just moved to Porto", ["The user moved to Porto."]),
+    ("I live in Porto now", ["The user lives in Porto."]),
+    ("We moved to Ghent three weeks ago and I love cycling.", ["The user moved to Ghent.", "The user loves cycling."]),
+    ("Actually I eat meat again", ["The user eats meat again."]),
+    ("I'm not vegetarian any more", ["The user is no longer vegetarian."]),
+    ("By the way, I am no longer a vegan.", ["The user is no longer vegan."]),
+    ("I've given up being vegan.", ["The user is no longer vegan."]),
+    ("My best friend is called Noor.", ["The user's best friend is called Noor."]),
+    ("My colleague Tom works for Siemens.", ["The user's colleague is called Tom."]),
+    ("My sister is allergic to cats.", ["The user's sister is allergic to cats."]),
     ("I've recently moved to New York, any tips for the first weeks?", ["The user moved to New York."]),
     ("I'm based in the Netherlands, so what time is it there?", ["The user lives in the Netherlands."]),
     ("I'm originally from Nairobi", ["The user is from Nairobi."]),
@@ -196,6 +207,22 @@ KEPT: list[tuple[str, list[str]]] = [
 ]
 
 NOTHING: list[str] = [
+    # what is somebody else's
+    "My friend is allergic to cats.",
+    "My boss is vegan.",
+    "My neighbour lives in Porto and has diabetes.",
+    "My flatmate is a nurse.",
+    # what has not changed for good
+    "I moved to the couch last night.",
+    "We're moving to Porto next week.",
+    "I moved to sales last week.",
+    "i moved to sales last month",
+    "I'd like to eat meat again.",
+    "My brother eats meat again.",
+    "Should I eat meat again?",
+    "I'm not sure I'm vegetarian any more.",
+    "I never want to eat meat again.",
+    "My doctor said I'm no longer diabetic.",
     # questions
     "Am I allergic to nuts?",
     "Do I live in Rome?",

@@ -447,6 +447,10 @@ async def test_a_book_that_fills_up_says_so(book: MemoryBook) -> None:
     assert stats.oldest is not None
     assert stats.newest is not None
     assert stats.oldest < stats.newest
+    with capture_logs() as logs:
+        for number in range(801, 853):
+            await book.upsert(ANA, AGENT, Remark(f"number {number}"))
+    assert [(entry["event"], entry["count"]) for entry in logs] == [("memory.nearly_full", 850)]
     empty = await book.stats(BEN, AGENT)
     assert (empty.count, empty.share, empty.warning, empty.oldest, empty.newest) == (0, 0.0, None, None, None)
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from rapport.domain.conversation import Content, Message, Role
 from rapport.domain.followups import PROMPTS, TRIGGER_TYPES, TriggerType
-from rapport.memory.query import NOTHING, Query, query_for
+from rapport.memory.query import NOTHING, Query, asks_for_everything, query_for
 
 DETECTED = "Synthetic message detected in memory retrieval"
 FELL_BACK = "Memory query used fallback strategy due to synthetic trigger"
@@ -146,3 +146,55 @@ def test_synthetic_words_are_never_looked_up(history: list[Message], summary: Me
         assert found.text in [one.text for one in people]
     errors = [line for line in logs if line["log_level"] == "error"]
     assert len(errors) == (1 if is_trigger and found == NOTHING and not people else 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What do you know about me?",
+        "what do you remember about me",
+        "Hey! What do you still know about us?",
+        "What do you remember?",
+        "Tell me everything you know about me.",
+        "Do you remember anything about me?",
+        "What have I told you?",
+        "what have I told you so far?",
+        "Tell me about myself",
+        "Who am I?",
+        "Was weißt du über mich?",
+        "Was weißt du alles von mir?",
+        "Was habe ich dir erzählt?",
+        "Erzähl mir etwas über mich",
+        "Wer bin ich?",
+        "Que sais-tu de moi ?",
+        "Qu’est-ce que tu sais sur moi ?",
+        "Qui suis-je ?",
+        "¿Qué sabes de mí?",
+        "¿Qué recuerdas sobre mí?",
+        "¿Quién soy?",
+    ],
+)
+def test_who_asks_for_everything_is_understood(text: str) -> None:
+    assert asks_for_everything(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "thanks",
+        "What do you know about bees?",
+        "What do you remember about my dog?",
+        "What have I told you about my sister?",
+        "Who am I supposed to call?",
+        "Tell me about Porto",
+        "Was weißt du über Bienen?",
+        "Que sais-tu de Paris ?",
+        "¿Qué sabes de Madrid?",
+        "Do you know what I mean?",
+        "who are you?",
+        "what do you know about me? " * 40,
+        "",
+    ],
+)
+def test_who_asks_for_something_is_not_told_everything(text: str) -> None:
+    assert not asks_for_everything(text)

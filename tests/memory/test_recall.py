@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -25,6 +25,8 @@ from rapport.memory.recall import BUDGET, HEADING, NEAR_ENOUGH, Recall, Recalled
 from rapport.storage.database import Database
 
 ASKED = Query("what shall I cook?", "message")
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+AGES = [("newest", 9), ("old", 1), ("new", 5), ("oldest", 0)]
 
 
 @dataclass
@@ -84,6 +86,27 @@ async def test_a_name_and_an_allergy_always_come_along_in_their_place() -> None:
     found = [one.content for one in await recalled(shelf)]
     assert found == ["The user loves rice.", "The user is allergic to sesame.", "The user's name is Ann."]
     assert "The user's name is Ann." in [one.content for one in await recalled(shelf, limit=2)]
+
+
+async def test_who_asks_for_everything_gets_what_is_far_as_well() -> None:
+    shelf = Shelf([(memory("a"), 0.7), (memory("b"), 0.05), (memory("c"), -0.2)])
+    everything = Query("What do you know about me?", "message")
+    assert [one.content for one in await recalled(shelf, everything)] == ["a", "b", "c"]
+    # Nobody has asked in a follow-up, whatever the last words were.
+    assert [one.content for one in await recalled(shelf, Query(everything.text, "last_user_message"))] == ["a"]
+
+
+async def test_of_everything_the_newest_count_when_not_all_fit() -> None:
+    shelf = Shelf([(replace(memory(name), updated_at=DAY + timedelta(days=age)), 0.1) for name, age in AGES])
+    found = await recalled(shelf, Query("who am I?", "message"), limit=2)
+    assert [one.content for one in found] == ["newest", "new"]
+
+
+async def test_everything_keeps_to_the_budget_too() -> None:
+    shelf = Shelf([(memory(f"{number} " + "word " * 200), 0.1) for number in range(40)])
+    found = await recalled(shelf, Query("what do you know about me?", "message"), limit=40)
+    assert 0 < len(found) < 40
+    assert estimated_tokens(memories_block(found)) <= BUDGET
 
 
 async def test_a_turn_without_a_query_asks_nobody() -> None:
@@ -190,3 +213,17 @@ async def test_on_real_memories_what_belongs_comes_first_and_only_from_ones_own(
     assert found[0].content == "The user has a cat called Mimi."
     assert not [one for one in found if "parrot" in one.content or "snake" in one.content]
     assert await recall.recall("eve", "companion", query, tokens=estimated_tokens) == []
+
+
+async def test_on_real_memories_everything_is_everything(book: MemoryBook) -> None:
+    told = {
+        "The user is allergic to peanuts.",
+        "The user drives an old Volvo.",
+        "The user has a cat called Mimi.",
+        "The user's sister is called Eva.",
+    }
+    for text in told:
+        await book.upsert("ann", "companion", Remark(text))
+    recall = Recall(book.embedder, book)
+    query = Query("What do you know about me?", "message")
+    assert {one.content for one in await recall.recall("ann", "companion", query, tokens=estimated_tokens)} == told

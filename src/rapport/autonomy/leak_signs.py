@@ -48,6 +48,13 @@ MARKERS = (
         r"\bhere(?:'s| is) (?:a|an|my|the|your)(?: [\w'-]+,?){0,3} (?:follow[- ]?up|check[- ]?in)(?: message"
         r"| question| reply)? ?:"
     ),
+    re.compile(
+        r"\bhere(?:'s| is| are) (?:an?|my|the|one|some)(?: [\w'-]+,?){0,3} (?:continuations?|conversation starters?"
+        r"|ways? to continue)\b|\bhere(?:'s| is) (?:an?|my|the)(?: [\w'-]+,?){0,2} (?:natural|friendly|gentle|casual"
+        r"|warm|possible|suggested)(?: [\w'-]+){0,2} (?:message|reply|response) ?:"
+    ),
+    # A label before what is said, as in a form.
+    re.compile(r"^\W{0,6}(?:follow[- ]?up|check[- ]?in|continuation)(?: message| reply| note)?\W{0,3}:"),
 )
 
 ENGLISH: dict[Leak, tuple[str, ...]] = {
@@ -214,6 +221,30 @@ ENGLISH: dict[Leak, tuple[str, ...]] = {
             r"|decision|question|conversation|message) (?:you|this|that|we|i)\b"
         ),
         (
+            rf"\byour (?:last |latest |previous |most recent |recent )?(?:message|text|prompt|input|request"
+            rf"|note)(?: just| also| only)? (?:is|was|seems?|appears?|looks?|reads?|sounds?|contains?){_W}{{0,5}}"
+            rf" (?:instructions?|prompt|directive|command|placeholder|template|rather than|instead of a question)\b"
+        ),
+        (
+            rf"\byour (?:last |latest |previous |most recent |recent )?(?:message|text|prompt|input|request|note"
+            rf"|instructions?)(?: just| also| only)? (?:says?|said|asks?|asked|tells?|told|mentions?|mentioned|refers?"
+            rf"|referred|wants?|wanted|requests?|reads?|instructs?|is to|was)(?: me| that i| for me| for| i| to| an?| the| should"
+            rf"| now| just| simply){{0,4}} (?:{_RETURN}|incomplete|pending|unanswered|unspecified|unfinished)"
+        ),
+        (
+            r"\b(?:don't|do not|can't|cannot|couldn't) (?:see|find|identify|recall|spot)(?: any| an?| the| such an?"
+            r"| which)(?: \w+)? (?:task|decision|question)s? (?:in our|in this|in the (?:conversation|chat)|here\b"
+            r"|above|you(?:'re| are)? (?:need|have|refer|mean)|that (?:needs?|you need)|to (?:follow|check|make))"
+        ),
+        (
+            rf"\b(?:says?|said|asks?|told|asked|mentions?)\b.{{0,20}} (?:{_FOLLOW}|{_CHECK})\b.{{0,40}}\bbut"
+            rf" (?:i (?:don't|do not|can't|cannot) (?:see|find|have|know)|there(?:'s| is) no)\b"
+        ),
+        (
+            r"\b(?:this|that|it) (?:is|looks?|seems?|reads?|sounds?|appears?)(?: to be| like| more like)? an?"
+            r"(?: \w+)? (?:instruction|prompt|directive|command) (?:rather than|instead of|and not|to me\b|for me\b)"
+        ),
+        (
             r"\b(?:don't|do not) (?:have|see)(?: any| an?)? (?:previous|prior|earlier|ongoing"
             r"|active) (?:conversation|message|discussion|chat)s?\b"
         ),
@@ -242,9 +273,9 @@ ENGLISH: dict[Leak, tuple[str, ...]] = {
             rf"|keep) (?:on )?(?:naturally|our|the|this|talking|it\b|with (?:our|the) conversation)"
         ),
         (
-            rf"\byou(?:'ve| have)?(?: just)? (?:asked|told|instructed|requested|prompted)(?: that)? (?:me"
-            rf"|i) (?:to )?(?:{_FOLLOW}|{_CHECK}) (?:on|about) (?:the|it|that|this|a) ?(?:decision|task|question"
-            rf"|incomplete|pending)?\b"
+            rf"\byou(?:'ve| have|'d| had)?(?: just| also)? (?:asked|told|instructed|requested|prompted|wanted"
+            rf"|reminded)(?: that)? (?:me|i) (?:to )?(?:{_FOLLOW}|{_CHECK}|reach out|get back)(?: with you| to you"
+            rf"| again| here)?(?: (?:on|about|regarding) (?:the|it|that|this|an?|our|any)\b| so\b|,|[.:;!] |[.:;!]$)"
         ),
         (
             r"(?:^|[.!?:;(] ?)(?:just )?as (?:instructed|directed|prompted|programmed)\b(?! by (?!the system"
@@ -305,6 +336,14 @@ ENGLISH: dict[Leak, tuple[str, ...]] = {
         (
             r"\b(?:continu\w+|keep\w*|carry\w*|pick\w*|resum\w+|go on with)(?: \w+){0,4} (?:conversation|chat"
             r"|discussion|talk|dialogue)(?: going)? (?:as )?(?:naturally|in a natural (?:way|manner))"
+        ),
+        (
+            r"\ba (?:more )?natural (?:continuation|follow[- ]?up|way to (?:continue|follow|check|pick|resume))\b"
+            r"(?=(?: (?:of|to|for|on|from|up|with))? (?:our|the|this) (?:conversation|chat|discussion|message|talk)\b| ?:)"
+        ),
+        (
+            r"\bwhat (?:would you like|do you want|did you want|shall we|should we|should i|shall i)(?: me)?(?: to)?"
+            r" (?:continue|carry on) (?:with|on|about|from)\b"
         ),
         r"\bnaturally continu\w+ (?:our|the|this|with) (?:conversation|chat|discussion)?",
         (

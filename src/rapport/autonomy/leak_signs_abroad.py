@@ -136,12 +136,17 @@ ABROAD: dict[Leak, tuple[str, ...]] = {
         ),
         (
             r"\bich (?:wurde|bin|werde)(?: \w+){0,4} (?:angewiesen|aufgefordert|beauftragt|gebeten|programmiert"
-            r"|instruiert)\b|\bich soll(?:te)?(?: \w+){0,4} (?:nachfragen|nachhaken|nachfassen"
+            r"|instruiert)\b|\bich soll(?:te)?(?: \w+){0,6} (?:nachfragen|nachhaken|nachfassen|erkundigen|anknupfen"
             r"|mich (?:wieder )?(?:bei dir )?melden|(?:gesprach|unterhaltung)(?: \w+){0,2} (?:fort\w+|weiter\w+))"
         ),
         (
-            r"\bdu hast mich (?:gebeten|aufgefordert|angewiesen),?(?: \w+){0,3} (?:gesprach|unterhaltung"
-            r"|nachzufragen|nachzuhaken|fortzusetzen)|\b(?:gesprach|unterhaltung)(?: \w+){0,2} naturlich (?:fort\w*"
+            r"\b(?:(?:du hast|sie haben|man hat|ihr habt) mich|mir wurde|man hat mir)(?: \w+){0,2} (?:gebeten"
+            r"|aufgefordert|angewiesen|gesagt|aufgetragen),?(?: \w+){0,6} (?:gesprach|unterhaltung|nachzufragen"
+            r"|nachzuhaken|nachzufassen|fortzusetzen|zu erkundigen|nachfragen|nachhaken|erkundigen)"
+        ),
+        (
+            r"\b(?:deine|ihre) (?:letzte )?nachricht (?:ist|war|klingt|scheint)(?: \w+){0,4} (?:anweisung|aufforderung"
+            r"|instruktion|prompt)\b|\b(?:gesprach|unterhaltung)(?: \w+){0,2} naturlich (?:fort\w*"
             r"|weiter\w*)"
         ),
         (
@@ -153,7 +158,13 @@ ABROAD: dict[Leak, tuple[str, ...]] = {
             r"|a) (?:\w+ ){0,2}(?:continuer|poursuivre|relancer|reprendre|faire|prendre|suivre|revenir)"
         ),
         (
-            r"\b(?:tu m'as|vous m'avez) demande de (?:continuer|poursuivre|reprendre|relancer)|\b(?:continu|poursuiv"
+            r"\b(?:tu m'as|vous m'avez|on m'a|il m'a ete)(?: \w+)? (?:demande|dit|charge|prie) (?:de|d')(?: ?\w+){0,3}"
+            r" ?(?:un suivi|le suivi|continuer|poursuivre|reprendre|relancer|un point sur)\b|\bje (?:dois|suis censee?"
+            r"|suis chargee? de|suis la pour)(?: \w+){0,2} (?:faire un suivi|faire le suivi|assurer le suivi|te relancer"
+            r"|vous relancer|poursuivre (?:notre|la) conversation)\b"
+        ),
+        (
+            r"\b(?:votre|ton) (?:dernier )?message (?:est|etait|semble)(?: \w+){0,3} (?:instruction|consigne)\b|\b(?:continu|poursuiv"
             r"|repren)\w+ (?:notre|la|cette) (?:conversation|discussion)(?: \w+){0,1} (?:naturellement|de (?:maniere"
             r"|facon) naturelle)"
         ),
@@ -162,6 +173,15 @@ ABROAD: dict[Leak, tuple[str, ...]] = {
             r"|\b(?:me han (?:pedido|dicho|indicado|ordenado)|me (?:pidieron|dijeron|indicaron|ordenaron)"
             r"|se me (?:pidio|ha pedido|indico|ordeno|ha indicado))(?: \w+){0,2} (?:seguimiento|continu\w+|retom\w+"
             r"|sig\w+|segu\w+|contact\w+|hacer|haga|dar|dé)"
+        ),
+        (
+            r"\b(?:me|se me|nos) (?:(?:han?|has|habeis) )?(?:pid\w+|pedid[oa]|dij\w+|dicho|indic\w+|orden\w+"
+            r"|solicit\w+|encarg\w+|instruy\w+)(?: \w+){0,4} (?:seguimiento|(?:continu|retom)\w+(?: con)? (?:nuestra|la"
+            r"|esta) conversacion|pregunt\w+ (?:por|sobre) (?:la (?:tarea|decision|pregunta)\b|el tema))"
+        ),
+        (
+            r"\b(?:debo|tengo que|se supone que debo|he de) (?:hacer(?:te)?|dar(?:le|te)?)(?: \w+){0,2} seguimiento\b"
+            r"|\b(?:tu|su) (?:ultimo )?mensaje (?:es|era|parece)(?: \w+){0,3} (?:instruccion|orden|indicacion)\b"
         ),
         (
             r"\bme (?:pediste|has pedido|pidio|pidieron)(?: que)? (?:continu|sigu|segu|retom|hacer un segu"
@@ -174,6 +194,12 @@ ABROAD: dict[Leak, tuple[str, ...]] = {
             r"|riprendere|fare un follow)"
         ),
         (
+            r"\bmi (?:hanno|hai|ha) (?:chiesto|detto|ordinato|incaricato) di (?:seguir\w+|ricontattar\w+|fare un"
+            r"|proseguire|riprendere|continuare|verificare|informarmi|dare seguito|chiederti (?:della|del"
+            r"|dell'))|\bdevo (?:fare un follow-?up|dare seguito|ricontattarti)\b|\bsono stat[oa] (?:incaricat|istruit)[oa]"
+            r"|\b(?:tuo|suo) (?:ultimo )?messaggio (?:e|era|sembra)(?: \w+){0,3} (?:istruzione|comando)\b"
+        ),
+        (
             r"\b(?:continu|prosegu|riprend)\w+(?: con)?(?: la)? (?:nostra|la"
             r"|questa) conversazione(?: \w+){0,1} (?:naturalmente|in (?:modo|maniera) naturale|con naturalezza)"
         ),
@@ -181,6 +207,14 @@ ABROAD: dict[Leak, tuple[str, ...]] = {
             r"\b(?:conforme|segundo|de acordo com)(?: as)? minhas instrucoes\b|\bconforme (?:instruido"
             r"|fui instruid[oa])|\b(?:fui (?:instruid|orientad|solicitad|programad)[oa]|me (?:pediram|disseram"
             r"|instruiram|foi pedido))(?: \w+){0,2} (?:continu|dar|fazer|retom|pergunt|acompanh|segu)\w*"
+        ),
+        (
+            r"\b(?:(?:pediram|disseram|mandaram|pediu|pediste|solicitaram)-me|foi-me (?:pedido|dito|solicitado)"
+            r"|(?:voce|me) (?:me )?(?:pediu|pediram|disseram|mandaram|pediste))(?: \w+){0,2} (?:dar seguimento|fazer um"
+            r"|acompanh\w+|verific\w+|retom\w+|dar continuidade|entrar em contat?to|continu\w+ (?:a|com a|esta|nossa))"
+            r"|\bfui (?:encarregad|mandad)[oa] de\b|\b(?:preciso|devo|tenho (?:que|de)) (?:de )?(?:dar seguimento"
+            r"|fazer (?:o|um) acompanhamento)\b|\b(?:sua|tua) (?:ultima )?mensagem (?:e|era|parece)(?: \w+){0,3}"
+            r" (?:instrucao|comando)\b"
         ),
         (
             r"\b(?:voce me pediu|me pediste|pediste-me|tu pediste) (?:para|que) (?:continu|retom|prossegu|dar"
@@ -191,6 +225,12 @@ ABROAD: dict[Leak, tuple[str, ...]] = {
             r"\bzoals (?:geinstrueerd|opgedragen)\b|\bvolgens mijn (?:instructies|opdracht)\b|\b(?:ik ben|ik werd"
             r"|mij is|me is|er is mij)(?: \w+){0,2} (?:gevraagd|geinstrueerd|opgedragen|verteld"
             r"|geprogrammeerd)(?: om)?\b"
+        ),
+        (
+            r"\b(?:je|u|men|ze) (?:hebt|heeft|hebben|vroeg|vroegen) (?:me|mij)(?: \w+){0,8} (?:opvolgen|op te volgen"
+            r"|te informeren|na te vragen|navraag|te checken|contact op te nemen)\b|\ber (?:werd|is) (?:me|mij) (?:gevraagd"
+            r"|opgedragen|verteld)|\bik (?:moet|moest)(?: \w+){0,6} (?:opvolgen|navragen|navraag doen|informeren)\b"
+            r"|\b(?:je|uw|jouw) (?:laatste )?bericht (?:is|was|lijkt)(?: \w+){0,3} (?:instructie|opdracht)\b"
         ),
         (
             r"\bje (?:hebt|vroeg) me(?: \w+){0,2}(?: om)? (?:ons|het) gesprek\b|\b(?:ons"

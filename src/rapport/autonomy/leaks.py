@@ -8,11 +8,13 @@ from collections.abc import Collection, Iterator, Sequence
 
 from rapport.autonomy.leak_signs import ENGLISH, MARKERS, Leak
 from rapport.autonomy.leak_signs_abroad import ABROAD
+from rapport.autonomy.leak_signs_afar import AFAR
+from rapport.autonomy.openings import OPENINGS
 from rapport.autonomy.words import SMALL_WORDS, plain, sentences, stem
 
 _PHRASES: tuple[tuple[Leak, re.Pattern[str]], ...] = tuple(
     (kind, re.compile("|".join(f"(?:{sign})" for sign in signs)))
-    for language in (ENGLISH, ABROAD)
+    for language in (ENGLISH, OPENINGS, ABROAD, AFAR)
     for kind, signs in language.items()
 )
 _WORD = re.compile(r"\w+")

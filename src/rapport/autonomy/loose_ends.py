@@ -23,6 +23,28 @@ _QUOTED = re.compile(
     r'"[^"\n]{1,400}"|“[^”\n]{1,400}”|„[^“”\n]{1,400}[“”]|«[^»\n]{1,400}»|^\s*>.*$|```.*?```', re.MULTILINE | re.DOTALL
 )
 
+_HOLLOW = word_set(
+    """
+    ago along appeal appeals best choice choose decide decision lean leaning option options prefer regret speak speaks better bring brings brought bother bothers care cause caused change changed changes clear
+    compare concern day days deal depend depends describe detail details different difference difficult easier easiest easy effect
+    end ended ends exactly expect explain far feel feeling feelings feels find fit fits follow follows forward found get got
+    great happen happened happening happens hard harder hardest hear held help helped helps hold holding hope hoping idea ideal ideas
+    important instead interesting involve learn learned least leave leaves led left likely long look looking looks makes
+    matter matters meaning means meant mind moment motivated next open outcome part particular past picture plan planning plans play
+    plays point points possible prepare problem react reason reasons result rest reaction say says sense share side sides situation
+    special specific specifically stand stands start started starting starts step steps story success surprise surprised surprising
+    sway talk tell thought thoughts time tough tried true turn turned type weigh went wish won worst worth
+    passiert passierte folgt daraus weiter geht geschichte bedeutet genau steckt dahinter kommt kam gefuhl
+    histoire suite passe arrive ensuite signifie sens historia sigue paso pasa significa sientes succede dopo storia
+    aconteceu acontece segue gebeurt gebeurde volgt verhaal betekent
+    """
+)
+"""Content words that go with any subject."""
+_PARTICULAR = word_set(
+    "when where who whom whose many much often old which wann wo wer welche quand ou qui cuando donde quien cuanto quando dove chi"
+    " onde quem wanneer waar wie"
+)
+
 # Questions that are asked out of courtesy, or that nobody expects an answer to.
 _COURTESY = re.compile(
     r"^(?:so|well|and|or|but|now|anyway|okay|ok|then|oh|hey|hi|hello|also|otherwise|by the way)?[, ]*(?:"
@@ -231,10 +253,11 @@ _INTENDS_ELSEWHERE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LooseEnd:
-    """Something open: the sentence it stands in, and for a task what is to be done."""
+    """Something open: the sentence it stands in, and for a task what is to be done, as it was written."""
 
     sentence: str
     deed: str | None = None
+    is_english: bool = True
 
 
 def is_offer(reply: str) -> bool:
@@ -254,6 +277,16 @@ def open_question(reply: str) -> str | None:
         if not asks and len(parts) - index > _LONGEST_TAIL:
             return None
     return None
+
+
+def is_hollow(question: str) -> bool:
+    """Whether a question has no subject of its own: "What follows from that?" can be asked about anything."""
+    return all(word in _HOLLOW for word in content_words(question))
+
+
+def asks_for_a_fact(question: str) -> bool:
+    """Whether a question wants to know when, where, who or how many: even without a subject that has one answer."""
+    return bool(_PARTICULAR & set(words(question)[:3]))
 
 
 def _left_open(question: str, remarks: Sequence[str]) -> bool:
@@ -292,21 +325,43 @@ def open_task(text: str) -> LooseEnd | None:
     for sentence in reversed(_own_sentences(text)):
         said = " ".join(plain(sentence).split())
         if not said.endswith("?"):
-            deed = _deed(said)
-            if deed and not any(settles(each, deed) for each in later):
-                return LooseEnd(sentence, deed)
+            found = _deed(said)
+            if found and not any(settles(each, found.text) for each in later):
+                return LooseEnd(sentence, _as_written(sentence, said, found), found.is_english)
         later.append(said)
     return None
 
 
-def _deed(said: str) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """What somebody is going to do, in plain letters, and where in the sentence that begins."""
+
+    text: str
+    begin: int
+    is_english: bool
+
+
+def _as_written(sentence: str, said: str, deed: _Deed) -> str:
+    """The deed with its capitals and accents, which the plain text has lost; words are the same in both."""
+    written = sentence.split()
+    if len(written) != len(said.split()):
+        return deed.text
+    first = len(said[: deed.begin].split())
+    return " ".join(written[first : first + len(deed.text.split())]).rstrip(" .!,;")
+
+
+def _deed(said: str) -> _Deed | None:
     for found in _INTENDS.finditer(said):
         before = said[: found.start()].rstrip(" ,")
         if not (_NOT_MINE.search(before) or _REPORTED.search(before)) and _is_task(found["verb"], found["deed"]):
-            return None if _DONE.search(found["deed"]) else found["deed"].rstrip(" .!,;")
+            if _DONE.search(found["deed"]):
+                return None
+            return _Deed(found["deed"].rstrip(" .!,;"), found.start("deed"), is_english=True)
     elsewhere = _INTENDS_ELSEWHERE.search(said)
     if elsewhere and content_words(elsewhere[0]) and not _DONE.search(elsewhere[0]):
-        return next(group for group in elsewhere.groups() if group).strip(" .!,;")
+        language = next(name for name, group in elsewhere.groupdict().items() if group)
+        text = elsewhere[language].lstrip(" .!,;")
+        return _Deed(text.rstrip(" .!,;"), elsewhere.end(language) - len(text), is_english=False) if text else None
     return None
 
 

@@ -8,9 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rapport.autonomy.closings import closed, in_distress, only_thanks, sends_for_help
-from rapport.autonomy.loose_ends import decided, is_offer, open_decision, open_question, open_task, settles
+from rapport.autonomy.loose_ends import (
+    LooseEnd,
+    asks_for_a_fact,
+    decided,
+    is_hollow,
+    is_offer,
+    open_decision,
+    open_question,
+    open_task,
+    settles,
+)
 from rapport.autonomy.matters import matter_of, same_matter
-from rapport.autonomy.words import content_words, plain, shortened, word_set, words
+from rapport.autonomy.sorrow import since_bad_news
+from rapport.autonomy.words import content_words, plain, shortened, stem, word_set, words
 from rapport.domain.conversation import Message
 from rapport.domain.followups import Autonomy, Plan, TriggerType
 from rapport.domain.synthetic import is_synthetic
@@ -55,8 +66,9 @@ _OWN = word_set(
     mon ma mes moi nous notre yo mi mis estoy tengo soy io mio mia miei ho sono eu meu minha estou tenho ik mij mijn wij ons
     """
 )  # fmt: skip
+_SPOKEN = re.compile(r"(?<![\w'’])(?:[^\W\d_]|['’](?=\w))+")
 _PERSPECTIVE = {
-    "i": "you", "i'm": "you're", "i've": "you've", "i'll": "you'll", "i'd": "you'd", "am": "are", "my": "your", "me": "you",
+    "i": "you", "i'm": "you're", "i've": "you've", "i'll": "you'll", "i'd": "you'd", "my": "your", "me": "you",
     "mine": "yours", "myself": "yourself", "we": "you", "our": "your", "us": "you",
 }  # fmt: skip
 
@@ -72,6 +84,8 @@ class _Talk:
     """What the agent had said before the user's last message."""
     unasked: tuple[Message, ...]
     """Follow-ups made since the user's last message."""
+    is_after_bad_news: bool
+    """The user has told something sad, and then spoke of something else."""
 
 
 def plan_by_rules(said: Sequence[Message], *, matters: Sequence[str], autonomy: Autonomy) -> Plan | None:
@@ -97,7 +111,7 @@ def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy) -> bool:
         return True
     if any(talk.reply.metadata.get(flag) is True for flag in ("fallback_used", "guard_used", "cancelled")):
         return True
-    if any(in_distress(message.text) for message in talk.people):
+    if any(in_distress(message.text) for message in _real(said) if message.role == "user"):
         return True
     if any(sends_for_help(message.text) for message in said if message.role == "assistant"):
         return True
@@ -119,9 +133,16 @@ def clamped(plan: Plan, autonomy: Autonomy) -> Plan:
     return replace(plan, delay=min(max(delay, autonomy.min_delay), longest))
 
 
+def _real(said: Sequence[Message]) -> list[Message]:
+    return [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
+
+
 def _talk(said: Sequence[Message]) -> _Talk | None:
-    """None when there is no reply to somebody's words at the end."""
-    real = [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
+    """None when there is no reply to somebody's words at the end, or none that leaves room beside bad news."""
+    everything = _real(said)
+    real = since_bad_news(everything)
+    if real is None:
+        return None
     spoken = [index for index, message in enumerate(real) if message.role == "user"]
     if not spoken or real[-1].role != "assistant" or not real[-1].text.strip():
         return None
@@ -132,24 +153,34 @@ def _talk(said: Sequence[Message]) -> _Talk | None:
         reply=real[-1],
         before=earlier[-1] if earlier else "",
         unasked=tuple(message for message in after if message.metadata.get("autonomous") is True),
+        is_after_bad_news=len(real) < len(everything),
     )
 
 
 def _openings(talk: _Talk) -> Iterator[Plan]:
-    """What is open, strongest first."""
+    """What is open, strongest first: what the user has to do comes before a question that only asks back."""
     # Asking again what was asked unasked is nagging.
-    if not talk.unasked:
-        yield from _question(talk)
+    asked = None if talk.unasked else open_question(talk.reply.text)
+    asks_back = asked is not None and _asks_back(asked, talk)
+    if asked and not asks_back:
+        yield from _question(asked, talk)
     yield from _decision(talk)
     yield from _task(talk)
+    is_empty = asked is not None and is_hollow(asked) and not asks_for_a_fact(asked)
+    if asked and asks_back and not is_empty:
+        yield from _question(asked, talk)
     if not talk.unasked:
-        yield from _lull(talk)
+        yield from _lull(talk, exchanges=1 if is_empty else _EXCHANGES)
 
 
-def _question(talk: _Talk) -> Iterator[Plan]:
-    asked = open_question(talk.reply.text)
-    if asked is None:
-        return
+def _asks_back(asked: str, talk: _Talk) -> bool:
+    """Whether a question brings nothing of its own: every word that counts is the user's, or goes with anything."""
+    theirs = {stem(word) for word in content_words(talk.people[-1].text)}
+    own = [word for word in content_words(asked) if stem(word) not in theirs]
+    return is_hollow(" ".join(own))
+
+
+def _question(asked: str, talk: _Talk) -> Iterator[Plan]:
     subject = asked if len(content_words(asked)) > 1 else f"{asked} {talk.people[-1].text}"
     if not content_words(subject):
         return
@@ -176,7 +207,9 @@ def _task(talk: _Talk) -> Iterator[Plan]:
     for message in reversed(talk.people[-_RECENT:]):
         found = open_task(message.text)
         if found and found.deed and not any(settles(each, found.deed) for each in later):
-            yield Plan("task_incomplete", _task_delay(found.sentence), matter_of(found.deed), _promise(found.deed))
+            yield Plan(
+                "task_incomplete", _task_delay(found.sentence), matter_of(found.deed), _promise(found, found.deed)
+            )
             return
         later.append(message.text)
 
@@ -190,19 +223,28 @@ def _task_delay(sentence: str) -> float:
     return (20 if _AT_ONCE.search(said) else 30) * _MINUTE
 
 
-def _promise(deed: str) -> str:
-    told = " ".join(_PERSPECTIVE.get(word, word) for word in deed.split())
-    return f"You said you would {shortened(told, _REASON_LENGTH - 25)}."
+def _promise(found: LooseEnd, deed: str) -> str:
+    if not found.is_english:
+        return f'You said: "{shortened(found.sentence, _REASON_LENGTH - 25)}"'
+    return f"You said you would {shortened(_SPOKEN.sub(_to_them, deed), _REASON_LENGTH - 25)}."
 
 
-def _lull(talk: _Talk) -> Iterator[Plan]:
+def _to_them(match: re.Match[str]) -> str:
+    """`my` → `your`; a word in capitals is a name, unless it is I."""
+    word = match[0]
+    is_name = word.isupper() and len(word) > 1
+    return word if is_name else _PERSPECTIVE.get(word.lower().replace("’", "'"), word)
+
+
+def _lull(talk: _Talk, *, exchanges: int) -> Iterator[Plan]:
     """A conversation about something of the user's own that simply went quiet; small talk and look-ups don't call for more."""
     with_substance = [message.text for message in talk.people if len(content_words(message.text)) >= _SUBSTANCE]
     own = [text for text in with_substance if _OWN & set(words(text))]
-    if len(with_substance) < _EXCHANGES or not own or only_thanks(talk.people[-1].text):
+    if len(with_substance) < exchanges or not own or only_thanks(talk.people[-1].text):
         return
     matter = matter_of(own[-1])
-    delay = min(4 + 2 * len(with_substance), 15) * _MINUTE
+    # Who has just told something sad is left in peace as long as the agent's limits allow.
+    delay = math.inf if talk.is_after_bad_news else min(4 + 2 * len(with_substance), 15) * _MINUTE
     yield Plan("check_in", delay, matter, f"You were talking about this: {matter}.")
 
 

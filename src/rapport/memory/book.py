@@ -26,6 +26,8 @@ MAX_KEY = 200
 MAX_QUERY = 4_000
 _PRECISION = 0.0005
 """Vectors are stored at half precision, so a similarity is known to three decimals."""
+_WARN_EVERY = CAPACITY // 20
+"""Places between two warnings: one for every memory would drown the log."""
 _MOST_TWINS = 50
 """So many that seem to say the same are looked at more closely."""
 _FULL = (
@@ -307,7 +309,7 @@ async def _added(memories: Memories, owner_id: str, agent_id: str, new: Prepared
     if count >= CAPACITY:
         return None
     made = await memories.add(owner_id, agent_id, new.remark, embedder=new.embedder, vector=new.vector)
-    if count + 1 >= CAPACITY * WARN_AT:
+    if count + 1 >= CAPACITY * WARN_AT and (count + 1) % _WARN_EVERY == 0:
         log.warning("memory.nearly_full", agent=agent_id, owner=owner_id, count=count + 1, capacity=CAPACITY)
     return made
 

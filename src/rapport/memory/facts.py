@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 from rapport.memory.grammar import Fact, is_place, key_of, listed, object_of, sentence, theirs
 from rapport.memory.vocabulary import (
+    ACQUAINTANCES,
+    ANIMAL_FOODS,
     CHILDREN,
     CONDITIONS,
     DEMONYMS,
@@ -75,13 +77,14 @@ def _bare_name(match: re.Match[str]) -> Fact | None:
 
 def _home(match: re.Match[str]) -> Fact | None:
     verb, preposition, place = match[1].lower(), match[2].lower(), match[3].strip(" .,")
-    if place.lower() in NOT_PLACES:
+    if place.lower() in NOT_PLACES | FIELDS:
         return None
     if not is_place(re.sub(r"^the ", "", place)):
         if match[0][:1] not in "iw" or re.match(r"(?:the|a|an|my|our|your|his|her|this|that)\b", place):
             return None
         place = place.title()
-    return Fact(sentence(f"{'moved' if 'moved' in verb else 'lives'} {preposition} {place}"), "home")
+    has_moved = verb.endswith(("moved", "relocated"))
+    return Fact(sentence(f"{'moved' if has_moved else 'lives'} {preposition} {place}"), "home")
 
 
 def _dwelling(match: re.Match[str]) -> Fact:
@@ -186,6 +189,17 @@ def _no_food(match: re.Match[str]) -> Fact | None:
     return Fact(sentence(f"doesn't {verb} {thing}"), key_of(verb, thing))
 
 
+def _eats_again(match: re.Match[str]) -> Fact | None:
+    food = match[1].lower()
+    if food in ANIMAL_FOODS | {"everything", "anything"}:
+        return Fact(sentence(f"eats {food} again"), "diet")
+    return Fact(sentence(f"eats {food} again"), key_of("eat", food)) if food in FOODS else None
+
+
+def _gave_up(match: re.Match[str]) -> Fact:
+    return Fact(sentence(f"is no longer {match[1].lower()}"), "diet")
+
+
 def _was_born(match: re.Match[str]) -> Fact:
     if re.fullmatch(r"\d{4}", match[2]):
         return Fact(sentence(f"was born in {match[2]}"), "birth year")
@@ -193,8 +207,10 @@ def _was_born(match: re.Match[str]) -> Fact:
 
 
 _RELATIVES = either(RELATIVES_OF_ONE | RELATIVES_OF_MANY)
+_PEOPLE = either(RELATIVES_OF_ONE | RELATIVES_OF_MANY | ACQUAINTANCES)
 _OLDER = r"(?:(?:older|younger|elder|little|big|twin|late|eldest|oldest|youngest|only|ex-|new|old|dear) ?)?"
 _LEAST_PET = rf"(?:[\w'-]+ ){{0,2}}?{either(PETS)}"
+_LEFT = either(DIETS)
 _KNOWN_HEALTH = either(CONDITIONS)
 
 RULES: tuple[Rule, ...] = (
@@ -209,8 +225,8 @@ RULES: tuple[Rule, ...] = (
     rule(rf"i was born (?:and (?:raised|grew up) )?(in) (\d{{4}}|{PLACE})$", _was_born),
     rule(rf"{AM} {ALSO}({either(DEMONYMS)})$", lambda match: Fact(sentence(f"is {match[1].title()}"), "nationality")),
     # Where they live
-    rule(rf"(?:i|we) {ALSO}(live|have moved|moved) (in|near|to|outside|close to) ({PLACE}|[a-zà-ÿ]+(?: [a-zà-ÿ]+)?){SINCE}$", _home),
-    rule(rf"(?:i've|we've) {ALSO}(moved) (to) ({PLACE}){SINCE}$", _home),
+    rule(rf"(?:i|we) {ALSO}(live|have moved|moved|relocated) (in|near|to|outside|close to) ({PLACE}|[a-zà-ÿ]+(?: [a-zà-ÿ]+)?){SINCE}$", _home),
+    rule(rf"(?:i've|we've) {ALSO}(moved|relocated) (to) ({PLACE}){SINCE}$", _home),
     rule(rf"(?:i've|we've|i have|we have) {ALSO}(lived|been living) (in|near) ({PLACE}) (?:since|for|all) .{{2,40}}$", _home),
     rule(rf"{AM} {ALSO}(living|based) (in|near|outside) ({PLACE}){SINCE}$", _home),
     rule(rf"{AM} {ALSO}(?:originally )?from (?!the\b)({PLACE})(?: originally)?$", says("is from {0}", "origin")),
@@ -225,14 +241,14 @@ RULES: tuple[Rule, ...] = (
     rule(rf"(?:i|{AM}) (?:{ALSO}study|{ALSO}studying) ((?!for\b|hard\b|a lot\b|all\b|too\b|now\b|with\b|in\b|at the\b|the\b|every\b)[\w' ,&-]{{3,50}})$", says("studies {0}", "studies")),
     rule(r"i (?:usually |mostly |always |only )?work ((?:nights|night shifts|shifts|part-time|part time|full-time|full time|from home|remotely|weekends|early shifts)(?: (?:on|at|every|as|and) [\w' -]{3,30})?)$", says("works {0}", "working hours")),
     # Family and animals
-    rule(rf"(?:my|our) ({_OLDER}{_RELATIVES})(?:'s name is| is called| is named|'s called|'s named| goes by) ({NAME})$", _relative),
+    rule(rf"(?:my|our) ({_OLDER}{_PEOPLE})(?:'s name is| is called| is named|'s called|'s named| goes by) ({NAME})$", _relative),
     rule(rf"(?:my|our) ((?:[\w-]+ )?{either(PETS)})(?:'s name is| is called| is named|'s called|'s named| goes by) ({NAME})$", _relative),
     rule(rf"(?:my|our) ({_OLDER}{_RELATIVES}(?:,? {NAME},?)?) (lives in|works as|works at|works for|is allergic to|is an?|is (?=\d)|has (?=(?:{_KNOWN_HEALTH})))\s*((?<=allergic to ).{{3,40}}|(?<=in ){PLACE}|(?<=as ).{{3,40}}|(?<=at ).{{3,40}}|(?<=for ).{{3,40}}|(?:[\w-]+ ){{0,2}}{either(PROFESSIONS)}|(?<=is )\d{{1,3}}(?: years old)?|{_KNOWN_HEALTH})$", _of_relative),
     rule(rf"(?:my|our) ({_OLDER}{_RELATIVES}(?:,? {NAME},?)?) (is) ({either(DIETS | HEALTH_ADJECTIVES)})$", _of_relative),
-    rule(rf"(?:my|our) ({_OLDER}{_RELATIVES})'s (birthday is)(?: on)? ({DATE})$", lambda match: Fact(f"The user's {match[1]}'s birthday is {match[3]}.", f"birthday of {match[1].lower()}")),
-    rule(rf"(?:my|our) ({_OLDER}{_RELATIVES}),? ({NAME}),? (?:and i|is|was|has|had|lives|works|loves|likes|hates|plays|studies|goes|wants|will|just)\b.*$", _relative),
-    rule(rf"(?:my|our) ({_OLDER}{_RELATIVES}),? ({NAME})$", _relative),
-    rule(rf"(?:my|our) ({_OLDER}{_RELATIVES}|(?:[\w-]+ )?{either(PETS)})(?: is|'s) ({CAPITAL})$", _relative_is),
+    rule(rf"(?:my|our) ({_OLDER}{_PEOPLE})'s (birthday is)(?: on)? ({DATE})$", lambda match: Fact(f"The user's {match[1]}'s birthday is {match[3]}.", f"birthday of {match[1].lower()}")),
+    rule(rf"(?:my|our) ({_OLDER}{_PEOPLE}),? ({NAME}),? (?:and i|is|was|has|had|lives|works|loves|likes|hates|plays|studies|goes|wants|will|just)\b.*$", _relative),
+    rule(rf"(?:my|our) ({_OLDER}{_PEOPLE}),? ({NAME})$", _relative),
+    rule(rf"(?:my|our) ({_OLDER}{_PEOPLE}|(?:[\w-]+ )?{either(PETS)})(?: is|'s) ({CAPITAL})$", _relative_is),
     rule(rf"(?:my|our) ((?:[\w-]+ )?{either(PETS)}),? ({NAME}),? (?:is|has|loves|likes|hates|eats|sleeps|weighs)\b.*$", _relative),
     rule(rf"(?:my|our) ({either(CHILDREN)}) are (called|named) ({NAME}(?:, {NAME})*,? and {NAME})$", lambda match: Fact(f"The user's {match[1]} are called {match[3]}.")),
     rule(rf"{HAVE} (an?|{_NUMBER}|no) ((?:[\w'-]+ ){{0,2}}?(?:{_LEAST_PET}|{either(CHILDREN)}|{_OLDER}(?:sister|brother|son|daughter|child|kid|twin|stepson|stepdaughter|grandson|granddaughter|girlfriend|boyfriend|wife|husband|baby|baby girl|baby boy)))(?:,? (?:called|named|whose name is) ({NAME}))?$", _pet),
@@ -254,6 +270,9 @@ RULES: tuple[Rule, ...] = (
     rule(r"i (use a wheelchair|wear hearing aids|wear glasses|wear a hearing aid)$", lambda match: Fact(sentence(re.sub(r"^\w+", lambda verb: verb[0].lower() + "s", match[1])))),
     rule(rf"{AM} {ALSO}(?:(?:an?|a strict|strictly|a lifelong|a committed|fully|completely|pretty much) )*((?:mostly )?{either(DIETS)})(?: (?:since|for) .{{2,30}})?{LATELY}$", says("is {0}", "diet")),
     rule(rf"(?:i (?:follow|keep to|stick to|eat)|{AM} on) an? ((?!strict )[\w-]+(?: [\w-]+)?) diet$", says("follows a {0} diet", "diet")),
+    rule(rf"{AM} (?:no longer (?:an? )?(?={_LEFT})|not (?:an? )?(?={_LEFT} any ?(?:more|longer)$))({_LEFT})\b.*$", _gave_up),
+    rule(rf"(?:i|i've|i have) {ALSO}(?:stopped|quit|gave up|given up) being (?:an? )?({_LEFT}){LATELY}$", _gave_up),
+    rule(rf"(?:i {ALSO}(?:do )?(?:eat|eating)|(?:i|i've|i have) {ALSO}(?:started|begun|began) eating|{AM} {ALSO}eating) ([\w' -]{{3,20}}?) again(?: now| these days)?$", _eats_again),
     rule(rf"(?:{AM}|i eat) {ALSO}(gluten-free|dairy-free)$", says("eats {0}", "diet")),
     rule(rf"{AM} {ALSO}(doing|finishing|starting) ((?:an?|my) (?:PhD|doctorate|master's degree|master's|bachelor's degree|bachelor's|degree|apprenticeship)(?: (?:in|at|as) [\w' -]{{3,40}})?)$", says("is {0} {1}", "studies")),
     rule(rf"{HAVE} (an? (?:PhD|doctorate|master's degree|master's|bachelor's degree|bachelor's|degree|diploma) in [\w' -]{{3,40}})$", says("has {0}", "degree")),

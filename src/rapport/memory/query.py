@@ -19,6 +19,30 @@ Source: TypeAlias = Literal["message", "last_user_message", "summary", "none"]
 
 _WORD = re.compile(r"[^\W_]")
 """A letter or a digit of any script: without one a text says nothing that could be looked up."""
+_LONGEST_WISH = 160
+"""Characters: a longer text has a subject of its own."""
+_EVERYTHING = re.compile(
+    r"\b(?:"
+    # English
+    r"(?:what|everything|all|anything|something|how much) (?:else )?(?:do |can |could |that )?you (?:\w+ )?(?:know|remember|recall|learned|learnt)"
+    r"(?: (?:about|of) (?:me|us)\b|\W*$)"
+    r"|do you (?:\w+ )?(?:know|remember|recall) (?:anything|something|everything|much)(?: (?:about|of) (?:me|us)\b|\W*$)"
+    r"|(?:what|everything|all)(?: \w+)? (?:have |did |that )?(?:i|i've|we|we've)(?: have)? (?:\w+ )?(?:told|tell) you"
+    r"(?: (?:about (?:me|myself|us)|so far|before|until now|already))*\W*$"
+    r"|(?:tell|remind) me (?:\w+ )?(?:about (?:me|myself)\b|who i am\b)|(?:who am i|describe me)\W*$"
+    # German
+    r"|was (?:alles )?(?:weißt|weisst|weiß|wissen) (?:du|ihr|sie) (?:\w+ )*(?:über|von) (?:mich|mir|uns)\b"
+    r"|(?:was|woran) (?:\w+ )?(?:erinnerst du dich|hast du dir (?:\w+ )*gemerkt)|was (?:\w+ )?(?:habe?|hatte) ich dir (?:\w+ )*(?:erzählt|gesagt)\W*$"
+    r"|erzähl\w* mir (?:\w+ )?(?:über mich|von mir)\b|wer bin ich\W*$"
+    # French
+    r"|(?:que|qu'est-ce que|ce que|quoi) (?:sais-tu|savez-vous|tu sais|vous savez) (?:\w+ )?(?:de|sur) (?:moi|nous)\b|(?:tu sais|tu te souviens de) quoi (?:de|sur) moi\b"
+    r"|(?:de quoi|que) te (?:souviens|rappelles)-tu\b|(?:que|qu'est-ce que) (?:t'ai-je|je t'ai) (?:\w+ )?(?:dit|raconté)\b|parle[- ]moi de moi\b|qui suis-je\W*$"
+    # Spanish
+    r"|qué (?:más )?(?:sabes|sabe|recuerdas|recuerda) (?:\w+ )?(?:de|sobre) (?:mí|mi|nosotros)\b|qué (?:más )?(?:recuerdas|te he (?:contado|dicho)|te conté|te dije)\W*$"
+    r"|(?:háblame|cuéntame) (?:\w+ )?(?:de|sobre) (?:mí|mi)\W*$|quién soy(?: yo)?\W*$"
+    r")",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +76,12 @@ def query_for(current: HumanMessage, history: Sequence[Message], summary: Messag
         log.error("Autonomous message triggered on empty thread - misconfiguration", trigger_type=trigger_type)
     # Otherwise somebody has sent pictures only: nothing to look up, and nothing wrong.
     return found
+
+
+def asks_for_everything(text: str) -> bool:
+    """Whether somebody wants to hear all that is known of them, in English, German, French or Spanish."""
+    asked = " ".join(text.replace("’", "'").split())
+    return len(asked) <= _LONGEST_WISH and bool(_EVERYTHING.search(asked))
 
 
 def _spoken(current: HumanMessage) -> Query | None:

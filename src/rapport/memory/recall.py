@@ -12,7 +12,7 @@ import structlog
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.memories import Memory
 from rapport.domain.notes import Vector
-from rapport.memory.query import Query
+from rapport.memory.query import Query, asks_for_everything
 
 log = structlog.get_logger()
 
@@ -74,7 +74,10 @@ class Recall:
     async def recall(
         self, owner_id: str, agent_id: str, query: Query, *, tokens: Callable[[str], int], limit: int = 20
     ) -> list[Recalled]:
-        """The memories that belong to the query, nearest first, within the budget by `tokens`; raises nothing."""
+        """The memories that belong to the query, nearest first, within the budget by `tokens`; raises nothing.
+
+        To somebody who asks for everything that is known of them all belong, the newest before others.
+        """
         if query.source == "none":
             return []
         try:
@@ -84,6 +87,8 @@ class Recall:
         except (TimeoutError, Transient, Permanent) as error:
             log.warning("memory.unavailable", errorType=type(error).__name__, message=str(error))
             return []
+        if query.source == "message" and asks_for_everything(query.text):
+            return _fitting(_newest(nearest, limit), tokens)
         floor = NEAR_ENOUGH.get(self.embedder.name, NEAR_ENOUGH_OF_OTHERS)
         return _fitting(_chosen(nearest, floor, limit), tokens)
 
@@ -98,6 +103,13 @@ def _chosen(nearest: Sequence[tuple[Memory, float]], floor: float, limit: int) -
     always = [one for one, _ in nearest if one.key is not None and one.key.partition(":")[0] in ALWAYS][:MOST_ALWAYS]
     near = [one for one, similarity in nearest[:limit] if similarity >= floor]
     wanted = {one.id for one in [*always, *near][:limit]}
+    return [Recalled(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]
+
+
+def _newest(nearest: Sequence[tuple[Memory, float]], limit: int) -> list[Recalled]:
+    """The latest, near or not, in the order they came."""
+    latest = sorted((one for one, _ in nearest), key=lambda one: one.updated_at, reverse=True)[:limit]
+    wanted = {one.id for one in latest}
     return [Recalled(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rapport.memory.vocabulary import DIETS
+
 MAX_CHARACTERS = 2_500
 """Who writes more than this at once has pasted it."""
 MAX_WHEN_ASKED = 600
@@ -132,6 +134,17 @@ _MOMENTARY = re.compile(
     r"these few days|for a (?:few|couple of) (?:days|hours|minutes|weeks))\b",
     re.IGNORECASE,
 )
+# What changed at some moment has changed for good: the moment is left out, and the change stays.
+_CHANGED = re.compile(
+    r"^((?:i|we|i've|we've|i have|we have) (?:\w+ )?(?:moved|relocated) (?:here )?to .{2,60}?)(?:,? (?:today|yesterday|recently|just now|"
+    r"(?:(?:earlier|later) )?(?:this|last) (?:morning|night|week|weekend|month|year|spring|summer|autumn|fall|winter|\w+day)|"
+    r"(?:just |about |only )?(?:an?|one|two|three|four|five|six|a few|a couple of|several|\d{1,2}) (?:days?|weeks?|months?) ago))+$",
+    re.IGNORECASE,
+)
+_GAVE_UP = re.compile(
+    rf"^(?:i'm|i am|im) (?:no longer|not) (?:an? )?(?:{'|'.join(sorted(DIETS))})(?: any ?more| any longer)?$",
+    re.IGNORECASE,
+)
 _INTERROGATIVE = re.compile(
     r"^(?:so |and |but |then )*(?:what|which|who|whom|whose|when|where|why|how|can|could|should|would|will|shall|do|does|did|is|are|"
     r"was|were|may|might|must|have|has|any|am)\b(?:'s|'re)?",
@@ -226,8 +239,14 @@ def _stated(sentence: str, *, may_ask: bool) -> Iterator[Statement]:
     if not body or QUOTED in body or _CONDITION.search(body) or _REPORTED.search(body) or _has_colon(body):
         return
     for clause in _clauses(_PARENTHESES.sub("", body)):
-        if len(clause) <= LONGEST_CLAUSE and not _HEDGED.search(clause) and not _MOMENTARY.search(clause):
-            yield Statement(clause, to_remember is not None)
+        lasting = _CHANGED.sub(r"\1", clause)
+        if len(lasting) <= LONGEST_CLAUSE and _is_meant(lasting):
+            yield Statement(lasting, to_remember is not None)
+
+
+def _is_meant(clause: str) -> bool:
+    """Whether it is said without reserve, and holds beyond this moment."""
+    return bool(_GAVE_UP.match(clause)) or not (_HEDGED.search(clause) or _MOMENTARY.search(clause))
 
 
 def _has_colon(body: str) -> bool:

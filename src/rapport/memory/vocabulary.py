@@ -106,10 +106,11 @@ RELATIVES_OF_MANY = _all(
     """
     sister brother son daughter child kid baby grandmother grandfather grandma grandpa granny grandson granddaughter aunt
     uncle cousin niece nephew twin twin_sister twin_brother stepson stepdaughter stepmother stepfather stepbrother stepsister
-    sister-in-law brother-in-law godson goddaughter godmother godfather flatmate roommate housemate best_friend friend boss
-    colleague neighbour neighbor
+    sister-in-law brother-in-law godson goddaughter godmother godfather
     """
 )
+ACQUAINTANCES = _all("flatmate roommate housemate best_friend friend boss colleague neighbour neighbor")
+"""Their names belong to the user's life; what else is true of them is theirs."""
 PETS = _all(
     "dog cat puppy kitten hamster rabbit bunny parrot budgie canary horse pony tortoise turtle guinea_pig goldfish snake gecko "
     "lizard ferret chinchilla rat mouse hen chicken goat donkey labrador poodle retriever terrier dachshund spaniel husky "
@@ -150,6 +151,8 @@ FOODS = _all(
     carbs lactose honey kiwi kiwis strawberries avocado avocados
     """
 )
+ANIMAL_FOODS = _all("meat fish seafood eggs dairy poultry chicken beef pork animal_products")
+"""Eating one of these again ends the diet that was without it."""
 DRINKS = _all("alcohol coffee tea beer wine milk soda caffeine spirits juice energy_drinks cow's_milk")
 
 SERVES_NO_MEMORY = _all(
