@@ -8,6 +8,7 @@ from rapport.agent.builtin.care import in_danger
 from rapport.agent.builtin.perspective import clauses, first_person, turned_around
 from rapport.agent.builtin.phrasing import capitalised, finished, quotable
 from rapport.agent.builtin.questions import Kind, asks, gives, kind_of
+from rapport.agent.builtin.themes import THEMES
 from rapport.agent.builtin.vocabulary import NOT_NAMES, STOP_WORDS, word_set
 from rapport.agent.builtin.window import Turn, Window
 from rapport.agent.builtin.words import sentences, stem, terms, words
@@ -21,9 +22,10 @@ _NAME = (
 )
 _BARE_NAME = re.compile(r"^([^\W\d_][\w'-]{1,30})[.!]?$")
 ASK_NAME = "What should I call you?"
-_ASKS_NAME = re.compile(r"\b(?:my name|who am i|who i am)\b", re.IGNORECASE)
+_ASKS_NAME = re.compile(r"\b(?:my name|who am i|who i am|what am i called|what i'm called)\b", re.IGNORECASE)
 _ASKS_ALL = re.compile(
-    r"\bwhat (?:do you|can you|else do you) (?:know|remember|recall) about (?:me|us)\b"
+    r"\b(?:what|everything|anything|something) (?:do you|can you|else do you|that you|you) (?:\w+ )?(?:know|remember|recall)(?: about (?:me|us)\b|\s*[?.!]*$)"
+    r"|\bdo you (?:\w+ )?(?:know|remember) (?:anything|something|everything)(?: about (?:me|us)\b|\s*[?.!]*$)"
     r"|\bwhat (?:have i|did i) (?:told|tell|say|said)(?: to)?(?: you)?(?: so far| about (?:me|myself))?\s*[?.!]*$"
     r"|\bsum(?:mari[sz]e| up) (?:our|this|the) (?:chat|conversation|talk|discussion)\b"
     r"|\btell me (?:what you know )?about (?:me|myself)\b|\bwho am i\b",
@@ -49,27 +51,21 @@ _SELF = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|my|me|mine|we|we're|our|us)\b", re
 _ABOUT_SELF = re.compile(
     r"\b(?:what|when|where|which|who|whose|how (?:old|many|much|long))(?:'s|\b)(?: \w+){0,3}? (?:my|our|i|we)\b"
     r"|^\W*(?:and |what about |how about )+(?:my|our) [\w ]{2,40}\?"
-    r"|\b(?:do you (?:know|remember)|remind me|did i|have i|do i (?:like|love|hate|live|work|have))\b",
+    r"|\b(?:do you (?:know|remember)|remind me|did i|have i|do i (?:like|love|hate|live|work|have)|am i (?:allergic|married|single|intolerant|an?|called))\b"
+    r"|\b(?:can't|cannot|shouldn't|mustn't) (?:i|we) (?:eat|drink)\b",
     re.IGNORECASE,
 )
 _WANTS_ADVICE = re.compile(r"\b(?:what|how|when|where|which) (?:do|can|should|could|would|must|might|may) (?:i|we)\b(?! like| love| live| work| hate| prefer| enjoy| come| have| do for)", re.IGNORECASE)  # fmt: skip
 _DEFINES = re.compile(r"^\W*(?:what(?:'s| is| are) an?\b|define\b|what does .+ mean|how does .+ work)", re.IGNORECASE)
 
-# Things people ask in other words than they said them: how they ask, how they said it.
-_THEMES = (
-    (r"\bwhere\b.*\b(?:live|from|based|home)\b|\bmy (?:home|city|town)\b", r"\b(?:live|living|from|based|moved to|grew up)\b"),
-    (r"\bwhat do i do\b(?: for\b|\s*\?|$)|\bmy (?:job|profession|work)\b|\bdo i work\b", r"\bi(?:'m| am) (?:an?|the) \w|\bwork\b|\bmy job\b"),
-    (r"\bhow old am i\b|\bmy age\b", r"\bi(?:'m| am) \d+\b|\byears old\b"),
-    (r"\b(?:don't (?:i|we) like|do (?:i|we) (?:hate|dislike|not like))\b", r"\b(?:hate|dislike|(?:don't|do not|can't stand|cannot stand)\b.*)\b"),
-    (r"\b(?:do|did) (?:i|we) (?:like|love|enjoy|prefer)\b|\bmy favou?rite", r"\b(?:(?<!don't )(?<!not )(?:like|love|enjoy|prefer)|favou?rite)\b"),
-)  # fmt: skip
-_COMPILED_THEMES = tuple((re.compile(a, re.IGNORECASE), re.compile(b, re.IGNORECASE)) for a, b in _THEMES)
 _ASKING_WORDS = frozenset(
     map(stem, word_set("remember remind told tell said say mention recall know name time day many long due"))
 )
 _MEMORY_HEADING = re.compile(r"^.*\b(?:memor(?:y|ies)|remember|know about|facts about)\b.*:\s*$", re.IGNORECASE)
 _LONGEST_HEADING = 120
 _LONGEST_ECHO = 120  # once this much is repeated, nothing more is added
+_LONGEST_ACCOUNT = 400  # unless everything is asked for
+_MOST_TOLD = 10
 _HOW = re.compile(r"\bhow (?:fast|big|large|tall|far|often|old|long|much|many|soon|late|early|heavy)\b", re.IGNORECASE)
 _DEMANDING = frozenset({Kind.TIME, Kind.NUMBER, Kind.PLACE})
 _SUMMARY_LINE = re.compile(r"^User said: (.+)$", re.MULTILINE)
@@ -142,17 +138,11 @@ def recall(window: Window, question: str) -> str | None:
         return f"Your name is {name}." if name else f"You haven't told me your name yet. {ASK_NAME}"
     if _ASKS_LIST.search(question) and (listed := _last_list(window)):
         return f"You gave me this list: {quotable(', '.join(listed), 180)}."
-    facts = [*_from_prompt(window.instructions), *statements(window.earlier)]
+    handed, stated = _from_prompt(window.instructions), statements(window.earlier)
+    facts = [*handed, *stated]
     asker = window.last.speaker if window.last else None
     if _ASKS_ALL.search(question):
-        own = [fact for fact in facts if fact.speaker == asker and _SELF.search(fact.clause)]
-        name = known_name(window)
-        known = Fact(f"my name is {name}") if name else None
-        unnamed = [fact for fact in own if not name_in(fact.clause)]
-        return (
-            _told([*([known] if known else []), *unnamed[-4:]], None if known else asker)
-            or "Nothing yet: you haven't told me anything about yourself here."
-        )
+        return _account(handed, stated, known_name(window), asker)
     if about := _ABOUT.search(question):
         return _told(_matching(facts, about.group(1), 0.5)[:3], asker, lead="You said that ") or (
             f"You haven't said anything about {turned_around(quotable(about.group(1), 60))} here."
@@ -167,18 +157,30 @@ def asks_about_self(question: str) -> bool:
     return bool(_ABOUT_SELF.search(question)) and bool(_SELF.search(question)) and not _WANTS_ADVICE.search(question)
 
 
+def _account(handed: Sequence[Fact], stated: Sequence[Fact], name: str | None, asker: str | None) -> str:
+    """Everything known of the asker, as far as it can be said in one go: what is remembered, then what they said last."""
+    known = [Fact(f"my name is {name}", asker)] if name else []
+    own = [f for f in stated if f.speaker == asker and _SELF.search(f.clause) and not name_in(f.clause)]
+    remembered = [fact for fact in handed if _SELF.search(fact.clause) and not name_in(fact.clause)][:_MOST_TOLD]
+    told = [*known, *remembered, *own[-4:]]
+    return _told(told, asker, longest=_LONGEST_ACCOUNT) or (
+        "Nothing yet: you haven't told me anything about yourself here."
+    )
+
+
 def _last_list(window: Window) -> list[str]:
     lists = (list_in(turn.text) for turn in reversed(window.earlier))
     return next(filter(None, lists), list[str]())
 
 
 def _themed(facts: Sequence[Fact], question: str) -> list[Fact]:
-    for asked, said in _COMPILED_THEMES:
-        if asked.search(question):
-            fitting = [f for f in facts if _SELF.search(f.clause) and said.search(f.clause)]
-            subject = set(terms(question)) - _ASKING_WORDS - {"live", "work", "like", "job", "hate", "dislike"}
-            narrowed = [fact for fact in fitting if subject & set(terms(fact.clause))] if subject else fitting
-            return narrowed[-3:]
+    """What was said on the theme of the question; of a theme's own words only those beyond it narrow the choice."""
+    own = [fact for fact in facts if _SELF.search(fact.clause)]
+    for theme in THEMES:
+        if theme.asked.search(question):
+            subject = set(terms(theme.asked.sub(" ", question.replace("’", "'")))) - _ASKING_WORDS
+            narrowed = [fact for fact in own if subject & set(terms(fact.clause))] if subject else own
+            return [narrowed[place] for place in theme.among(fact.clause for fact in narrowed)][-3:]
     return []
 
 
@@ -197,7 +199,7 @@ def _matching(facts: Sequence[Fact], question: str, share: float) -> list[Fact]:
     return [fact for score, _, fact in sorted(scored, key=lambda s: s[:2], reverse=True) if score >= share]
 
 
-def _told(facts: Sequence[Fact], asker: str | None, lead: str = "") -> str | None:
+def _told(facts: Sequence[Fact], asker: str | None, lead: str = "", longest: int = _LONGEST_ECHO) -> str | None:
     told: list[str] = []
     for fact in facts:
         clause = quotable(fact.clause, 160)
@@ -206,7 +208,7 @@ def _told(facts: Sequence[Fact], asker: str | None, lead: str = "") -> str | Non
             told.append(finished(capitalised(lead + turned[:1].lower() + turned[1:] if lead else turned)))
         else:
             told.append(f"{quotable(fact.speaker, 40)} said: “{finished(capitalised(clause))}”")
-        if sum(map(len, told)) > _LONGEST_ECHO:
+        if sum(map(len, told)) > longest:
             break
     return " ".join(dict.fromkeys(told)) or None
 

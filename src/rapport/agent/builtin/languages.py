@@ -29,6 +29,8 @@ _STOP_WORDS = {
     "tenho hoje amanhã também mas de do da que muito bom dia está qual",
     "Italian": "il lo la gli e è non io tu noi voi un una con per su come cosa dove quando ciao grazie mio mia sono ho oggi domani "
     "anche ma di del della che molto buongiorno qual sei",
+    "Dutch": "de het een en is niet ik jij je wij zij van met voor op hoe wat waar wanneer hallo dank bedankt mijn ben heb hebben vandaag morgen "
+    "ook maar dat naar nog geen moet ga gaat hoi alsjeblieft dus wel",
 }  # fmt: skip
 _STOP_SETS = {language: word_set(text) for language, text in _STOP_WORDS.items()}
 _ENGLISH = word_set(

@@ -24,11 +24,17 @@ _CLAUSE = re.compile(
 )
 # Third-person notes about the user, as a memory keeps them.
 _THIRD_PERSON = (
+    (re.compile(r"^(?:the )?user said: [\"“](.+)[\"”]\.?$", re.IGNORECASE), r"\1"),
     (re.compile(r"^(?:the )?user's\b", re.IGNORECASE), "my"),
-    (re.compile(r"^(?:the )?user is\b", re.IGNORECASE), "I am"),
-    (re.compile(r"^(?:the )?user has\b", re.IGNORECASE), "I have"),
-    (re.compile(r"^(?:the )?user (\w+?)(?:(?<=[sxz])es|(?<=ch)es|(?<=sh)es|s)\b", re.IGNORECASE), r"I \1"),
+    (re.compile(r"^(?:the )?user ((?:usually|often|sometimes|always|also|still|really|never|now|currently|mostly) )?", re.IGNORECASE), r"I \1"),
+)  # fmt: skip
+_VERB = re.compile(
+    r"^(I (?:(?:usually|often|sometimes|always|also|still|really|never|now|currently|mostly) )?)([\w']+)"
 )
+_CONJUGATED = {
+    "is": "am", "isn't": "am not", "has": "have", "hasn't": "haven't", "does": "do", "doesn't": "don't", "goes": "go", "was": "was", "uses": "use",
+}  # fmt: skip
+_THEIRS = ((re.compile(r"\btheir\b"), "my"), (re.compile(r"\bthemsel(?:f|ves)\b"), "myself"))
 
 
 def clauses(sentence: str) -> list[str]:
@@ -40,10 +46,27 @@ def clauses(sentence: str) -> list[str]:
 def first_person(note: str) -> str:
     """`User likes tea` → `I like tea`; anything else unchanged."""
     for pattern, replacement in _THIRD_PERSON:
-        turned, count = pattern.subn(replacement, note, count=1)
-        if count:
+        match = pattern.match(note)
+        if match:
+            turned = _VERB.sub(_conjugated, match.expand(replacement) + note[match.end() :])
+            for theirs, mine in _THEIRS:
+                turned = theirs.sub(mine, turned)
             return turned
     return note
+
+
+def _conjugated(match: re.Match[str]) -> str:
+    """`I lives` → `I live`; a form that has no s stays as it is."""
+    verb = match.group(2)
+    return match.group(1) + (_CONJUGATED.get(verb) or _bare(verb))
+
+
+def _bare(verb: str) -> str:
+    if verb.endswith("ies") and len(verb) > 4:
+        return f"{verb[:-3]}y"
+    if verb.endswith(("ches", "shes", "sses", "xes")):
+        return verb[:-2]
+    return verb[:-1] if verb.endswith("s") and not verb.endswith("ss") else verb
 
 
 def turned_around(clause: str) -> str:

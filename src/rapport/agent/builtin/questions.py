@@ -34,8 +34,11 @@ _PLACE = re.compile(
 _REASON = re.compile(r"\b(?:because|due to|since|so that|in order to|as a result|therefore|reason)\b", re.IGNORECASE)
 _OPENS_QUESTION = re.compile(
     r"^(?:(?:so|and|but|ok|okay|well|hey|hi|hello|please|then|now|also)\b[,!.]?\s*)*"
-    r"(?:i (?:was wondering|wonder|would like to know)|i'd like to know|who|whom|whose|what|what's|whats|when|where|where's|which|why|how|how's|is|are|am|was|were|do|does|did|can|could|"
-    r"will|would|should|shall|may|might|has|have|had|isn't|aren't|don't|doesn't|didn't|can't|won't)\b",
+    r"(?:i (?:was wondering|wonder|would like to know)|i'd like to know|who|whom|whose|what|what's|whats|when|where|where's|which|why|how|how's|is|are|does|isn't|aren't|doesn't|"
+    # "Had a fight with my sister" has lost its "I"; only with a subject behind it does such a word ask.
+    r"(?:had|have|did|do|was|were|has|don't|didn't) (?:i|you|u|we|he|she|it|they|there)|(?:did|do|was|were|has) (?-i:[A-Z])\w+|"
+    r"(?:am|can|could|will|would|should|shall|may|might|can't|won't)"
+    r" (?:not )?(?:i|you|u|we|he|she|it|they|there|this|that|these|those|the|an?|my|your|our|his|her|their|any\w*|some\w*|every\w*|people|(?-i:[A-Z])\w+))\b",
     re.IGNORECASE,
 )
 _REQUEST = re.compile(

@@ -4,7 +4,8 @@ import re
 
 _BREAK = re.compile(
     r"\b(?:ignore|disregard|forget|bypass|override|drop|break|skip|overlook|set aside)\b[^.!?\n]{0,40}?"
-    r"\b(?:rules?|instructions?|prompts?|guidelines?|guardrails?|restrictions?|constraints?|directives?|sources only)\b",
+    r"\b(?:rules?|instructions?|prompts?|guidelines?|guardrails?|restrictions?|constraints?|directives?|sources only)\b"
+    r"|\b(?:ignore|disregard|forget)\s+(?:everything|anything|all)(?: that)?(?: (?:came|stands|is written))? (?:before|above|prior|previous|you(?:'ve| have| were|'re))\b",
     re.IGNORECASE,
 )
 _REVEAL = re.compile(

@@ -96,7 +96,7 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("insult", (r"\byou(?:'re| are)(?: (?:so|really|a|an|such|just))* (?:stupid|dumb|useless|idiot|bad|terrible|boring|annoying|worthless|rubbish|wrong)\b"
      r"|\b(?:stupid|dumb|useless) (?:bot|thing|program|model)\b|^(?:wtf|this sucks|you suck|fuck (?:you|off)|shut up)"), (
         "Fair enough, I'm a simple program and I do miss the point at times. What were you hoping for?",
-        "Understood, that wasn't what you needed. What would be more useful?",
+        "I see, that wasn't what you needed. What would be more useful?",
     )),
     ("praise", (r"^(?:wow,? |you(?:'re| are)(?: (?:so|really|very|quite|pretty))* (?:great|good|nice|smart|clever|cool|awesome|amazing|helpful|funny)"
      r"|good (?:bot|job|one|answer)|well done|nice (?:one|job|work)|i like you|impressive)"), (
@@ -107,10 +107,14 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "I'm here, and it works.",
         "Received. What shall we talk about?",
     )),
+    ("dropped", r"^(?:oh,? |ok(?:ay)?,? |well,? |ah,? |no,? )?(?:never ?mind|nvm|forget (?:it|about (?:it|that))|doesn't matter)(?:,? (?:all )?(?:that|it|then|me))?$", (
+        "All right. What else is on your mind?",
+        "No problem. What shall we turn to?",
+    )),
     ("stop", r"^(?:please )?(?:stop(?: it| that)?|cancel|quit|exit|be quiet|leave me alone|go away)$", (
         "All right. Write whenever you like.",
     )),
-    ("laugh", r"^(?:(?:ha){2,}h?|l+o+l+|rofl|lmao|he(?:he)+|x+d+)$", (
+    ("laugh", r"^(?:(?:ha){2,}h?|l+o+l+|rofl|lmao|he(?:he)+|x+d+)(?:,? (?:ok|okay|yes|yeah|no|nice|true|same|right|sure))?$", (
         "Glad that landed. What else is going on?",
         "Good to hear a laugh. What's next?",
     )),

@@ -29,15 +29,31 @@ _VERBS = word_set(
     seems feels felt arrived arrives opens closes moved moving died hurts happened happens called
     went got gets needs needed wants wanted said told made makes lost left sucks changed cost costs
     doesn't didn't won't isn't wasn't can't hasn't haven't aren't couldn't wouldn't again today
-    tomorrow yesterday tonight
+    tomorrow yesterday tonight lol haha lmao tbh omg
     """
 )
 _TRAILING = re.compile(r",? (?:though|too|anyway|as well|lol|haha|btw|actually)$", re.IGNORECASE)
-_BETWEEN = re.compile(r"\bbetween\s+(.{2,60}?)\s+and\s+(.{2,60}?)\s*(?:[.?!;,\n]|$)", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"\b(?:torn|decid\w+|choos\w+|choice|pick\w*|undecided|waver\w+|toss-?up|hesitat\w+)\b[^.?!\n]{0,30}?\bbetween\s+([^\d\s].{1,60}?)\s+and\s+(.{2,60}?)\s*(?:[.?!;,\n]|$)",
+    re.IGNORECASE,
+)
 _WEIGHS = re.compile(
     r"\b(?:either|whether(?: to)?|should (?:i|we)|shall (?:i|we)|choose|choosing|(?:deciding|decide)(?: on| whether to| if (?:i|we) should| between)?|"
     r"(?:i|we|you) could|consider(?:ing)?|torn|which(?: is| one)?(?: better)?[:,]?|what(?:'s| is) better[:,]?|prefer|better to|pick)\s+"
     r"(?:is better[:,]? |to |on )?(.{2,60}?),?\s+or\s+(?:should (?:i|we) )?(.{2,60}?)\s*(?:[.?!;,\n]|$)",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(r"^(?:should|shall|could|would|do|can) (?:you|i|we|it be)\s+", re.IGNORECASE)
+_SHARED_VERB = re.compile(
+    r"^(?:do|pick|choose|take|get|visit|buy|have|go with|go for|go to|travel to|fly to|move to|use|order|try|book|learn|read|watch|see|call|adopt|rent|wear|"
+    r"cook|make|eat|drink|bring|study|invite|sell|play)\s+(?=\S)",
+    re.IGNORECASE,
+)
+_IS_THING = re.compile(
+    r"^(?:(?-i:[A-Z])|(?:the|an?|my|your|his|her|their|this|that|some|\w+ing)\b|\S+$)", re.IGNORECASE
+)
+_NO_OPTION = re.compile(
+    r"^(?:do|does|did|is|are|was|were|am|what|why|how|when|where|who|which|if|whether|because|tell|ask|know|think|say)\b",
     re.IGNORECASE,
 )
 _SHORT_CHOICE = re.compile(r"^\W*([\w' -]{2,40}?),? or ([\w' -]{2,40}?)\s*\?+\s*$")
@@ -50,9 +66,13 @@ def options(text: str) -> tuple[str, str] | None:
     if not match:
         return None
     first, second = (turned_around(quotable(each, 50)).strip(" ,\"'") for each in match.groups())
-    if not first or not second or second.lower() in ("not", "so", "no", "something"):
+    if not first or not second or second.lower() in ("not", "so", "no", "something", "what", "whatever"):
         return None
-    return first, second
+    first = _ASKED.sub("", first)
+    # "Should we do Kyoto or Hokkaido": the verb belongs to both, so it is left out where only one has it.
+    if _SHARED_VERB.match(first) and not _SHARED_VERB.match(second) and _IS_THING.match(second):
+        first = _SHARED_VERB.sub("", first)
+    return None if _NO_OPTION.match(first) or _NO_OPTION.match(second) else (first, second)
 
 
 def statement(text: str) -> str | None:
@@ -63,7 +83,7 @@ def statement(text: str) -> str | None:
 def declared(text: str) -> list[str]:
     """The short statements of a message turned towards the reader: the sender's own before others, the latest first."""
     stated = [c for s in sentences(text[:2000]) if not is_question(s) for c in clauses(s)]
-    fitting = [c for c in stated if len(words(c)) >= 3 and len(c) <= _LONGEST_ECHO and _declares(c)]
+    fitting = [c for c in stated if len(words(_TRAILING.sub("", c))) >= 3 and len(c) <= _LONGEST_ECHO and _declares(c)]
     own = [clause for clause in fitting if re.match(r"(?:i|i'm|i've|i'll|my|we|we're|our)\b", clause, re.IGNORECASE)]
     return [_towards_reader(clause) for clause in reversed((own or fitting)[-12:])]
 

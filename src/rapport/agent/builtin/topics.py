@@ -2,6 +2,7 @@
 
 import re
 
+from rapport.agent.builtin.care import brings_bad_news
 from rapport.agent.builtin.perspective import turned_around
 from rapport.agent.builtin.phrasing import Phrasebook, capitalised, quotable
 from rapport.agent.builtin.subjects import declared, options, subject
@@ -15,19 +16,20 @@ _GOOD = "happy|excited|glad|proud|delighted|relieved|grateful|thrilled|in love|c
 _MOODS = tuple(
     (mood, re.compile(pattern, re.IGNORECASE))
     for mood, pattern in (
-        ("bad", (rf"\b(?:i|we)(?:'m| am|'ve been| feel| have been| was|'re| are)\b[^.!?]{{0,25}}\b(?:{_BAD})\b|\b(?:passed away|died)\b|\bi miss\b"
+        ("bad", (rf"\b(?:i|we)(?:'m| am|'ve been| feel| have been| was|'re| are)\b[^.!?]{{0,25}}\b(?:{_BAD})\b|\bi miss\b"
           r"|\b(?:my|our) \w+(?: \w+)? (?:is|was|got|are|'s) (?:very |really |so )?(?:sick|ill|hurt|dying|in hospital)\b"
           r"|\b(?:rough|hard|bad|awful|terrible|horrible|tough) (?:day|week|time|night|month|year)\b")),
         ("good", rf"\b(?:i|we)(?:'m| am| feel|'re| are)\b[^.!?]{{0,25}}\b(?:{_GOOD})\b|\b(?:got|passed|won|finished)\b[^.!?]*!"),
+        ("distaste", r"\b(?:i|we) (?:really |also |just |absolutely |still )?(?:hate|dislike|don't like|can't stand|cannot stand|detest)\b"),
         ("problem", (r"\b(?:can't|cannot|doesn't work|not working|won't|broken|broke|error|errors|fail(?:s|ed|ing)?|problem|issue|stuck|lost|bug|"
-         r"crash(?:es|ed|ing)?|late|trouble|stopped working|struggling|hurts|refused|denied|timed? ?out|nothing works|didn't (?:help|work)|slow|missing|leak(?:s|ed|ing)?)\b")),
+         r"crash(?:es|ed|ing)?|late|trouble|stopped working|struggling|hurts|refused|denied|timed? ?out|nothing works|didn't (?:help|work)|slow|missing|died|annoying|leak(?:s|ed|ing)?)\b")),
         ("opinion", r"\b(?:i|we) (?:really |just |still )?(?:think|believe|guess|suppose|feel like|feel that|reckon|doubt|agree|disagree)\b|\bin my opinion\b|\bimo\b"),
-        ("distaste", r"\b(?:i|we) (?:really |also |just |absolutely )?(?:hate|dislike|don't like|can't stand)\b"),
         ("taste", r"\b(?:i|we) (?:really |also |quite |just |absolutely )?(?:like|love|enjoy|prefer|adore|hate|dislike|don't like)\b|\bmy favou?rite\b"),
         ("plan", (r"\b(?:i'll|we'll|i will|we will|going to|gonna|plan(?:ning|s)? (?:to|on|for|a)|want to|would like to|i'd like to|hope to|hoping to|thinking (?:of|about)|"
          r"next (?:week|month|year|weekend|summer|monday|tuesday|wednesday|thursday|friday|saturday|sunday)|tomorrow|this weekend|tonight|moving to|"
          r"preparing|need to|have to|trying to|working on|started|building|learning)\b")),
-        ("date", r"\b(?:my|our|the)\b[^.!?]*\b(?:is|are|starts?|leaves?|begins?|ends?|arrives?|gets in|lands?|departs?|opens?|closes?|takes place)\b[^.!?]*\b(?:on|at|in|until)\b"),
+        ("date", (r"\b(?:my|our|the)\b[^.!?]*\b(?:is|are|starts?|leaves?|begins?|ends?|arrives?|gets in|lands?|departs?|opens?|closes?|takes place)\b[^.!?]*\b(?:on|at|in|until)\b"
+         r"|\b(?:i|we) have an? [\w ]{3,30} (?:on|at|next|this) \w")),
         ("past", r"\b(?:went|visited|met|saw|watched|read|bought|had|did|finished|cooked|made|played|walked|was|were|travelled|spent|yesterday|last (?:week|night|month|year))\b"),
         ("self", r"\b(?:i|we) (?:live|work|run|manage|study|am|grew up|come|have|own|speak|teach)\b|\bi'm\b"),
     )
@@ -68,7 +70,7 @@ _WITH_STATEMENT: dict[str, tuple[str, ...]] = {
         "So {s}. What has to happen first?",
         "Right, {s}. What are you looking forward to most?",
         "All right: {s}. What could still get in the way?",
-        "That's a clear aim: {s}. How far along are you?",
+        "I see: {s}. How far along are you?",
     ),
     "date": (
         "All right: {s}. Is there anything left to prepare?",
@@ -88,10 +90,19 @@ _WITH_STATEMENT: dict[str, tuple[str, ...]] = {
     "other": (
         "Got it: {s}. What matters most to you there?",
         "So {s}. What else should I know?",
-        "Understood: {s}. What follows from that?",
+        "I see: {s}. How do you feel about it?",
         "Right, {s}. What's the story there?",
     ),
 }  # fmt: skip
+_BARE_MOOD = re.compile(rf"^\W*(?:so |very |really |feeling |a bit )*(?:{_BAD})\W*$", re.IGNORECASE)
+_BAD_AROUND = (
+    "I'm sorry to hear that. How are you holding up?",
+    "That doesn't sound easy. What has it been like for you?",
+    "I'm sorry. What would make it a little easier?",
+)
+_AIMS = re.compile(
+    r"^(?:i|we)(?:'ve|'d)? (?:\w+ )?(?:should|need to|have to|must|ought to|got to|better)\b", re.IGNORECASE
+)
 _WITH_SUBJECT = (
     "Tell me more about {topic}. What's on your mind there?",
     "What about {topic} matters most to you?",
@@ -107,6 +118,11 @@ _FRAGMENT = (
     "“{text}”, I see. What makes it so?",
     "All right, “{text}”. What else plays a part?",
     "“{text}”: good to know. How does that fit with the rest?",
+)
+_GO_ON = (
+    "I'm listening. What's the story?",
+    "Go on, I'm with you. What else is there to it?",
+    "Tell me more. What matters most to you there?",
 )
 _NOTHING = (
     "I'm listening. What's on your mind?",
@@ -135,6 +151,9 @@ _SHORT: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
+_LONGEST_FRAGMENT = 6  # words of an answer that is repeated whole
+_SHORTEST_SAID = 3  # words that are their own subject
+
 _ORDER = [*(mood for mood, _ in _MOODS), "other"]
 _GUESS = re.compile(r"^(?:maybe|perhaps|probably|could it be|what if(?: it's)?|or)\b,? (.{2,80}?)\?+$", re.IGNORECASE)
 _ON_GUESS = ("“{guess}” could be it. What would confirm that?", "Possibly, yes: “{guess}”. How could you check?")
@@ -149,16 +168,35 @@ def continue_with(text: str, book: Phrasebook, *, answering: bool = False) -> st
         return book.pick(_ON_GUESS).format(guess=quotable(guessed.group(1), 60))
     if stated := declared(text):
         # What weighs most is taken up: "my daughter is sick" before "the report is due".
-        said = min(stated, key=lambda each: _ORDER.index(_mood(each)))
-        templates = _WITH_STATEMENT[_mood(said, text)]
+        said = min(stated, key=_weight)
+        templates = _phrasings(said, text)
         # "You need paint first. What has to happen first?" reads as not listening.
         fresh = [each for each in templates if set(content_words(each)).isdisjoint(words(said))]
         return book.pick(fresh or templates).format(s=said)
-    if answering and (content_words(text) or " " in text) and len(words(text)) <= 10 and len(text) <= 80:
+    if _mood_of(text) == "bad":
+        return book.pick(_BAD_AROUND)
+    if answering and (content_words(text) or " " in text) and len(words(text)) <= _LONGEST_FRAGMENT and len(text) <= 60:
         return book.pick(_FRAGMENT).format(text=quotable(text, 80).rstrip(" .!"))
-    if topic := subject(text):
+    topic = subject(text)
+    # A few words out of a longer message are hardly ever its subject.
+    if topic and (not topic.startswith("“") or len(words(text)) <= _SHORTEST_SAID):
         return book.pick(_WITH_SUBJECT).format(topic=topic)
-    return book.pick(_NOTHING)
+    return book.pick(_GO_ON if content_words(text) else _NOTHING)
+
+
+def _phrasings(said: str, text: str) -> tuple[str, ...]:
+    """The ways to take up a statement, by its own mood, or else by that of the message around it."""
+    own = turned_around(said)  # turned twice it is in the user's person again
+    mood = _mood_of(own)
+    if mood != "bad" and _mood_of(text) == "bad":
+        return _BAD_AROUND
+    if mood in (None, "problem") and _AIMS.match(own):
+        return _WITH_STATEMENT["plan"]
+    if mood is None:
+        around = _mood_of(text)
+        # What is wrong elsewhere in the message is not what is repeated here.
+        return _WITH_STATEMENT["other" if around in (None, "problem", "distaste") else around]
+    return _WITH_STATEMENT[mood]
 
 
 def is_guess(text: str) -> bool:
@@ -175,10 +213,14 @@ def short_answer(text: str, topic: str | None, book: Phrasebook) -> str | None:
     return None
 
 
-def _mood(said: str, text: str = "") -> str:
-    """The mood of the clause taken up, else of the message around it."""
-    own = turned_around(said)  # turned twice it is in the user's person again
-    for part in (own, text.replace("’", "'")[:1500]):
-        if mood := next((mood for mood, pattern in _MOODS if pattern.search(part)), None):
-            return mood
-    return "other"
+def _mood_of(text: str) -> str | None:
+    part = text.replace("’", "'")[:1500]
+    if brings_bad_news(part) or _BARE_MOOD.match(part):
+        return "bad"
+    return next((mood for mood, pattern in _MOODS if pattern.search(part)), None)
+
+
+def _weight(said: str) -> int:
+    """How much weighs what is said, the heaviest first."""
+    own = turned_around(said)
+    return _ORDER.index(_mood_of(own) or "other")

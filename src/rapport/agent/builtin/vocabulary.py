@@ -8,13 +8,13 @@ def word_set(text: str) -> frozenset[str]:
 
 STOP_WORDS = word_set(
     """
-    a about above after again all also am an and any are aren't as at be because been before being below between
+    a about above after again all also am an and any anybody anyone anything anywhere are aren't as at be because been before being below between
     both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each either else
-    ever every few for from further get gets getting give go goes going got had hadn't has hasn't have haven't
+    ever every everybody everyone everything few for from further get gets getting give go goes going got had hadn't has hasn't have haven't
     having he he's her here hers him his how i i'd i'll i'm i've if in into is isn't it it's its itself just let
     let's like lot lots make makes may maybe me might mine more most much must my myself need no nor not now of off
     oh ok okay on once one only or other our ours out over own please quite rather really same say says shall she
-    she's should shouldn't so some something still such tell than thank thanks that that's the their theirs them
+    she's should shouldn't so some somebody someone something still such tell than thank thanks that that's the their theirs them
     then there there's these they they're thing things this those though through to too under until up us very want
     was wasn't we we'd we'll we're we've were weren't what what's when when's where where's which while who who's
     whom whose why will with won't would wouldn't yes yet you you'd you'll you're you've your yours
