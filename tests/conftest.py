@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from commands import Home, Ran, Run
 from rapport.domain.ids import new_id
 from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
 from rapport.storage.database import Database
@@ -56,6 +57,22 @@ async def database(database_url: str) -> AsyncGenerator[Database]:
 async def world(database_url: str) -> AsyncGenerator[World]:
     async with open_world(database_url) as opened:
         yield opened
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """Somebody who has set nothing yet."""
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def rapport(home: Home, database_url: str) -> Run:
+    """Runs the command on a database of its own; files are named from the test's folder."""
+
+    def run(*arguments: str, **environment: str) -> Ran:
+        return home.run(*arguments, DATABASE_URL=database_url, **environment)
+
+    return run
 
 
 def _database(postgres: EmbeddedPostgres, *, template: str) -> Generator[str]:

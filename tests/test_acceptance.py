@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from typing import Any
 
 import pytest
 
-from e2e.scripted import ScriptedModel, scripted_model
-from rapport.agent.openai import make_openai
+from e2e.scripted import ScriptedModel, chat_model, scripted_model
 from world import World, open_world, until
 
 GUARD = "I don't have sufficiently relevant documents to answer confidently. Please add more context or documents."
@@ -33,10 +31,6 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 async def world(database_url: str, model: ScriptedModel) -> AsyncGenerator[World]:
     async with open_world(database_url, model=chat_model(model)) as opened:
         yield opened
-
-
-def chat_model(model: ScriptedModel) -> Any:
-    return make_openai("mock", timeout=5.0, environment={"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"})
 
 
 async def librarian(world: World) -> str:

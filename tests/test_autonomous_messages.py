@@ -20,7 +20,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from structlog.testing import capture_logs
 
 from agent.test_metadata import Forgetful, Lossy
-from e2e.scripted import ScriptedModel, scripted_model
+from e2e.scripted import ScriptedModel, chat_model, scripted_model
 from rapport.agent.builtin import BuiltinChatModel
 from rapport.agent.graph import LangGraphAgent
 from rapport.agent.metadata import MetadataLost, verify_metadata
@@ -35,7 +35,6 @@ from rapport.ingest.archive import read_jsonl
 from rapport.ingest.bring_in import bring_in
 from rapport.memory.recall import HEADING, QuestionEmbedder
 from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
-from test_acceptance import chat_model
 from world import World, open_world, until
 
 EMPTY_THREAD = "Autonomous message triggered on empty thread - misconfiguration"

@@ -3,75 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 import pytest
 
+from commands import COMMAND, Home, Terminal
+
 pytestmark = pytest.mark.e2e
-
-COMMAND = Path(sys.executable).with_name("rapport")
-KEPT = ("PATH", "TMPDIR", "TZ")
-
-
-class Ran(NamedTuple):
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Home:
-    """A data directory and the environment of somebody who has set nothing else."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def environment(self, **more: str) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-        return {**kept, "LANG": "C.UTF-8", "RAPPORT_DATA_DIR": str(self.path / "data"), "COLUMNS": "200", **more}
-
-    def run(self, *arguments: str, stdin: str | bytes = "", **environment: str) -> Ran:
-        """Run `rapport` to its end, which must not be a traceback."""
-        ended = subprocess.run(
-            [COMMAND, *arguments],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            env=self.environment(**environment),
-            cwd=self.path,
-            timeout=30,
-            check=False,
-            start_new_session=True,
-        )
-        ran = Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
-        assert "Traceback" not in ran.out + ran.err, ran.out + ran.err
-        return ran
-
-    def fails(self, *arguments: str, **environment: str) -> str:
-        """Run `rapport`, which fails with one line that it returns."""
-        ran = self.run(*arguments, **{"LOG_LEVEL": "warning", **environment})
-        assert ran.code == 1, ran
-        assert ran.out == ""
-        assert ran.err.startswith("rapport: ")
-        assert len(ran.err.strip().splitlines()) == 1, ran.err
-        return ran.err
-
-    def postmaster(self) -> Path:
-        return self.path / "data" / "postgres" / "postmaster.pid"
 
 
 @pytest.fixture(scope="module")
@@ -299,42 +246,6 @@ def test_what_cannot_be_said_is_refused_and_the_chat_goes_on(home: Home) -> None
 
 def test_an_unknown_agent_is_said_in_one_line(home: Home) -> None:
     assert "there is no agent 'nobody'; there are companion, librarian" in home.fails("chat", "--agent", "nobody")
-
-
-class Terminal:
-    """A real terminal, in a tmux server of its own."""
-
-    def __init__(self, home: Home, command: str) -> None:
-        self._socket = str(home.path / "tmux")
-        self._tmux("new-session", "-d", "-x", "120", "-y", "40", command, env=home.environment(TERM="xterm-256color"))
-
-    def _tmux(self, *arguments: str, env: dict[str, str] | None = None) -> str:
-        done = subprocess.run(
-            ["tmux", "-S", self._socket, "-f", "/dev/null", *arguments],
-            capture_output=True,
-            text=True,
-            env=env,
-            check=False,
-        )
-        return done.stdout
-
-    def types(self, *keys: str) -> None:
-        self._tmux("send-keys", *keys)
-
-    @property
-    def screen(self) -> str:
-        return self._tmux("capture-pane", "-p", "-S", "-200")
-
-    def shows(self, pattern: str, *, seconds: float = 30) -> str:
-        """Wait until the screen shows a pattern."""
-        deadline = time.monotonic() + seconds
-        while not re.search(pattern, screen := self.screen, re.DOTALL):
-            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{screen}"
-            time.sleep(0.05)
-        return screen
-
-    def close(self) -> None:
-        self._tmux("kill-server")
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")

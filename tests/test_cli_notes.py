@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
-from test_cli import COMMAND, Home, Ran
+from commands import Home, Ran, Run, on_a_terminal
 
 pytestmark = pytest.mark.e2e
 
 REFUNDS = "Customers may send goods back within 30 days of purchase and get their money back."
 PARKING = "Visitors park behind the building. The gate code changes every Monday; reception has it."
 COFFEE = "The coffee machine on the second floor is descaled every Friday by the office team."
-
-Run: TypeAlias = Callable[..., Ran]
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
-
-
-@pytest.fixture
-def rapport(home: Home, database_url: str) -> Run:
-    """Runs the command on a database of its own; files are named from the test's folder."""
-
-    def run(*arguments: str, **environment: str) -> Ran:
-        return home.run(*arguments, DATABASE_URL=database_url, **environment)
-
-    return run
 
 
 @pytest.fixture
@@ -205,26 +184,8 @@ def test_an_embedder_that_is_none_is_said_in_one_line(rapport: Run) -> None:
 
 def test_a_terminal_shows_how_far_it_is(home: Home, database_url: str, docs: Path) -> None:
     (docs / "long.txt").write_text("\n\n".join(f"Paragraph {number}. {COFFEE}" for number in range(300)))
-    ours, theirs = pty.openpty()
-    running = subprocess.Popen(
-        [COMMAND, "notes", "add", "docs"],
-        stdout=theirs,
-        stderr=theirs,
-        stdin=subprocess.DEVNULL,
-        cwd=home.path,
-        env=home.environment(DATABASE_URL=database_url, TERM="xterm-256color", COLUMNS="120"),
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while piece := os.read(ours, 65_536):
-            shown += piece
-    except OSError:  # how a terminal says that the other side is gone
-        pass
-    finally:
-        os.close(ours)
-    assert running.wait(30) == 0
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    shown = on_a_terminal(home, database_url, "notes", "add", "docs")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert re.search(r"files .*[1-3]/4", text)
     seen = re.search(r"long\.txt .*?(\d+)/(\d+)", text)
     assert seen is not None

@@ -22,7 +22,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
-from e2e.scripted import ScriptedModel, scripted_model
+from e2e.scripted import ScriptedModel, chat_model, scripted_model
 from rapport.agent.openai import make_openai
 from rapport.logs import configure_logging
 from world import ScriptedModel as LocalModel
@@ -66,8 +66,7 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 
 @pytest.fixture
 async def world(database_url: str, model: ScriptedModel) -> AsyncGenerator[World]:
-    over_http = make_openai("mock", timeout=5.0, environment={"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"})
-    async with open_world(database_url, model=over_http) as opened:
+    async with open_world(database_url, model=chat_model(model)) as opened:
         yield opened
 
 

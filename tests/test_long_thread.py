@@ -11,12 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
-from e2e.scripted import ScriptedModel, scripted_model
+from e2e.scripted import ScriptedModel, chat_model, scripted_model
 from rapport.agent.builtin import BuiltinChatModel
 from rapport.autonomy.leaks import leak_in
 from rapport.context.summaries import MAX_CHAT_HISTORY
 from rapport.domain.followups import PROMPTS, TRIGGER_TYPES, TriggerType
-from test_acceptance import chat_model
 from test_autonomous_messages import META, checkpoint_of, everything_logged, pause
 from world import World, open_world
 

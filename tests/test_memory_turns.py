@@ -14,13 +14,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from e2e.harness import Client, Home, Sent, make_home
-from e2e.scripted import Answer, Decision, ScriptedModel, ToolCall, Uses, remembers, scripted_model
+from e2e.scripted import Answer, Decision, ScriptedModel, ToolCall, Uses, chat_model, remembers, scripted_model
 from rapport.agent.tools import ROUNDS
 from rapport.domain.followups import PROMPTS
 from rapport.domain.memories import CAPACITY, Remark
 from rapport.domain.notes import Vector
 from rapport.memory.recall import HEADING, Recall
-from test_acceptance import chat_model
 from world import World, open_world, until
 
 PEANUTS = "I'm allergic to peanuts."

@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import psycopg
@@ -14,29 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import COMMAND, Home, Run, Terminal
 from rapport.cli.followups import due_words
 from rapport.domain.errors import InvalidInput
 from rapport.domain.ids import new_id
 from rapport.domain.timing import FOREVER, duration_of, hour_of, moment_of
-from test_cli import COMMAND, Home, Ran, Terminal
 
-Run: TypeAlias = Callable[..., Ran]
 Sql: TypeAlias = Callable[..., list[tuple[Any, ...]]]
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
-
-
-@pytest.fixture
-def rapport(home: Home, database_url: str) -> Run:
-    """Runs the command on a database of its own."""
-
-    def run(*arguments: str, **environment: str) -> Ran:
-        return home.run(*arguments, DATABASE_URL=database_url, **environment)
-
-    return run
 
 
 @pytest.fixture

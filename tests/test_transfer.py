@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
 import re
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
+from commands import Home, Ran, Run, on_a_terminal
 from rapport.domain.agents import COMPANION
 from rapport.domain.archive import TICK, Archive
 from rapport.domain.conversation import Author, Incoming, Message
@@ -30,14 +28,11 @@ from rapport.storage.archive import Added, Archives
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages import Messages
-from test_cli import COMMAND, Home, Ran
 from world import World
 
 MORNING = datetime(2024, 5, 6, 8, 30, tzinfo=UTC)
 MARKER = "[AUTONOMOUS_FOLLOWUP: task_incomplete] the report"
 IMAGE = {"type": "image", "url": "https://example.org/cat.png"}
-
-Run: TypeAlias = Callable[..., Ran]
 
 
 def row(number: int, text: str = "hello", **more: Any) -> dict[str, Any]:
@@ -321,19 +316,6 @@ async def test_what_was_stored_before_is_tagged_once(database: Database) -> None
 # ---- the commands
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
-
-
-@pytest.fixture
-def rapport(home: Home, database_url: str) -> Run:
-    def run(*arguments: str, **environment: str) -> Ran:
-        return home.run(*arguments, DATABASE_URL=database_url, **environment)
-
-    return run
-
-
 def write(path: Path, *rows: dict[str, Any] | str) -> None:
     path.write_text("".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in rows))
 
@@ -556,29 +538,6 @@ def test_a_terminal_shows_how_far_it_is_and_obeys_nobody(home: Home, database_ur
         assert "\x07" not in told
         assert "\x1b" not in told
         assert "a bell" in told
-
-
-def on_a_terminal(home: Home, database_url: str, *arguments: str) -> str:
-    ours, theirs = pty.openpty()
-    running = subprocess.Popen(
-        [COMMAND, *arguments],
-        stdout=theirs,
-        stderr=theirs,
-        stdin=subprocess.DEVNULL,
-        cwd=home.path,
-        env=home.environment(DATABASE_URL=database_url, TERM="xterm-256color", COLUMNS="120"),
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while piece := os.read(ours, 65_536):
-            shown += piece
-    except OSError:  # how a terminal says that the other side is gone
-        pass
-    finally:
-        os.close(ours)
-    assert running.wait(30) == 0, shown.decode()
-    return shown.decode()
 
 
 async def test_an_export_walks_through_everything_in_pages(database: Database) -> None:

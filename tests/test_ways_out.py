@@ -13,14 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from e2e.scripted import ScriptedModel, scripted_model
+from commands import Home, Ran
+from e2e.scripted import ScriptedModel, chat_model, scripted_model
 from rapport.cli.serve import web_app
 from rapport.domain.followups import PROMPTS, TRIGGER_TYPES
 from rapport.domain.ids import new_id
 from rapport.domain.memories import Remark
-from test_acceptance import chat_model
 from test_autonomous_messages import everything_logged, pause
-from test_cli import Home, Ran
 from world import World, open_world, until
 
 SECRET = "quokka"

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from aiohttp import web
+from langchain_core.language_models import BaseChatModel
+
+from rapport.agent.openai import make_openai
 
 REFLECTION = "Reflection"
 """The form in which the model is asked what to do about a pause."""
@@ -245,3 +248,8 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
         yield model
     finally:
         await runner.cleanup()
+
+
+def chat_model(model: ScriptedModel) -> BaseChatModel:
+    """The chat model of the app, with this one behind a real connection."""
+    return make_openai("mock", timeout=5.0, environment={"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"})

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
+from commands import Home, Ran, Run
 from rapport.domain.ids import is_id
-from test_cli import Home, Ran
 
 pytestmark = pytest.mark.e2e
 
-Run: TypeAlias = Callable[..., Ran]
 TEA, CAT = "I like green tea.", "My cat is called Rex."
 NOTHING = "companion remembers nothing about you yet: `rapport memory add TEXT`\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
-
-
-@pytest.fixture
-def rapport(home: Home, database_url: str) -> Run:
-    """Runs the command on a database of its own."""
-
-    def run(*arguments: str, **environment: str) -> Ran:
-        return home.run(*arguments, DATABASE_URL=database_url, **environment)
-
-    return run
 
 
 def added(ran: Ran) -> str:

@@ -99,10 +99,7 @@ async def _embedder(settings: Settings) -> str:
 
 
 async def _notes(database: Database, settings: Settings) -> str:
-    embedder = make_embedder(settings.embeddings, environment=os.environ)
-    async with database.statement() as connection:
-        count, outdated = await Notes(connection).totals(embedder.name)
-    await close_embedder(embedder)
+    count, outdated = await _totals(Notes, database, settings)
     if outdated:
         raise RapportError(
             f"{outdated} of {count} were indexed by another embedder and are not found: `rapport reindex`"
@@ -111,15 +108,22 @@ async def _notes(database: Database, settings: Settings) -> str:
 
 
 async def _memories(database: Database, settings: Settings) -> str:
-    embedder = make_embedder(settings.embeddings, environment=os.environ)
-    async with database.statement() as connection:
-        count, outdated = await Memories(connection).totals(embedder.name)
-    await close_embedder(embedder)
+    count, outdated = await _totals(Memories, database, settings)
     if outdated:
         raise RapportError(
             f"{outdated} of {count} were indexed by another embedder and don't come to mind: `rapport reindex`"
         )
     return f"{count}: `rapport memory list`" if count else "none yet"
+
+
+async def _totals(what: type[Notes | Memories], database: Database, settings: Settings) -> tuple[int, int]:
+    """How many there are, and how many of them the embedder in use can't find."""
+    embedder = make_embedder(settings.embeddings, environment=os.environ)
+    try:
+        async with database.statement() as connection:
+            return await what(connection).totals(embedder.name)
+    finally:
+        await close_embedder(embedder)
 
 
 async def _followups(database: Database, settings: Settings) -> str:
