@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import orjson
 import psycopg
+import structlog
 from psycopg import AsyncConnection, errors
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -19,6 +20,8 @@ from rapport.domain.errors import Permanent, Transient
 
 Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
+
+log = structlog.get_logger()
 
 RETRY_AFTER = 2.0
 
@@ -159,6 +162,8 @@ class translated:  # noqa: N801 - reads as a word: `with translated():`
         if error is None or not isinstance(error, psycopg.Error | PoolTimeout):
             return
         if isinstance(error, _PASSING):
+            # The kind alone: what an error says may quote what was to be stored.
+            log.warning("storage.failed", errorType=type(error).__name__, sqlstate=getattr(error, "sqlstate", None))
             raise Transient("The database can't be reached right now.", retry_after=RETRY_AFTER) from error
         if isinstance(error, errors.UniqueViolation):
             return  # repositories that provoke one on purpose handle it themselves
