@@ -67,6 +67,7 @@ class LangGraphAgent:
     def __init__(self, model: BaseChatModel, saver: BaseCheckpointSaver[Any], *, deadline: float) -> None:
         self._model = model
         self._with_tools = _with_tools(model)
+        self._forms: dict[type[BaseModel], Runnable[LanguageModelInput, Any]] = {}
         self._deadline = deadline
         builder = StateGraph(TurnState, context_schema=RunContext)
         builder.add_node("answer", self._answer)  # pyright: ignore[reportUnknownMemberType]
@@ -118,7 +119,8 @@ class LangGraphAgent:
     async def decide(self, system: str, text: str, form: type[Form]) -> Form:
         """What the model decides, in the given form. Raises ModelFailed, also when it can't or won't keep to it."""
         try:
-            asked = self._model.with_structured_output(form, method="function_calling")
+            if (asked := self._forms.get(form)) is None:  # made once: its schema takes longer than the rest of a call
+                asked = self._forms[form] = self._model.with_structured_output(form, method="function_calling")
             async with asyncio.timeout(self._deadline):
                 decided = await asked.ainvoke([SystemMessage(system), HumanMessage(text)])
         except NotImplementedError as error:

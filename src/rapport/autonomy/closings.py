@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-from rapport.autonomy.words import plain, word_set
+from rapport.autonomy.words import KNOWN, plain, word_set
 
 _LONGEST = 4_000
 """Characters of a message that are looked at, from its end."""
@@ -205,11 +206,13 @@ def only_thanks(text: str) -> bool:
     return bool(thanks) and not [word for word in _WORD.findall(rest) if word not in _PADDING]
 
 
+@lru_cache(KNOWN)
 def in_distress(text: str) -> bool:
     """Whether a person tells of an emergency or of despair: somebody to whom a cheerful line would be an insult."""
     return bool(_DISTRESS.search(beginning_and_end(text)))
 
 
+@lru_cache(KNOWN)
 def sends_for_help(text: str) -> bool:
     """Whether a reply points to an emergency service: whoever wrote it saw what was going on."""
     return bool(_CALL_FOR_HELP.search(beginning_and_end(text)))

@@ -41,6 +41,8 @@ _RECENT = 3
 _SUBSTANCE = 3
 """Content words from which on a message has a subject."""
 _EXCHANGES = 2
+_LONGEST = 1_000
+"""Characters of a message that are looked at."""
 _REASON_LENGTH = 200
 
 _AT_ONCE = re.compile(
@@ -113,7 +115,7 @@ def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy) -> bool:
         return True
     if any(in_distress(message.text) for message in _real(said) if message.role == "user"):
         return True
-    if any(sends_for_help(message.text) for message in said if message.role == "assistant"):
+    if any(sends_for_help(message.text) for message in _real(said) if message.role == "assistant"):
         return True
     last = talk.people[-1].text
     return closed(last, answers_an_offer=is_offer(talk.before), is_first=len(talk.people) == 1 and not talk.before)
@@ -134,7 +136,14 @@ def clamped(plan: Plan, autonomy: Autonomy) -> Plan:
 
 
 def _real(said: Sequence[Message]) -> list[Message]:
-    return [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
+    real = [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
+    return [message if len(message.text) <= _LONGEST else _shortened(message) for message in real]
+
+
+def _shortened(message: Message) -> Message:
+    """The beginning and the end of a long message: that is where people say what they want."""
+    half = _LONGEST // 2
+    return replace(message, content=f"{message.text[:half]} … {message.text[-half:]}")
 
 
 def _talk(said: Sequence[Message]) -> _Talk | None:

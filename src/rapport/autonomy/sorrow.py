@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from rapport.autonomy.closings import beginning_and_end
-from rapport.autonomy.words import content_words, plain, stem
+from rapport.autonomy.words import KNOWN, content_words, plain, stem
 from rapport.domain.conversation import Message
 
 _SUBSTANCE = 3
@@ -67,11 +68,13 @@ _CONDOLES = re.compile(
 )
 
 
+@lru_cache(KNOWN)
 def bad_news(text: str) -> bool:
     """Whether a person tells of something sad that happened to them."""
     return bool(_BAD_NEWS.search(beginning_and_end(text)))
 
 
+@lru_cache(KNOWN)
 def condoles(text: str) -> bool:
     """Whether a reply answers a death."""
     return bool(_CONDOLES.search(beginning_and_end(text)))

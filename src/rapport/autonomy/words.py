@@ -6,6 +6,9 @@ import re
 import unicodedata
 from functools import lru_cache
 
+KNOWN = 1_000
+"""Texts of which it is remembered what was found in them: every turn looks at the same few messages again."""
+
 # Chinese, Japanese, Korean and Thai are written (nearly) without spaces between words.
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?:'[^\W_{_UNSPACED}]+)*")
@@ -100,13 +103,18 @@ def plain(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Every word of the text, plain; unspaced scripts come as pairs of characters."""
+    return list(_words(text))
+
+
+@lru_cache(KNOWN)
+def _words(text: str) -> tuple[str, ...]:
     found: list[str] = []
     for word in _WORD.findall(plain(text)):
         if _IS_UNSPACED.match(word):
             found.extend(word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:
             found.append(word[:_LONGEST_WORD])
-    return found
+    return tuple(found)
 
 
 def content_words(text: str) -> list[str]:
