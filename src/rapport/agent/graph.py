@@ -123,8 +123,6 @@ class LangGraphAgent:
                 asked = self._forms[form] = self._model.with_structured_output(form, method="function_calling")
             async with asyncio.timeout(self._deadline):
                 decided = await asked.ainvoke([SystemMessage(system), HumanMessage(text)])
-        except NotImplementedError as error:
-            raise ModelFailed("incapable", "the model can't answer in a given form") from error
         except TimeoutError as error:
             raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from error
         except Exception as error:

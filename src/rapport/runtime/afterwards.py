@@ -40,8 +40,9 @@ class Afterwards:
         if crowded:
             where = (event.owner_id, event.conversation_id)
             self._summaries.begin(event, lambda: sum_up(*where, database=tools.database, writer=tools.agent))
-        if tools.agent.can_save:  # and so can answer in a given form; for another model the rules have decided
-            profile = AGENTS.get(event.agent_id, LIBRARIAN)
+        profile = AGENTS.get(event.agent_id, LIBRARIAN)
+        # A model that can save can also answer in a given form; for another one the rules have decided.
+        if tools.agent.can_save and (profile.autonomy is not None or profile.remembers):
             self._reflections.begin(event, lambda: reflect(event, profile, tools), after=LULL)
 
     async def settled(self, conversation_id: str) -> None:

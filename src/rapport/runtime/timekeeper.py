@@ -29,18 +29,10 @@ SOONEST = 0.005
 class Timekeeper:
     """Sleeps until the next timer is due by the database's clock; how long that is, the monotonic clock tells."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        metrics: Metrics,
-        on_fired: Callable[[], None],
-        expires_after: float = EXPIRES_AFTER,
-    ) -> None:
+    def __init__(self, database: Database, *, metrics: Metrics, on_fired: Callable[[], None]) -> None:
         self._database = database
         self._metrics = metrics
         self._on_fired = on_fired
-        self._expires_after = expires_after
         self._woken = asyncio.Event()
         self.is_in_a_crowd = False
         """Many are due at once: their turns begin when all of them have fired."""
@@ -78,7 +70,7 @@ class Timekeeper:
         try:
             while more and len(gone) < CROWD:
                 async with self._database.statement() as connection:
-                    batch = await Timers(connection).fire(limit=BATCH, late=self._expires_after)
+                    batch = await Timers(connection).fire(limit=BATCH, late=EXPIRES_AFTER)
                 gone += batch
                 more = self.is_in_a_crowd = len(batch) == BATCH
         finally:
