@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve chat doctor test check format bench bench-retrieval bench-timers bench-memory e2e e2e-crash lock clean
+.PHONY: help setup serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context train-context e2e e2e-crash lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -58,6 +58,22 @@ bench-timers: $(VENV)/.installed-dev ## timers on time in crowds, through kill -
 bench-memory: $(VENV)/.installed-dev ## how well follow-ups remember, beside answers (about a minute)
 	$(BIN)/python -m bench.memory
 
+bench-context: $(VENV)/.installed-dev ## how well context is chosen in group chats, and what that costs (about forty minutes)
+	@met=0; for part in quality growth; do $(BIN)/python -m bench.context.$$part || met=1; done; exit $$met
+
+TRAINING := .venv-train
+
+$(TRAINING)/.installed: requirements.lock
+	@test -x $(TRAINING)/bin/python || $(PYTHON) -m venv $(TRAINING)
+	@echo "installing PyTorch beside the pinned dependencies"
+	@$(TRAINING)/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements.lock
+	@$(TRAINING)/bin/pip --disable-pip-version-check --quiet install torch==2.13.0
+	@$(TRAINING)/bin/pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+train-context: $(TRAINING)/.installed ## train what chooses context and write its weights (about ten minutes)
+	$(TRAINING)/bin/python -m bench.context.train
+
 e2e: $(VENV)/.installed-dev ## only the tests that start the real command
 	$(BIN)/pytest -m e2e
 
@@ -70,5 +86,5 @@ lock: $(VENV)/.installed-dev ## compile the pinned dependencies again
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --no-header --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml --extra build --extra dev
 
-clean: ## remove .venv and caches (not your data)
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+clean: ## remove .venv, .venv-train and caches (not your data)
+	rm -rf $(VENV) $(TRAINING) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from rapport.domain.ids import is_id
 from world import World, until
@@ -199,10 +200,13 @@ async def test_a_group_message_is_answered_only_when_it_is_for_the_agent(world: 
     assert (await world.post(group, "mail me@bot.example", author=ana)).status_code == 202
     replied = await world.post(group, "why?", author=ana, reply_to_id=asked["id"])
     assert replied.status_code == 200
-    # The speakers stand in what the model reads.
-    assert isinstance(world.model.calls[0][1], HumanMessage)
-    assert world.model.calls[0][1].text == "Ana: shall we eat?"
-    assert isinstance(world.model.calls[1][3], AIMessage)
+    # The speakers stand in what the model reads, itself among them.
+    [_, quoted, call] = world.model.calls[0]
+    assert isinstance(quoted, HumanMessage)
+    assert re.search(r"^\[Ana, \w{3} \d\d:\d\d\] shall we eat\?$", quoted.text, re.MULTILINE)
+    assert re.fullmatch(r"\[Ana, .+ UTC\] @bot what do you think\?", call.text)
+    [_, quoted, call] = world.model.calls[1]
+    assert re.search(r"^\[you \(Companion\), .+, replying to Ana\] re: ", quoted.text, re.MULTILINE)
     assert await world.sql("SELECT unanswered FROM conversations") == [(0,)]
 
 

@@ -218,7 +218,11 @@ async def test_the_librarian_in_a_group(world: World, model: ScriptedModel) -> N
     template, _, about_the_group = model.calls[-1].system.partition(AFTER)
     assert list(fenced(block_of(template + AFTER))) == ["refunds"]
     assert about_the_group.startswith("\n\nThis is a group chat.")
-    assert model.calls[-1].window == [("user", "Anna: I bought the wrong lamp."), ("user", f"Ben: @bot {HOW_LONG}")]
+    [(_, quoted), (role, call)] = model.calls[-1].window
+    assert "[Anna, " in quoted
+    assert "] I bought the wrong lamp.\n" in quoted
+    assert role == "user"
+    assert re.fullmatch(rf"\[Ben, [^\]]+\] @bot {re.escape(HOW_LONG)}", call)
 
     reply = await world.says(group, f"@librarian {MOONS}", author=anna)
     assert (reply["content"], reply["guardUsed"]) == (GUARD, True)

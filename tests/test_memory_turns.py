@@ -312,14 +312,14 @@ async def test_nothing_is_remembered_of_what_others_say(plain: World) -> None:
 async def test_nobody_but_a_companion_in_a_direct_chat_may_remember(
     world: World, model: ScriptedModel, settings: dict[str, Any]
 ) -> None:
-    """Neither are tools offered, nor is anything kept when they are used all the same."""
+    """Neither is it offered, nor is anything kept when it is used all the same."""
     await world.http.post(
         "/api/notes", json={"id": "nuts", "text": "Peanuts are not nuts; allergies to them are common."}
     )
     here = await world.conversation(**settings)
     model.answers += [Uses(remembers(FACT).calls, "Peanuts are common [source: nuts].")]
     await world.says(here, "@bot are allergies to peanuts common? " + PEANUTS)
-    assert [call.tools for call in model.calls] == [[]]
+    assert not any("upsert_memory" in call.tools for call in model.calls)
     assert await world.sql("SELECT 1 FROM memories") == []
 
 

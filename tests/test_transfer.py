@@ -24,6 +24,7 @@ from rapport.domain.synthetic import is_synthetic
 from rapport.ingest.accept import accept
 from rapport.ingest.archive import read_jsonl
 from rapport.ingest.bring_in import bring_in, tag_legacy
+from rapport.ingest.telegram_export import TelegramChat, read_telegram
 from rapport.storage.archive import Added, Archives
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
@@ -233,6 +234,54 @@ async def test_ten_thousand_rows_take_seconds(database: Database) -> None:
     assert in_order(await everything(database, chat_of()))
 
 
+async def test_history_of_a_platform_meets_what_its_channel_has_brought_already(database: Database) -> None:
+    """What the agent has heard itself is not told a second time, and what replies to it finds it."""
+    async with database.statement() as connection:
+        here = (await Conversations(connection).create("local", agent_id=COMPANION.id, kind="group")).id
+    await accept(database, Incoming("local", here, "two", platform_id="2"), worker_id="nobody", claim=False)
+    said = {"type": "message", "date_unixtime": "1714984200", "from": "Ana", "from_id": "user1"}
+    rows = [
+        {**said, "id": 1, "text": "one"},
+        {**said, "id": 2, "text": "two"},
+        {**said, "id": 3, "text": "three", "reply_to_message_id": 2},
+    ]
+
+    async def brought(count: int) -> Added:
+        chat = TelegramChat("channel5", "5", "Climbing", "private_supergroup", rows[:count])
+        archive = read_telegram(chat, now=datetime.now(UTC))
+        return await bring_in(database, archive, owner_id="local", agent_id=COMPANION.id, conversation_id=here)
+
+    assert await brought(2) == Added(added=1, known=1)
+    rows.append({**said, "id": 4, "text": "four", "reply_to_message_id": 1})
+    assert await brought(4) == Added(added=2, known=2)
+    assert await brought(4) == Added(known=4)
+    told = {message.platform_id: message for message in await everything(database, here)}
+    assert [told[number].content for number in "1234"] == ["one", "two", "three", "four"]
+    assert (told["3"].reply_to_id, told["4"].reply_to_id) == (told["2"].id, told["1"].id)
+
+
+async def test_a_reply_from_another_batch_finds_what_the_channel_has_brought(database: Database) -> None:
+    async with database.statement() as connection:
+        here = (await Conversations(connection).create("local", agent_id=COMPANION.id, kind="group")).id
+    await accept(database, Incoming("local", here, "the first", platform_id="0"), worker_id="nobody", claim=False)
+    said = {"type": "message", "from": "Ana", "from_id": "user1"}
+    rows = [
+        {
+            **said,
+            "id": number,
+            "text": "the first" if number == 0 else "more",
+            "date_unixtime": str(1714984200 + number),
+        }
+        for number in range(1_100)
+    ]
+    rows[1_050]["reply_to_message_id"] = 0
+    archive = read_telegram(
+        TelegramChat("channel5", "5", "Climbing", "private_supergroup", rows), now=datetime.now(UTC)
+    )
+    done = await bring_in(database, archive, owner_id="local", agent_id=COMPANION.id, conversation_id=here)
+    assert done == Added(added=1_099, known=1)
+
+
 # ---- what nobody said
 
 
@@ -397,6 +446,30 @@ def test_an_export_that_is_imported_is_the_same_conversation(rapport: Run, tmp_p
     rows = [json.loads(line) for line in rapport("export", conversation_in(plain), "--user", "cleo").out.splitlines()]
     assert len(rows) == 5
     assert all("sources" not in one for one in rows)
+
+
+@pytest.mark.e2e
+def test_topics_mentions_and_bots_go_out_and_come_back(rapport: Run, tmp_path: Path) -> None:
+    write(
+        tmp_path / "talk.jsonl",
+        row(1, "tents", thread_id="7", mentions=["u2", "ben"], platform_id="41"),
+        row(2, "it rains", author="Weather", is_bot=True, thread_id="7"),
+        row(3, "I see", author="Companion"),
+        row(4, "in general"),
+    )
+    first = rapport("import", "--format", "jsonl", "talk.jsonl")
+    assert first.code == 0
+    out = rapport("export", conversation_in(first)).out
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [{name: one.get(name) for name in ("thread_id", "mentions", "is_bot", "platform_id")} for one in told] == [
+        {"thread_id": "7", "mentions": ["u2", "ben"], "is_bot": None, "platform_id": "41"},
+        {"thread_id": "7", "mentions": None, "is_bot": True, "platform_id": None},
+        {"thread_id": None, "mentions": None, "is_bot": True, "platform_id": None},
+        {"thread_id": None, "mentions": None, "is_bot": None, "platform_id": None},
+    ]
+    (tmp_path / "out.jsonl").write_text(out)
+    again = rapport("import", "--format", "jsonl", "out.jsonl", "--user", "ben")
+    assert same_talk(rapport("export", conversation_in(again), "--user", "ben").out) == same_talk(out)
 
 
 def same_talk(text: str) -> list[dict[str, Any]]:

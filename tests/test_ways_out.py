@@ -97,6 +97,10 @@ WAYS: dict[str, list[Way]] = {
         Way(queries=({}, {"limit": "500"}, {"limit": "1"}, {"limit": "3"})),
         Way(fill={"thread_id": "group"}),
     ],
+    "GET /api/threads/{thread_id}/context": [
+        Way(queries=({}, {"strategy": "recent"}, {"strategy": "relevant"})),
+        Way(queries=({}, {"strategy": "time_gap"}), fill={"thread_id": "group"}),
+    ],
     "GET /api/threads/{thread_id}/timers": [Way(shows_reasons=True), Way(fill={"thread_id": "group"}, shows_reasons=True)],
     "POST /api/threads/{thread_id}/timers": [Way(201, body=TIMER, shows_reasons=True)],
     "PATCH /api/threads/{thread_id}/timers/{timer_id}": [Way(body={"delay_seconds": 1800}, shows_reasons=True)],
@@ -266,6 +270,9 @@ async def test_the_id_of_a_trigger_is_as_if_it_did_not_exist(scene: Scene) -> No
                 assert answer.status_code == 404, (route, answer.text)
     cursor = await same("GET", f"/api/threads/{here}/history", params={"before": "THE-ID"})
     assert cursor.status_code == 400
+    for asked in ({}, {"strategy": "relevant"}):
+        explained = await same("GET", f"/api/threads/{here}/context", params={"message_id": "THE-ID", **asked})
+        assert explained.status_code == 404
     for conversation in (here, scene.ids["group"]):
         for reply_to in (trigger, stranger):
             body = {"content": "hm", "reply_to_id": reply_to}

@@ -12,21 +12,24 @@ import structlog
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from rapport.agent.graph import Answer, Form
+from rapport.agent.tools import Lookups
 from rapport.autonomy.planner import plan_by_rules
-from rapport.context.summaries import estimated_tokens
-from rapport.context.window import as_history, system_prompt
+from rapport.chiming import Chooser
+from rapport.context.summaries import MAX_CHAT_HISTORY, estimated_tokens
+from rapport.context.window import system_prompt
 from rapport.domain.agents import AgentProfile
 from rapport.domain.conversation import Kind, Message
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.domain.followups import Autonomy, Plan
 from rapport.domain.memories import Remark
 from rapport.domain.notes import Passage
+from rapport.given import Given
 from rapport.knowledge.retrieval import Retrieval, Retriever
 from rapport.memory.book import MemoryBook
 from rapport.memory.query import Query
 from rapport.memory.recall import Recall, Recalled, memories_block
 from rapport.metrics import Metrics
-from rapport.reply.quoting import quoted_message, quoted_passage
+from rapport.reply.quoting import quoted_passage
 from rapport.reply.replies import checked
 from rapport.reply.text import storable
 from rapport.storage.database import Database
@@ -54,6 +57,7 @@ class Agent(Protocol):
         on_token: OnToken | None,
         fresh: bool,
         may_save: bool,
+        lookups: Lookups | None,
         tags: dict[str, str],
     ) -> Answer: ...
 
@@ -76,6 +80,7 @@ class Tools:
     recall: Recall
     book: MemoryBook
     metrics: Metrics
+    chooser: Chooser
     autonomy: bool = True
     """Whether anything is ever said unasked on this server."""
 
@@ -121,45 +126,47 @@ async def recalled(
     return await tools.recall.recall(event.owner_id, event.agent_id, query, tokens=estimated_tokens)
 
 
-async def look_up(event: ClaimedEvent, material: Material, question: str, retriever: Retriever) -> Retrieval | None:
-    """What the notes say to the question; None when there are none to ask, or nothing is asked."""
+async def look_up(
+    event: ClaimedEvent, material: Material, question: str, retriever: Retriever, *, earlier: Sequence[str]
+) -> Retrieval | None:
+    """What the notes say to the question, which follows these earlier ones; None when there are none to ask."""
     if not material.shelf.chunks:
         return None
-    asker = _speaker(material.asked)
-    earlier = [one.text for one in material.earlier if one.role == "user" and _speaker(one) == asker]
     retrieved = await retriever.retrieve(event.owner_id, question, earlier=earlier, shelf=material.shelf)
     scores = {"ids": [one["id"] for one in retrieved.audit], "scores": [one["score"] for one in retrieved.audit]}
     log.info("chat.retrieval", **scores)
     return retrieved
 
 
-def _speaker(message: Message) -> str | None:
-    """Who says it; somebody who has a new name is still the same."""
-    return message.author.id if message.author else None
-
-
 async def asked(
     event: ClaimedEvent,
-    material: Material,
+    given: Given,
     profile: AgentProfile,
     findings: Findings,
-    message: HumanMessage,
     *,
     agent: Agent,
     on_token: OnToken | None = None,
     aside: str = "",
     fresh: bool | None = None,
 ) -> Reply:
-    """What the model says to the message, with its citations checked. Raises ModelFailed."""
-    system = system_prompt(profile, event.kind, findings.passages, memories_block(findings.memories))
+    """What the model says to what it is given, with its citations checked. Raises ModelFailed."""
+    system = system_prompt(
+        profile,
+        event.kind,
+        findings.passages,
+        memories_block(findings.memories),
+        called=event.trigger_type is None,
+        looks_up=given.lookups is not None,
+    )
     answer = await agent.run(
-        message,
+        given.message,
         thread_id=event.id,
         system=f"{system}\n\n{aside}" if aside else system,
-        history=as_history(material.summary, [quoted_message(one) for one in material.earlier], event.kind),
+        history=given.history,
         on_token=on_token,
         fresh=event.attempts == 1 if fresh is None else fresh,
         may_save=profile.remembers and event.kind == "direct" and event.trigger_type is None,
+        lookups=given.lookups,
         tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
     )
     remarks = [Remark(storable(one["content"]), one["key"], "agent") for one in answer.saved]
@@ -173,7 +180,11 @@ def planned_after(
     autonomy = tools.plans(profile, event.kind, material.autonomy)
     if autonomy is None:
         return None
-    said = [*material.earlier, *([] if event.trigger_type else [material.asked]), as_said(event, reply)]
+    said = [
+        *material.earlier[-MAX_CHAT_HISTORY:],
+        *([] if event.trigger_type else [material.asked]),
+        as_said(event, reply),
+    ]
     return plan_by_rules(said, matters=material.matters, autonomy=autonomy)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from rapport.agent.graph import LangGraphAgent
+    from rapport.chiming import Chooser
     from rapport.deliver.outbox import Channel
     from rapport.knowledge.library import Library
     from rapport.knowledge.ports import Embedder
@@ -44,6 +45,7 @@ class App:
     retriever: Retriever
     memory: MemoryBook
     metrics: Metrics
+    chooser: Chooser
 
 
 @asynccontextmanager
@@ -126,6 +128,7 @@ async def open_app(
             Recall(questions, memory),
             memory,
             Metrics(),
+            make_chooser(settings, database, questions),
             autonomy=settings.autonomy,
         )
         runtime = Runtime(tools, saver, channels=channels, max_turns=settings.max_turns)
@@ -133,8 +136,32 @@ async def open_app(
         await runtime.start()
         await _prepare(embedder, database)
         yield App(
-            settings, database, agent, runtime, Library(database, embedder), tools.retriever, memory, tools.metrics
+            settings,
+            database,
+            agent,
+            runtime,
+            Library(database, embedder),
+            tools.retriever,
+            memory,
+            tools.metrics,
+            tools.chooser,
         )
+
+
+def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> Chooser:
+    """Chooses context as the settings say."""
+    from rapport.chiming import Chooser
+    from rapport.context.engine import Choice
+    from rapport.knowledge.embedders.wordllama import word_table
+
+    choice = Choice(
+        settings.context_strategy,
+        lookback=settings.lookback_limit,
+        gap_minutes=settings.time_threshold,
+        min_similarity=embedder.min_similarity,
+        words=word_table(),
+    )
+    return Chooser(database, embedder, choice)
 
 
 async def _prepare(embedder: Embedder, database: Database) -> None:

@@ -15,6 +15,7 @@ from rapport.answering import MAX_ATTEMPTS, Findings, Phases, Tools, asked, foun
 from rapport.autonomy.gates import closed_gate
 from rapport.autonomy.leaks import leak_in
 from rapport.autonomy.triggers import synthetic_message
+from rapport.chiming import speaker
 from rapport.context.summaries import MAX_CHAT_HISTORY, is_crowded
 from rapport.domain import failpoints
 from rapport.domain.agents import AGENTS, LIBRARIAN, AgentProfile
@@ -23,6 +24,7 @@ from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.domain.followups import EXPIRES_AFTER, PROMPTS, Gate, State, TriggerType
+from rapport.given import given_in_silence
 from rapport.memory.query import query_for
 from rapport.storage.followups import Followups
 from rapport.storage.turns import Material, load
@@ -107,7 +109,7 @@ async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
         )
     clock.passed("commit")
     failpoints.reach("turn.committed")
-    crowded = is_crowded([*material.earlier, finished.reply])
+    crowded = event.kind == "direct" and is_crowded([*material.earlier, finished.reply])
     return FollowedUp(event.trigger_type, "delivered", None, finished.reply, finished.more, crowded, regenerated)
 
 
@@ -142,13 +144,12 @@ async def _said(
 ) -> tuple[State, Reply | None, bool]:
     """What to say, in which nothing speaks of the machinery; or how it failed. And whether it took a second attempt."""
     findings = await _findings(event, material, profile, trigger, tools)
+    given = given_in_silence(material, profile, event.kind, trigger)
     try:
-        reply = await asked(event, material, profile, findings, trigger, agent=tools.agent)
+        reply = await asked(event, given, profile, findings, agent=tools.agent)
         regenerated = _leaks(reply, profile)
         if regenerated:
-            reply = await asked(
-                event, material, profile, findings, trigger, agent=tools.agent, aside=AS_YOURSELF, fresh=False
-            )
+            reply = await asked(event, given, profile, findings, agent=tools.agent, aside=AS_YOURSELF, fresh=False)
     except ModelFailed as failure:
         log.warning("chat.error", errorType=failure.kind, message=f"no follow-up: {failure}")
         return "failed", None, False
@@ -156,8 +157,9 @@ async def _said(
         return "leaked", None, True
     if not reply.content:
         return "failed", None, regenerated
+    kept = {**findings.audit, "context": given.receipt}
     tags = {"autonomous": True, "trigger_type": event.trigger_type}
-    return "delivered", replace(reply, metadata={**reply.metadata, **findings.audit, **tags}), regenerated
+    return "delivered", replace(reply, metadata={**reply.metadata, **kept, **tags}), regenerated
 
 
 def _leaks(reply: Reply, profile: AgentProfile) -> bool:
@@ -176,18 +178,15 @@ async def _findings(
     memories = await recalled(event, material, profile, query, tools)
     retrieval = None
     if query.source == "last_user_message":
+        said = [one for one in material.earlier if one.role == "user"]
+        asker = speaker(said[-1])
+        # What they said last is the question, and no question before itself.
+        earlier = [one.text for one in said[:-1] if speaker(one) == asker]
         try:
-            retrieval = await look_up(event, _before_last_words(material), query.text, tools.retriever)
+            retrieval = await look_up(event, material, query.text, tools.retriever, earlier=earlier)
         except (Transient, Permanent) as error:
             log.warning("chat.error", errorType="retrieval", message=str(error))
     return found(retrieval, memories)
-
-
-def _before_last_words(material: Material) -> Material:
-    """The conversation as it was when a person last spoke: what they said then is not a question before itself."""
-    spoken = [number for number, message in enumerate(material.earlier) if message.role == "user"]
-    last = spoken[-1]
-    return replace(material, asked=material.earlier[last], earlier=material.earlier[:last])
 
 
 def _as_message(event: ClaimedEvent, trigger: HumanMessage) -> Message:

@@ -12,6 +12,8 @@ from dotenv import load_dotenv
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rapport.domain.selection import LOOKBACK_LIMIT, RECENT, TIME_THRESHOLD, Strategy
+
 
 class Settings(BaseSettings):
     """Everything that can be set, from the environment and `.env`; `.env.example` says what each is for."""
@@ -31,6 +33,9 @@ class Settings(BaseSettings):
     turn_deadline: Annotated[float, Field(gt=0)] = 120.0
     max_message_characters: Annotated[int, Field(ge=1)] = 32_000
     max_turns: Annotated[int, Field(ge=1)] = 256
+    context_strategy: Strategy = "relevant"
+    lookback_limit: Annotated[int, Field(ge=1, le=RECENT)] = LOOKBACK_LIMIT
+    time_threshold: Annotated[float, Field(gt=0, allow_inf_nan=False)] = TIME_THRESHOLD
     autonomy: bool = True
     rate_limit: bool = False
     redis_url: Annotated[str | None, Field(validation_alias=AliasChoices("REDIS_URL"), repr=False)] = None

@@ -22,30 +22,33 @@ from rapport.answering import (
     planned_after,
     recalled,
 )
-from rapport.context.summaries import MAX_CHAT_HISTORY, is_crowded
-from rapport.context.window import as_question
+from rapport.context.summaries import is_crowded
 from rapport.domain import failpoints
 from rapport.domain.agents import AGENTS, LIBRARIAN, AgentProfile
 from rapport.domain.draft import Draft
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.followups import Plan
+from rapport.given import Given, given_to_group, given_to_one, messages_to_load
 from rapport.memory.book import Prepared
 from rapport.memory.extraction import remarks_in
 from rapport.memory.query import query_for
+from rapport.memory.recall import Recalled
 from rapport.reply.citations import CitationFilter
-from rapport.reply.quoting import quoted_message
 from rapport.reply.replies import checked, fallback, guarded
 from rapport.reply.text import storable
 from rapport.storage.database import attempt
 from rapport.storage.events import Events, Superseded
 from rapport.storage.outbox import Outbox
+from rapport.storage.surroundings import Linked, linked
 from rapport.storage.turns import Material, load
 
 log = structlog.get_logger()
 
 TOO_LONG = frozenset({"http_400", "http_413"})
 """How providers refuse a conversation that is longer than their model can read."""
+NEIGHBOURS = 20
+"""So much is looked at of what stands around a message that somebody replies to: along its replies, and on either side."""
 EMBEDDING_SECONDS = 5.0
 """So long a reply that is ready waits for what is to be remembered with it."""
 MEMORY_PATIENCE = 1.0
@@ -59,16 +62,20 @@ async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
     async with tools.database.statement() as connection:
         if push:  # what was about to be said when somebody spoke, and is not, must not be answered from either
             await Outbox(connection).take_back(event.conversation_id)
-        material = await load(connection, event, limit=MAX_CHAT_HISTORY, embedder=tools.retriever.embedder.name)
-    if material is None:
-        raise Superseded("The conversation was deleted.")
+        embedder = tools.retriever.embedder.name
+        material = await load(connection, event, limit=messages_to_load(event.kind), embedder=embedder)
+        if material is None:
+            raise Superseded("The conversation was deleted.")
+        near = NEIGHBOURS if event.kind == "group" else 0
+        where = (event.owner_id, event.conversation_id)
+        links = await linked(connection, *where, material.asked, depth=near, neighbours=near)
     clock.passed("load")
     failpoints.reach("turn.loaded")
     draft.begin()
     try:
         if draft.cancelled:
             await asyncio.sleep(0)  # cancelled while it was loading: that takes effect here, and not at the commit
-        reply = await _reply(event, material, profile, tools, draft=draft, clock=clock)
+        reply = await _reply(event, material, links, profile, tools, draft=draft, clock=clock)
     except asyncio.CancelledError:
         if not draft.goes_on():
             raise
@@ -81,51 +88,75 @@ async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
     finished = await _commit(event, reply, profile, tools, plan=plan, remarks=remarks, push=push)
     clock.passed("commit")
     failpoints.reach("turn.committed")
-    # Summed up by the model, so only when it has just worked, or would if it were given less.
-    can_sum_up = reply.model_failed is False or reply.was_refused
+    # Summed up by the model, so only when it has just worked, or would if it were given less. Not in a group: what belongs
+    # to a call is chosen there, and a summary would mix everybody's topics.
+    can_sum_up = event.kind == "direct" and (reply.model_failed is False or reply.was_refused)
     crowded = can_sum_up and is_crowded([*material.earlier, material.asked, finished.reply])
     return replace(finished, crowded=crowded)
 
 
 async def _reply(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, tools: Tools, *, draft: Draft, clock: Phases
+    event: ClaimedEvent,
+    material: Material,
+    links: Linked,
+    profile: AgentProfile,
+    tools: Tools,
+    *,
+    draft: Draft,
+    clock: Phases,
 ) -> Reply:
-    """What to say: the guard's words, the model's, or the fallback's."""
+    """What to say: the guard's words, the model's, or the fallback's; with the receipt of what it was made from."""
     if event.attempts > MAX_ATTEMPTS:
         return fallback((), "attempts", f"tried {event.attempts - 1} times")
-    message = as_question(quoted_message(material.asked), event.kind)
-    query = query_for(message, material.earlier, material.summary)
-    memories = await recalled(event, material, profile, query, tools)
+    given = await _given(event, material, links, profile, tools)
+    if event.kind == "group":
+        clock.passed("context")
     try:
-        retrieval = await look_up(event, material, material.asked.text, tools.retriever)
+        findings = await _findings(event, material, given, profile, tools, clock)
     except (Transient, Permanent) as error:  # trying again would only let people wait
-        if profile.grounding == "strict":
-            return fallback((), "retrieval", str(error))
-        log.warning("chat.error", errorType="retrieval", message=str(error))
-        retrieval = None
-    findings = found(retrieval, memories)
-    if retrieval is not None:
-        clock.passed("retrieval")
+        reply = fallback((), "retrieval", str(error))
+        return replace(reply, metadata={**reply.metadata, "context": given.receipt})
     if profile.grounding == "strict" and not findings.passages:
         reply = guarded("low_similarity" if material.shelf.chunks else "no_notes")
     elif material.is_resting:
         why = "the model failed too often in this conversation and rests for a while"
         reply = fallback(findings.passages, "breaker", why)
     else:
-        reply = await _answer(event, material, profile, findings, message, agent=tools.agent, draft=draft)
+        reply = await _answer(event, given, profile, findings, agent=tools.agent, draft=draft)
         clock.passed("model")
-    return replace(reply, metadata={**reply.metadata, **findings.audit})
+    return replace(reply, metadata={**reply.metadata, **findings.audit, "context": given.receipt})
+
+
+async def _given(event: ClaimedEvent, material: Material, links: Linked, profile: AgentProfile, tools: Tools) -> Given:
+    """What the model is given of the conversation: a window of a direct chat, and what was chosen of a group's."""
+    if event.kind == "direct":
+        return given_to_one(material, links.anchor)
+    gathered = await tools.chooser.choose(event.owner_id, material.asked, material.earlier, links)
+    return given_to_group(gathered, profile, event.owner_id, tools.chooser, may_look_up=tools.agent.can_save)
+
+
+async def _findings(
+    event: ClaimedEvent, material: Material, given: Given, profile: AgentProfile, tools: Tools, clock: Phases
+) -> Findings:
+    """What is remembered and what the notes say. Of the notes a strict agent can't do without, and it raises."""
+    memories: Sequence[Recalled] = ()
+    if event.kind == "direct":
+        query = query_for(HumanMessage(material.asked.text), material.earlier, material.summary)
+        memories = await recalled(event, material, profile, query, tools)
+    try:
+        retrieval = await look_up(event, material, given.question, tools.retriever, earlier=given.earlier)
+    except (Transient, Permanent) as error:
+        if profile.grounding == "strict":
+            raise
+        log.warning("chat.error", errorType="retrieval", message=str(error))
+        retrieval = None
+    if retrieval is not None:
+        clock.passed("retrieval")
+    return found(retrieval, memories)
 
 
 async def _answer(
-    event: ClaimedEvent,
-    material: Material,
-    profile: AgentProfile,
-    findings: Findings,
-    message: HumanMessage,
-    *,
-    agent: Agent,
-    draft: Draft,
+    event: ClaimedEvent, given: Given, profile: AgentProfile, findings: Findings, *, agent: Agent, draft: Draft
 ) -> Reply:
     """The model's answer with its citations checked, while it streams and as a whole; or the fallback."""
     passages = findings.passages
@@ -136,7 +167,7 @@ async def _answer(
 
     on_token = relay if draft.listeners else None
     try:
-        reply = await asked(event, material, profile, findings, message, agent=agent, on_token=on_token)
+        reply = await asked(event, given, profile, findings, agent=agent, on_token=on_token)
     except ModelFailed as failure:
         refused = failure.kind in TOO_LONG
         return replace(fallback(passages, failure.kind, str(failure)), model_failed=True, was_refused=refused)

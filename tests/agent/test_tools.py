@@ -2,17 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from langchain_core.messages import AIMessage
 
-from rapport.agent.tools import MOST_CALLS, use_tools
+from rapport.agent.tools import LOOKUP_NAMES, LOOKUPS, MOST_CALLS, MOST_LOOKUPS, Toolbox
 
 
-def test_a_model_that_wants_to_note_down_everything_is_told_to_stop() -> None:
-    calls = [
-        {"name": "upsert_memory", "args": {"content": f"The user likes {number}."}, "id": str(number)}
-        for number in range(1_000)
-    ]
-    answers, saved = use_tools(AIMessage("", tool_calls=calls))
-    assert len(saved) == MOST_CALLS
+class Heard:
+    """Looks nothing up and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+
+    async def use(self, name: str, arguments: Mapping[str, Any]) -> str:
+        self.asked.append((name, arguments))
+        return f"found {len(self.asked)}"
+
+
+def calling(*calls: tuple[str, dict[str, Any]]) -> AIMessage:
+    named = [{"name": name, "args": arguments, "id": str(number)} for number, (name, arguments) in enumerate(calls)]
+    return AIMessage("", tool_calls=named)
+
+
+async def test_a_model_that_wants_to_note_down_everything_is_told_to_stop() -> None:
+    tools = Toolbox(may_save=True)
+    calls = [("upsert_memory", {"content": f"The user likes {number}."}) for number in range(1_000)]
+    answers = await tools.use(calling(*calls))
+    assert len(tools.saved) == MOST_CALLS
     assert [answer.tool_call_id for answer in answers] == [str(number) for number in range(1_000)]
     assert {str(answer.text) for answer in answers[MOST_CALLS:]} == {"Not done: too many calls."}
+
+
+async def test_one_that_looks_up_without_end_is_told_to_answer() -> None:
+    heard = Heard()
+    tools = Toolbox(lookups=heard)
+    said: list[str] = []
+    for _ in range(3):
+        said += [str(answer.text) for answer in await tools.use(calling(*[("get_message", {"id": "#1"})] * 4))]
+    assert said[:MOST_LOOKUPS] == [f"found {number}" for number in range(1, MOST_LOOKUPS + 1)]
+    assert set(said[MOST_LOOKUPS:]) == {"Not done: enough was looked up. Answer with what there is."}
+    assert len(heard.asked) == MOST_LOOKUPS
+
+
+async def test_what_was_not_offered_is_not_there() -> None:
+    heard = Heard()
+    fact = ("upsert_memory", {"content": "The user likes tea."})
+    search = ("search_conversation", {"query": "tea"})
+    for tools in (Toolbox(), Toolbox(may_save=True), Toolbox(lookups=heard)):
+        answers = await tools.use(calling(fact, search, ("drop_tables", {})))
+        assert str(answers[2].text) == "There is no such tool."
+    assert [name for name, _ in heard.asked] == ["search_conversation"]
+    assert str((await Toolbox(lookups=heard).use(calling(fact)))[0].text) == "There is no such tool."
+    assert str((await Toolbox(may_save=True).use(calling(search)))[0].text) == "There is no such tool."
+
+
+def test_the_tools_are_those_of_the_specification() -> None:
+    parameters = {tool["function"]["name"]: list(tool["function"]["parameters"]["properties"]) for tool in LOOKUPS}
+    assert parameters == {
+        "get_smart_context": ["max_gap_minutes", "anchor_id"],
+        "get_conversation_history": ["limit"],
+        "get_message": ["id"],
+        "search_conversation": ["query"],
+    }
+    assert frozenset(parameters) == LOOKUP_NAMES

@@ -107,7 +107,8 @@ def _answers(figures: Figures, users: Rows, replies: Rows) -> None:
         answers = by_event.pop((row[0], row[1]), [])
         figures.unanswered += not answers
         figures.double += max(0, len(answers) - 1)
-        figures.wrong += sum(answer[3] != reply_to(row[3]) or bool(answer[6]) for answer in answers)
+        # Beside the receipt of what it was made from, a reply like these has nothing to say of itself.
+        figures.wrong += sum(answer[3] != reply_to(row[3]) or set(answer[6]) != {"context"} for answer in answers)
     figures.wrong += len(by_event)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 
 import aiohttp
+import psycopg
 import pytest
 
 from rapport.domain.failpoints import NAMES
@@ -44,4 +46,27 @@ async def test_a_kill_inside_a_turn_is_mended_by_the_next_start(
     assert (figures.messages, figures.replies) == (1, 1)
     assert [message["role"] for message in await client.history(conversation)] == ["user", "assistant"]
     assert recovery < 10
+    assert server.errors() == []
+
+
+async def test_a_kill_between_a_message_of_a_group_and_its_vector_is_mended_by_the_next_start(
+    home: Home, http: aiohttp.ClientSession
+) -> None:
+    server = await home.serve(RAPPORT_FAILPOINT="ingest.stored")
+    async with http.post(f"{server.url}/chat/conversations", json={"kind": "group"}) as response:
+        conversation = (await response.json())["id"]
+    with pytest.raises(aiohttp.ClientError):
+        async with http.post(
+            f"{server.url}/chat/conversations/{conversation}/messages", json={"content": "the thai place on 10th Ave"}
+        ):
+            pass
+    assert await server.exit_code(seconds=10) == -signal.SIGKILL
+
+    server = await home.serve()
+    async with await psycopg.AsyncConnection.connect(home.database_url, autocommit=True) as connection:
+        async with asyncio.timeout(30):
+            while (await (await connection.execute("SELECT conversation_id FROM message_vectors")).fetchall()) != [
+                (conversation,)
+            ]:
+                await asyncio.sleep(0.05)
     assert server.errors() == []

@@ -1,4 +1,4 @@
-"""Whether a message of a group is meant for the agent: an @mention as a word of its own, in any case (CTX-9)."""
+"""Whether a message of a group is meant for the agent: an @mention, a command, or what its channel says of it (CTX-9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rapport.domain.agents import AGENTS, COMPANION, LIBRARIAN, AgentProfile
-from rapport.ingest.addressing import mentioned_agents, mentions
+from rapport.ingest.addressing import addressed_agents, mentions, own_words
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,10 @@ from rapport.ingest.addressing import mentioned_agents, mentions
         "👋@bot👋",
         "@bot,@ana",
         "/ask @bot",
+        "/ask@bot",
+        "/ask@Bot what do you think?",
+        "please /start@companion",
+        "line one\n/help@bot",
     ],
 )
 def test_a_mention_is_a_word_of_its_own(text: str) -> None:
@@ -67,6 +71,13 @@ def test_a_mention_is_a_word_of_its_own(text: str) -> None:
         "@böt",
         "é@bot",
         "https://example.org/.@bot",
+        "https://example.org/ask@bot",
+        "/home/ask@bot",
+        "/ask@bottle",
+        "/ask@bot.example",
+        "/@ask@bot",
+        "/ask",
+        "/ask bot",
     ],
 )
 def test_what_only_looks_like_one_is_none(text: str) -> None:
@@ -74,15 +85,77 @@ def test_what_only_looks_like_one_is_none(text: str) -> None:
 
 
 def test_each_agent_hears_its_own_names() -> None:
-    assert mentioned_agents("@bot", AGENTS.values()) == ["companion", "librarian"]
-    assert mentioned_agents("@companion", AGENTS.values()) == ["companion"]
-    assert mentioned_agents("@LIBRARIAN and @companion", AGENTS.values()) == ["companion", "librarian"]
-    assert mentioned_agents("nobody", AGENTS.values()) == []
-    assert mentioned_agents("@nobody", AGENTS.values()) == []
-    assert mentioned_agents("@bot", []) == []
+    assert addressed_agents("@bot", [], AGENTS.values()) == ["companion", "librarian"]
+    assert addressed_agents("@companion", [], AGENTS.values()) == ["companion"]
+    assert addressed_agents("@LIBRARIAN and @companion", [], AGENTS.values()) == ["companion", "librarian"]
+    assert addressed_agents("nobody", [], AGENTS.values()) == []
+    assert addressed_agents("@nobody", [], AGENTS.values()) == []
+    assert addressed_agents("@bot", [], []) == []
 
 
-BESIDE = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+@pytest.mark.parametrize(
+    ("mentioned", "whom"),
+    [
+        (["companion"], ["companion"]),
+        (["@Companion"], ["companion"]),
+        (["ana", "BOT"], ["companion", "librarian"]),
+        (["librarian", "companion"], ["companion", "librarian"]),
+        (["ana", "bottle", "@", "", "user1"], []),
+        ([], []),
+    ],
+)
+def test_who_is_named_by_the_channel_is_addressed(mentioned: list[str], whom: list[str]) -> None:
+    """As by a text-mention, in which the words need not hold any name."""
+    assert addressed_agents("what do you think?", mentioned, AGENTS.values()) == whom
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "> @bot what do you think?\nI would ask again",
+        "  > @bot\nas you said",
+        ">@bot\n>and more\nno idea",
+        "write `@bot help` and it answers",
+        "``@bot ` help``",
+        "```\n@bot help\n```",
+        "`/ask@bot`",
+        "`one` and `@bot`",
+    ],
+)
+def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None:
+    assert addressed_agents(text, [], AGENTS.values()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "> what do you think?\n@bot and you?",
+        "write `@bot help`, right @bot?",
+        "a backtick ` is no code @bot",
+        "``@bot` what is this?",
+        "```python\nx = 1\n``` @bot why?",
+        "3 > 2, @bot?",
+        "-> @bot",
+        "`` ` `` @bot",
+        "@bot `",
+    ],
+)
+def test_who_calls_beside_a_quote_or_code_does_call(text: str) -> None:
+    assert addressed_agents(text, [], AGENTS.values()) == ["companion", "librarian"]
+
+
+@given(st.text(string.ascii_letters + " `@\n>", max_size=80))
+def test_own_words_are_part_of_the_words(text: str) -> None:
+    own = own_words(text)
+    assert len(own) <= len(text) + 1
+    remaining = iter(text)
+    assert all(character in remaining for character in own if character != " ")
+    if "`" not in text and ">" not in text:
+        assert own == text
+
+
+# Nothing that would make a quote or code of it.
+BESIDE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`>"), max_size=30)
 
 
 @given(
@@ -99,13 +172,13 @@ def test_between_spaces_a_mention_is_always_found(before: str, after: str, handl
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="@"), max_size=100))
 def test_without_an_at_nothing_is_mentioned(text: str) -> None:
-    assert mentioned_agents(text, AGENTS.values()) == []
+    assert addressed_agents(text, [], AGENTS.values()) == []
 
 
 @given(st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=12))
 def test_another_name_is_somebody_else(name: str) -> None:
     assume(name.lower() not in {handle.lower() for handle in (*COMPANION.handles, *LIBRARIAN.handles)})
-    assert mentioned_agents(f"@{name}", AGENTS.values()) == []
+    assert addressed_agents(f"@{name}", [], AGENTS.values()) == []
 
 
 @given(st.text(string.printable, min_size=1, max_size=10).filter(lambda handle: re.fullmatch(r"\S*\w", handle)))
@@ -118,7 +191,18 @@ def test_a_handle_is_taken_literally(handle: str) -> None:
 
 @pytest.mark.timeout(5)
 @pytest.mark.parametrize(
-    "text", ["@" * 32_000, "@bo" * 10_000, "a" * 31_000 + "@bot_", "." * 31_000 + "@", "@bot." * 6_000]
+    "text",
+    [
+        "@" * 32_000,
+        "@bo" * 10_000,
+        "a" * 31_000 + "@bot_",
+        "." * 31_000 + "@",
+        "@bot." * 6_000,
+        "`@" * 16_000,
+        "".join("`" * n + "@" for n in range(1, 250)),
+        "\n>" * 16_000 + "@",
+        "/a" * 16_000 + "@",
+    ],
 )
 def test_long_text_takes_no_time(text: str) -> None:
-    mentioned_agents(text, AGENTS.values())
+    addressed_agents(text, [], AGENTS.values())

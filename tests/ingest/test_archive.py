@@ -42,10 +42,15 @@ ROW_FIELDS = (
     "content",
     "sources",
     "conversation",
+    "mentions",
+    "thread_id",
+    "is_bot",
+    "platform_id",
 )
 TELEGRAM_FIELDS = (
     "id", "type", "date", "date_unixtime", "edited_unixtime", "from", "from_id", "text", "media_type", "photo", "file",
     "forwarded_from", "reply_to_message_id", "poll", "contact_information", "location_information", "sticker_emoji",
+    "action",
 )  # fmt: skip
 TIMES = st.integers(0, 40).map(lambda number: MORNING + number * TICK)
 
@@ -192,6 +197,35 @@ def test_pictures_come_as_blocks() -> None:
 
 
 # ---- what a file may claim
+
+
+def test_a_row_may_tell_its_topic_who_is_meant_and_that_a_bot_speaks() -> None:
+    told: dict[str, Any] = {"thread_id": 7, "platform_id": "41", "mentions": ["u2", "u2"], "is_bot": True}
+    archive = read(row(1, **told), row(2), row(3, author="companion"), row(4, is_bot="yes", thread_id=None))
+    assert [(one.thread_id, one.platform_id, one.mentions, one.is_bot) for one in archive.messages] == [
+        ("7", "41", ("u2",), True),
+        (None, None, (), False),
+        (None, None, (), True),
+        (None, None, (), False),
+    ]
+    assert archive.problems == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"mentions": "u2"}, "`mentions` is a list"),
+        ({"mentions": [2]}, "`mentions` is a list"),
+        ({"mentions": ["a\x00"]}, "NUL"),
+        ({"mentions": ["a"] * 51}, "at most 50"),
+        ({"thread_id": ""}, "`thread_id`"),
+        ({"thread_id": ["7"]}, "`thread_id`"),
+        ({"platform_id": "x" * 201}, "`platform_id`"),
+        ({"platform_id": "41"}, "The platform_id '41' was used on line 1 already."),
+    ],
+)
+def test_a_row_that_tells_it_wrongly_is_named(fields: dict[str, Any], reason: str) -> None:
+    assert reason in only_problem(row(1, platform_id="41"), row(2, **fields))
 
 
 def test_forged_metadata_and_sources_are_dropped() -> None:
@@ -451,6 +485,61 @@ def test_of_a_chat_with_a_bot_the_bot_is_the_agent_and_elsewhere_only_who_is_nam
     for name in ("Companion", "user42"):
         named = read_telegram(chat(*rows), now=NOW, agent_authors=[name])
         assert [one.role for one in named.messages] == ["user", "assistant"]
+
+
+def test_in_a_forum_every_message_belongs_to_the_topic_that_its_replies_lead_to() -> None:
+    """The file says it by nothing else: what begins a topic is a row of its own, and what is said there replies to it."""
+    said = {"type": "message", "date_unixtime": "1714984200", "from": "Ana", "from_id": "user1"}
+    archive = read_telegram(
+        chat(
+            {**said, "id": 1, "text": "in general"},
+            {"id": 2, "type": "service", "action": "topic_created", "title": "Tents", "date_unixtime": "1714984200"},
+            {**said, "id": 3, "text": "mine leaks", "reply_to_message_id": 2},
+            {"id": 4, "type": "service", "action": "topic_created", "title": "Food", "date_unixtime": "1714984200"},
+            {**said, "id": 5, "text": "where?", "reply_to_message_id": 3},
+            {**said, "id": 6, "text": "rice", "reply_to_message_id": 4},
+            {**said, "id": 7, "text": "at the top", "reply_to_message_id": 5},
+            {**said, "id": 8, "text": "hm", "reply_to_message_id": 1},
+            {**said, "id": 9, "text": "over there", "reply_to_message_id": 2, "reply_to_peer_id": "channel9"},
+            {**said, "id": 10, "text": "gone", "reply_to_message_id": 99},
+        ),
+        now=NOW,
+    )
+    assert archive.problems == []
+    assert [(one.row_id, one.thread_id, one.reply_to) for one in archive.messages] == [
+        ("1", None, None),
+        ("3", "2", None),
+        ("5", "2", "3"),
+        ("6", "4", None),
+        ("7", "2", "5"),
+        ("8", None, "1"),
+        ("9", None, None),
+        ("10", None, "99"),
+    ]
+
+
+def test_somebody_without_a_handle_is_mentioned_by_their_id() -> None:
+    text = [
+        "look ",
+        {"type": "mention_name", "text": "Ben", "user_id": 2},
+        {"type": "mention", "text": "@cleo"},
+        {"type": "mention_name", "text": "Ben", "user_id": 2},
+        {"type": "mention_name", "text": "nobody", "user_id": "2"},
+    ]
+    said = {"type": "message", "date_unixtime": "1714984200", "from": "Ana", "from_id": "user1", "text": text}
+    (message,) = read_telegram(chat({**said, "id": 1}), now=NOW).messages
+    assert message.mentions == ("user2",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "known_as"),
+    [("private_supergroup", "1"), ("public_supergroup", "1"), ("private_group", None), ("bot_chat", None)],
+)
+def test_only_where_everybody_has_the_same_numbers_they_are_the_platforms(kind: str, known_as: str | None) -> None:
+    """In a small group each member counts for themselves: the same number is another message to the bot."""
+    said = {"type": "message", "date_unixtime": "1714984200", "from": "Ana", "from_id": "user1", "text": "hello"}
+    (message,) = read_telegram(chat({**said, "id": 1}, kind=kind), now=NOW).messages
+    assert message.platform_id == known_as
 
 
 def test_an_old_export_is_read_with_a_warning() -> None:

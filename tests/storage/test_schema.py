@@ -177,6 +177,32 @@ async def test_a_talk_of_version_1_goes_on_and_comes_back_whole(empty_database: 
         assert connection.execute("SELECT * FROM messages ORDER BY created_at, id").fetchall() == said
 
 
+async def test_who_spoke_before_there_were_bots_is_known(empty_database: str) -> None:
+    """The agent's own messages of version 3 are a bot's; going back loses nothing that was said."""
+    await run_migrations(empty_database, to=3)
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO conversations (id, owner_id, agent_id, kind, channel) VALUES ('c', 'o', 'a', 'group', 'api')"
+        )
+        connection.execute(
+            "INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at) VALUES"
+            " ('c', 'm1', 'o', 'user', 'hello', now()), ('c', 'm2', 'o', 'assistant', 'hi', now())"
+        )
+        said = connection.execute("SELECT * FROM messages ORDER BY id").fetchall()
+        await run_migrations(empty_database)
+        assert connection.execute("SELECT id, is_bot, mentions, thread_id FROM messages ORDER BY id").fetchall() == [
+            ("m1", False, [], None),
+            ("m2", True, [], None),
+        ]
+        connection.execute("INSERT INTO chat_index (conversation_id, embedder, owner_id) VALUES ('c', 'e', 'o')")
+        connection.execute(
+            "INSERT INTO message_vectors (conversation_id, message_id, embedder, owner_id, created_at, embedding)"
+            " SELECT conversation_id, id, 'e', owner_id, created_at, '[1, 0]' FROM messages"
+        )
+        await run_migrations(empty_database, to=3)
+        assert connection.execute("SELECT * FROM messages ORDER BY id").fetchall() == said
+
+
 async def test_several_that_migrate_at_once_do_it_once(empty_database: str) -> None:
     done = await asyncio.gather(*(run_migrations(empty_database) for _ in range(4)))
     assert sorted(map(len, done)) == [0, 0, 0, len(known())]

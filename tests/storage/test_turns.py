@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias, cast
-
 import pytest
-from psycopg import sql
 
 from rapport.domain.conversation import Incoming
 from rapport.domain.event import ClaimedEvent
 from rapport.ingest.accept import accept
 from rapport.storage.conversations import Conversations
-from rapport.storage.database import Connection, Database
+from rapport.storage.database import Database
 from rapport.storage.summaries import Summaries
 from rapport.storage.turns import load
-
-PlanMode: TypeAlias = Literal["force_custom_plan", "force_generic_plan"]
+from storage.explained import Explained, PlanMode, plans
 
 LONG = 10_000
 WINDOW = 12
@@ -53,61 +47,6 @@ WHERE conversation_id = %(conversation)s AND role = 'user'
 """
 
 
-class Explained:
-    """A connection that explains every statement, as the prepared statement it is, before it runs it."""
-
-    def __init__(self, connection: Connection, mode: PlanMode) -> None:
-        self._connection = connection
-        self._mode = mode
-        self.plan: dict[str, Any] = {}
-
-    async def execute(self, query: str | bytes, parameters: dict[str, Any]) -> Any:
-        query = query if isinstance(query, str) else query.decode()
-        names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", query)))
-        numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", query)
-        values = sql.SQL(", ").join(sql.Literal(parameters[name]) for name in names)
-        run = self._connection.execute
-        async with self._connection.transaction(force_rollback=True):
-            await run(f"SET LOCAL plan_cache_mode = {self._mode}".encode())
-            await run(f"PREPARE explained AS {numbered}".encode())
-            found = await run(sql.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE explained ({})").format(values))
-            row = await found.fetchone()
-            assert row is not None
-            self.plan = row[0][0]["Plan"]
-            await run("DEALLOCATE explained")
-        return await run(query.encode(), parameters)
-
-    @property
-    def as_connection(self) -> Connection:
-        return cast("Connection", self)
-
-    def nodes(self) -> Iterator[dict[str, Any]]:
-        """Every step of the plan."""
-        waiting = [self.plan]
-        while waiting:
-            node = waiting.pop()
-            yield node
-            waiting += node.get("Plans", [])
-
-    def walked(self, table: str) -> float:
-        """How many rows of a table were looked at, used or not."""
-        return sum(
-            (node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0))
-            * node["Actual Loops"]
-            for node in self.nodes()
-            if node.get("Relation Name") == table and "Scan" in node["Node Type"]
-        )
-
-    def sorted(self) -> float:
-        return max((node["Actual Rows"] for node in self.nodes() if "Sort" in node["Node Type"]), default=0)
-
-    def whole_scans(self) -> list[str]:
-        return [node["Relation Name"] for node in self.nodes() if node["Node Type"] == "Seq Scan"]
-
-    def pages(self) -> int:
-        return sum(self.plan.get(f"{kind} Blocks", 0) for kind in ("Shared Hit", "Shared Read"))
-
-
 async def a_talk(database: Database, *, count: int, uncovered: int = 10) -> str:
     """A conversation with so many messages, all but the newest of them covered."""
     covered = count - uncovered if uncovered < count else 0
@@ -130,7 +69,6 @@ async def with_statistics(database: Database) -> None:
         await connection.execute("ANALYZE")
 
 
-plans = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 analysed = pytest.mark.parametrize("is_analysed", [True, False], ids=["analysed", "without statistics"])
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypedDict, TypeVar, cast
 
 import structlog
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
 from rapport.agent.failures import ModelFailed, backoff, describe
-from rapport.agent.tools import ROUNDS, UPSERT_MEMORY, Saved, calls_tools, use_tools
+from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, Saved, Toolbox, calls_tools
 from rapport.domain.event import FRESH
 
 log = structlog.get_logger()
@@ -30,6 +30,8 @@ Form = TypeVar("Form", bound=BaseModel)
 RETRIES = 2
 REFUSALS = frozenset({"http_400", "http_404", "http_422", "http_501"})
 """How servers answer to a request with tools when their model knows none."""
+HELD_CHARACTERS = 200
+"""So much of what a model says is held back while it may turn out to announce a look-up."""
 
 
 class TurnState(TypedDict, total=False):
@@ -47,6 +49,7 @@ class RunContext:
 
     on_token: OnToken | None
     may_save: bool
+    lookups: Lookups | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,22 @@ class Answer:
         return str(self.message.text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A model with what every request to it is to hold."""
+
+    model: Model
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
 class LangGraphAgent:
     """Runs a model over a window; safe to run again after a crash, because its nodes change nothing outside."""
 
     def __init__(self, model: BaseChatModel, saver: BaseCheckpointSaver[Any], *, deadline: float) -> None:
         self._model = model
-        self._with_tools = _with_tools(model)
+        self._plain = _Offer(model)
+        self._saving = _offer(model, [UPSERT_MEMORY])
+        self._looking = _offer(model, LOOKUPS)
         self._forms: dict[type[BaseModel], Runnable[LanguageModelInput, Any]] = {}
         self._deadline = deadline
         builder = StateGraph(TurnState, context_schema=RunContext)
@@ -85,12 +98,13 @@ class LangGraphAgent:
         on_token: OnToken | None = None,
         fresh: bool = False,
         may_save: bool = False,
+        lookups: Lookups | None = None,
         tags: dict[str, str] | None = None,
     ) -> Answer:
         """The model's answer to `message`, given `history` before it. Tokens go to `on_token` as they come.
 
-        With `may_save` it may ask to remember something. Raises ModelFailed after the retries, or when the deadline has
-        passed.
+        With `may_save` it may ask to remember something, with `lookups` to see more of a chat. Raises ModelFailed after
+        the retries, or when the deadline has passed.
         """
         current = HumanMessage(message) if isinstance(message, str) else message
         config: RunnableConfig = {
@@ -102,7 +116,7 @@ class LangGraphAgent:
                 state = await self.graph.ainvoke(
                     TurnState(system=system, messages=[*history, current]),
                     config,
-                    context=RunContext(on_token, may_save),
+                    context=RunContext(on_token, may_save, lookups),
                     # One step long: there is nothing to resume in the middle of it, so one checkpoint at its end is
                     # all that is worth writing.
                     durability="exit",
@@ -114,7 +128,7 @@ class LangGraphAgent:
     @property
     def can_save(self) -> bool:
         """Whether the model can call tools."""
-        return self._with_tools is not None
+        return self._saving is not None
 
     async def decide(self, system: str, text: str, form: type[Form]) -> Form:
         """What the model decides, in the given form. Raises ModelFailed, also when it can't or won't keep to it."""
@@ -141,45 +155,53 @@ class LangGraphAgent:
 
     async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
         messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
-        relay = _Rounds(runtime.context.on_token)
-        saved: list[Saved] = []
+        context = runtime.context
+        tools = Toolbox(may_save=context.may_save, lookups=context.lookups)
+        relay = _Rounds(context.on_token, looks_up=context.lookups is not None)
         try:
-            for _ in range(ROUNDS if runtime.context.may_save and self._with_tools is not None else 0):
-                reply = await self._ask_with_tools(messages, relay.on_token)
+            for _ in range(ROUNDS):
+                if (offer := self._offer(context)) is None:
+                    break
+                reply = await self._ask_with_tools(messages, relay.on_token, offer)
                 if not calls_tools(reply):
-                    return {"reply": relay.whole(reply), "saved": saved}
+                    return {"reply": relay.whole(reply), "saved": tools.saved}
                 relay.said(str(reply.text))
-                answers, facts = use_tools(reply)
-                messages += [reply, *answers]
-                saved += facts
-            return {"reply": relay.whole(await self._ask(messages, relay.on_token)), "saved": saved}
+                messages += [reply, *await tools.use(reply)]
+            relay.ends()
+            return {"reply": relay.whole(await self._ask(messages, relay.on_token)), "saved": tools.saved}
         except ModelFailed as failure:
             if failure.kind != "empty" or not relay.text:
                 raise
-            return {"reply": AIMessage(relay.text), "saved": saved}  # it had said everything while it used its tools
+            return {"reply": AIMessage(relay.text), "saved": tools.saved}  # it said everything while it used its tools
 
-    async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None) -> AIMessage:
+    def _offer(self, context: RunContext) -> _Offer | None:
+        """The model with the tools that it may use in this run."""
+        if context.lookups is not None:
+            return self._looking
+        return self._saving if context.may_save else None
+
+    async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer) -> AIMessage:
         """One answer of a model that may use tools; of one that turns out not to know any, without them from then on."""
         try:
-            return await self._ask(messages, on_token, self._with_tools)
+            return await self._ask(messages, on_token, offer)
         except ModelFailed as failure:
             if failure.kind not in REFUSALS:
                 raise
             reply = await self._ask(messages, on_token)
             log.warning("agent.no_tools", reason=str(failure))
-            self._with_tools = None
+            self._saving = self._looking = None
             return reply
 
     async def _ask(
-        self, messages: list[BaseMessage], on_token: OnToken | None, model: Model | None = None
+        self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None = None
     ) -> AIMessage:
         """One answer, with up to two retries where a retry can help (RES-2)."""
-        asked = model or self._model
+        asked = offer or self._plain
         for attempt in itertools.count(1):
             tokens = None if on_token is None else _Relay(on_token)
             try:
                 if tokens is None:
-                    return _checked(await asked.ainvoke(messages))
+                    return _checked(await asked.model.ainvoke(messages, **asked.options))
                 return await self._stream(asked, messages, tokens)
             except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
                 failure = error
@@ -193,9 +215,9 @@ class LangGraphAgent:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the loop returns or raises")
 
-    async def _stream(self, model: Model, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
+    async def _stream(self, asked: _Offer, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
         whole: AIMessageChunk | None = None
-        async for piece in model.astream(messages):
+        async for piece in asked.model.astream(messages, **asked.options):
             chunk = cast("AIMessageChunk", piece)
             whole = chunk if whole is None else whole + chunk
             if text := str(chunk.text):
@@ -214,11 +236,18 @@ class LangGraphAgent:
 
 
 class _Rounds:
-    """What is said over the rounds of one answer: words beside a tool call are part of it, with a break between rounds."""
+    """What is said over the rounds of one answer, with a break between rounds.
 
-    def __init__(self, on_token: OnToken | None) -> None:
+    Words beside a call that saves something are part of it. Words beside a look-up only announce that, and count when there
+    is nothing else: so the beginning of a round is held back as long as it may end with one.
+    """
+
+    def __init__(self, on_token: OnToken | None, *, looks_up: bool) -> None:
         self._on_token = on_token
+        self._looks_up = looks_up
         self._parts: list[str] = []
+        self._held: str | None = "" if looks_up else None
+        self._has_relayed = False
         self._owes_break = False
 
     @property
@@ -230,15 +259,20 @@ class _Rounds:
         return None if self._on_token is None else self._relay
 
     def said(self, text: str) -> None:
-        """A round has ended with these words."""
+        """A round has ended with these words and a call."""
         if stripped := text.strip():
             self._parts.append(stripped)
-            self._owes_break = True
+            self._owes_break = self._has_relayed
+        self._held = "" if self._looks_up else None
+
+    def ends(self) -> None:
+        """The next round is the last: it can't call anything."""
+        self._held = None
 
     def whole(self, reply: AIMessage) -> AIMessage:
         """The last round's reply with what was said before it, unless it says that again."""
         last = str(reply.text).strip()
-        earlier = [part for part in self._parts if part not in last]
+        earlier = [] if self._looks_up and last else [part for part in self._parts if part not in last]
         if not earlier:
             return reply
         return AIMessage(
@@ -247,8 +281,14 @@ class _Rounds:
 
     def _relay(self, token: str) -> None:
         assert self._on_token is not None
+        if self._held is not None:
+            self._held += token
+            if len(self._held) <= HELD_CHARACTERS:
+                return
+            token, self._held = self._held, None
         self._on_token(f"\n\n{token}" if self._owes_break else token)
         self._owes_break = False
+        self._has_relayed = True
 
 
 class _Relay:
@@ -270,8 +310,12 @@ def _checked(reply: AIMessage) -> AIMessage:
     return reply
 
 
-def _with_tools(model: BaseChatModel) -> Model | None:
+def _offer(model: BaseChatModel, tools: Sequence[dict[str, Any]]) -> _Offer | None:
+    """The model with these tools; None if it can't call any."""
     try:
-        return model.bind_tools([UPSERT_MEMORY])
+        bound = model.bind_tools(tools)
     except NotImplementedError:
         return None
+    if isinstance(bound, RunnableBinding) and bound.bound is model and not bound.config:
+        return _Offer(model, dict(bound.kwargs))  # what the binding would add, without its cost in every request
+    return _Offer(bound)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -119,7 +120,7 @@ class LeanChatOpenAI(ChatOpenAI):
     @asynccontextmanager
     async def _post(self, payload: dict[str, Any]) -> AsyncGenerator[aiohttp.ClientResponse]:
         session = self._http()
-        async with session.post(f"{self.openai_api_base}/chat/completions", data=orjson.dumps(payload)) as response:
+        async with session.post(f"{self.openai_api_base}/chat/completions", data=_as_json(payload)) as response:
             if response.status >= 400:
                 raise ProviderError(response.status, await response.text(errors="replace"), response.headers)
             yield response
@@ -144,6 +145,13 @@ class LeanChatOpenAI(ChatOpenAI):
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _as_json(payload: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(payload)
+    except orjson.JSONEncodeError:  # what a model has put into a call of a tool may hold half of a surrogate pair
+        return json.dumps(payload).encode()
 
 
 async def _rest(response: aiohttp.ClientResponse) -> None:

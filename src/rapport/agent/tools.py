@@ -1,9 +1,10 @@
-"""What a model may do beside talking: note down a lasting fact. Nothing happens here; the turn stores what it asked for."""
+"""What a model may do beside talking: note down a lasting fact, or look up more of a group chat. Nothing is changed here:
+the turn stores what it asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypedDict
 
 from langchain_core.messages import AIMessage, ToolMessage
 
@@ -11,32 +12,69 @@ ROUNDS = 3
 """So many times a model may use its tools before it has to answer."""
 MOST_CALLS = 8
 """So many calls of one message are heard: each fact that is kept costs the turn some time."""
+MOST_LOOKUPS = 6
+"""So many times in one turn something is looked up."""
 
-UPSERT_MEMORY: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "upsert_memory",
-        "description": (
-            "Remember a lasting fact that the user has told you about themselves (a name, a preference, a plan), so that"
-            " you know it in later conversations. Not for passing moods, nor for what other people or documents say."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "content": {
-                    "type": "string",
-                    "description": "The fact as a sentence that stands alone, such as: The user is allergic to peanuts.",
-                },
-                "key": {
-                    "type": "string",
-                    "description": "A short name for facts that have one value at a time, such as `home`: it replaces the one"
-                    " that was saved under the same key.",
-                },
-            },
-            "required": ["content"],
-        },
+
+def _tool(name: str, description: str, required: Sequence[str] = (), **parameters: Mapping[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "properties": parameters, "required": list(required)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
+UPSERT_MEMORY = _tool(
+    "upsert_memory",
+    "Remember a lasting fact that the user has told you about themselves (a name, a preference, a plan), so that you know"
+    " it in later conversations. Not for passing moods, nor for what other people or documents say.",
+    ["content"],
+    content={
+        "type": "string",
+        "description": "The fact as a sentence that stands alone, such as: The user is allergic to peanuts.",
     },
-}
+    key={
+        "type": "string",
+        "description": "A short name for facts that have one value at a time, such as `home`: it replaces the one that was"
+        " saved under the same key.",
+    },
+)
+
+LOOKUPS = [
+    _tool(
+        "get_smart_context",
+        "The messages of this group chat that were said in one go before the call, or around another message of it.",
+        max_gap_minutes={
+            "type": "number",
+            "description": "A silence of more minutes than this ends the conversation that is looked at. Default 60.",
+        },
+        anchor_id={"type": "string", "description": "The number (such as #3) or id of the message to look around."},
+    ),
+    _tool(
+        "get_conversation_history",
+        "The latest messages of this group chat before the call, whatever they are about.",
+        limit={"type": "integer", "description": "How many, at most 50. Default 5."},
+    ),
+    _tool(
+        "get_message",
+        "One message of this group chat as a whole, for instance one that was clipped.",
+        ["id"],
+        id={"type": "string", "description": "Its number (such as #3) or id."},
+    ),
+    _tool(
+        "search_conversation",
+        "Messages of this group chat, however old, that are about something.",
+        ["query"],
+        query={"type": "string", "description": "What to look for, in a few words."},
+    ),
+]
+"""How a model sees more of a group chat than it was given (CTX-7)."""
+LOOKUP_NAMES = frozenset(tool["function"]["name"] for tool in LOOKUPS)
+
+
+class Lookups(Protocol):
+    """Sees more of the chat that a turn is about."""
+
+    async def use(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """What one of LOOKUPS finds, or a sentence that says why it finds nothing; never raises for a bad argument."""
+        ...
 
 
 class Saved(TypedDict):
@@ -46,32 +84,45 @@ class Saved(TypedDict):
     key: str | None
 
 
-def use_tools(reply: AIMessage) -> tuple[list[ToolMessage], list[Saved]]:
-    """What is answered to each of the model's calls, and what it asked to remember."""
-    answers: list[ToolMessage] = []
-    saved: list[Saved] = []
-    for number, call in enumerate(reply.tool_calls):
-        said, fact = _used(call["name"], call["args"]) if number < MOST_CALLS else ("Not done: too many calls.", None)
-        answers.append(ToolMessage(said, tool_call_id=call["id"] or ""))
-        saved += [fact] if fact else []
-    answers += [
-        ToolMessage("Not done: the arguments were no valid JSON.", tool_call_id=call["id"] or "")
-        for call in reply.invalid_tool_calls
-    ]
-    return answers, saved
+class Toolbox:
+    """What a model may do in one turn, and what it wants to have remembered."""
 
+    def __init__(self, *, may_save: bool = False, lookups: Lookups | None = None) -> None:
+        self._may_save = may_save
+        self._lookups = lookups
+        self._left = MOST_LOOKUPS
+        self.saved: list[Saved] = []
 
-def _used(name: str, arguments: Mapping[str, Any]) -> tuple[str, Saved | None]:
-    return _upsert_memory(arguments) if name == "upsert_memory" else ("There is no such tool.", None)
+    async def use(self, reply: AIMessage) -> list[ToolMessage]:
+        """What is answered to each of the model's calls."""
+        answers: list[ToolMessage] = []
+        for number, call in enumerate(reply.tool_calls):
+            said = await self._used(call["name"], call["args"]) if number < MOST_CALLS else "Not done: too many calls."
+            answers.append(ToolMessage(said, tool_call_id=call["id"] or ""))
+        answers += [
+            ToolMessage("Not done: the arguments were no valid JSON.", tool_call_id=call["id"] or "")
+            for call in reply.invalid_tool_calls
+        ]
+        return answers
 
+    async def _used(self, name: str, arguments: Mapping[str, Any]) -> str:
+        if self._may_save and name == "upsert_memory":
+            return self._upsert_memory(arguments)
+        if self._lookups is None or name not in LOOKUP_NAMES:
+            return "There is no such tool."
+        if not self._left:
+            return "Not done: enough was looked up. Answer with what there is."
+        self._left -= 1
+        return await self._lookups.use(name, arguments)
 
-def _upsert_memory(arguments: Mapping[str, Any]) -> tuple[str, Saved | None]:
-    content, key = arguments.get("content"), arguments.get("key")
-    if not isinstance(content, str) or not content.strip():
-        return "Not saved: `content` must be a sentence.", None
-    if key is not None and not isinstance(key, str):
-        return "Not saved: `key` must be a short text.", None
-    return "Saved.", Saved(content=content.strip(), key=(key or "").strip() or None)
+    def _upsert_memory(self, arguments: Mapping[str, Any]) -> str:
+        content, key = arguments.get("content"), arguments.get("key")
+        if not isinstance(content, str) or not content.strip():
+            return "Not saved: `content` must be a sentence."
+        if key is not None and not isinstance(key, str):
+            return "Not saved: `key` must be a short text."
+        self.saved.append(Saved(content=content.strip(), key=(key or "").strip() or None))
+        return "Saved."
 
 
 def calls_tools(reply: AIMessage) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 
-from rapport.cli import keys, memory, notes, timers, transfer
+from rapport.cli import context, keys, memory, notes, timers, transfer
 from rapport.domain.errors import RapportError
 from rapport.settings import Settings, read_settings
 
@@ -23,6 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(context.app, name="context")
 app.add_typer(keys.app, name="keys")
 app.add_typer(notes.app, name="notes")
 app.command("import")(transfer.import_)
@@ -162,6 +164,8 @@ def _variable(field: str) -> str:
 
 def run() -> None:
     """The entry point of the `rapport` command."""
+    # Before numpy is imported. Its matrices here are small: threads that wait for each other cost ten times the work.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     app()
 
 

@@ -1,23 +1,29 @@
-"""`rapport reindex`: move every note and memory to the embedder that is in use now."""
+"""`rapport reindex`: move every note, memory and message of a group to the embedder that is in use now."""
 
 from __future__ import annotations
 
 import contextlib
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rapport.cli.library import open_library
 from rapport.domain.errors import Conflict, NotFound
+from rapport.ingest.chat_index import ChatIndex
 from rapport.knowledge.library import Library
 from rapport.memory.book import MemoryBook
 from rapport.settings import Settings
 from rapport.storage.memories import Memories
+from rapport.storage.message_vectors import MessageVectors
 from rapport.storage.notes import Notes
 
 
 async def reindex(settings: Settings) -> tuple[int, int]:
-    """Embed again what another embedder has indexed: how many notes and memories. Interrupted, it goes on where it was."""
+    """Embed again what another embedder has indexed: how many notes and memories. Interrupted, it goes on where it was.
+
+    What was said in groups is moved too, and how much that was is told here: a running server does the same by itself.
+    """
     async with open_library(settings) as (library, _):
         console = Console()
         bar = Progress(
@@ -31,7 +37,11 @@ async def reindex(settings: Settings) -> tuple[int, int]:
         )
         with bar:
             notes = await _notes(library, bar)
-            return notes, await _memories(MemoryBook(library.database, library.embedder), bar)
+            memories = await _memories(MemoryBook(library.database, library.embedder), bar)
+            messages = await _messages(ChatIndex(library.database, library.embedder), bar)
+        if messages:
+            typer.echo(f"Indexed {messages:,} message{'' if messages == 1 else 's'} of groups anew.")
+        return notes, memories
 
 
 async def _notes(library: Library, bar: Progress) -> int:
@@ -60,4 +70,25 @@ async def _memories(book: MemoryBook, bar: Progress) -> int:
     while some := await book.reindex_some():
         done += some
         bar.advance(task, some)
+    return done
+
+
+async def _messages(index: ChatIndex, bar: Progress) -> int:
+    """What is behind gets its vectors; then those of other embedders, which nothing looks for any more, are removed."""
+    done = 0
+    async with index.database.statement() as connection:
+        _, outdated = await MessageVectors(connection).totals(index.embedder.name)
+    task = bar.add_task("messages", total=outdated or None)
+    after = ""
+    while some := await index.behind(after=after):
+        for conversation_id in some:
+            more = True
+            while more:
+                made, more = await index.go_on(conversation_id)
+                done += made
+                bar.advance(task, made)
+        after = some[-1]
+    async with index.database.statement() as connection:
+        while await MessageVectors(connection).forget_others(index.embedder.name, limit=5_000):
+            pass
     return done

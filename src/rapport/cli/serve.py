@@ -100,6 +100,7 @@ def web_app(app: App, limiter: Limiter | None) -> FastAPI:
         library=app.library,
         retriever=app.retriever,
         memory=app.memory,
+        chooser=app.chooser,
         limiter=limiter,
         wake=app.runtime.timekeeper.wake,
         metrics=app.metrics,

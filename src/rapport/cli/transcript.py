@@ -54,6 +54,13 @@ class Transcript:
             told["content"] = list(message.content)
         if message.reply_to_id is not None and message.reply_to_id not in self._hidden:
             told["reply_to"] = message.reply_to_id
+        if message.mentions:
+            told["mentions"] = list(message.mentions)
+        if message.is_bot:
+            told["is_bot"] = True
+        for name in ("thread_id", "platform_id"):
+            if (value := getattr(message, name)) is not None:
+                told[name] = value
         if message.sources:
             told["sources"] = list(message.sources)
         if metadata := travelling(message.role, message.metadata):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rapport.context.fence import unfenced
 from rapport.domain.notes import Passage
 
 # SPEC RAG-5: exactly these words.
@@ -35,14 +36,9 @@ def sources_block(passages: Sequence[Passage]) -> str:
 
 def _source(note_id: str, passages: Sequence[Passage]) -> str:
     quoted = "\n…\n".join(_quoted(passage) for passage in sorted(passages, key=lambda one: one.position))
-    return f"[source: {note_id}]\n<<<\n# {_unfenced(' '.join(passages[0].title.split()))}\n{quoted}\n>>>"
+    return f"[source: {note_id}]\n<<<\n# {unfenced(' '.join(passages[0].title.split()))}\n{quoted}\n>>>"
 
 
 def _quoted(passage: Passage) -> str:
-    text = _unfenced(passage.text)
-    return f"## {_unfenced(passage.heading)}\n{text}" if passage.heading else text
-
-
-def _unfenced(text: str) -> str:
-    """The text without anything that could end its fence."""
-    return text.replace("<<<", "‹‹‹").replace(">>>", "›››")
+    text = unfenced(passage.text)
+    return f"## {unfenced(passage.heading)}\n{text}" if passage.heading else text

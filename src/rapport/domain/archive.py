@@ -40,6 +40,10 @@ class ArchivedMessage:
     """The row that it replies to."""
     sources: Sequence[Mapping[str, str]] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    mentions: Sequence[str] = ()
+    thread_id: str | None = None
+    is_bot: bool = False
+    platform_id: str | None = None
 
     @property
     def additional_kwargs(self) -> Mapping[str, Any]:

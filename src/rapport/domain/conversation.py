@@ -56,6 +56,17 @@ class Message:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     summary_id: str | None = None
     """The summary that stands for it when the model is asked."""
+    mentions: Sequence[str] = ()
+    """Whom the channel says it addresses beside the names in its words: ids or names of authors."""
+    thread_id: str | None = None
+    """The forum topic it was said in, as the platform names it."""
+    is_bot: bool = False
+    """Said by a program: by this agent or by another bot of the chat."""
+    platform_id: str | None = None
+    """What the platform calls it."""
+    context_snapshot: Mapping[str, Any] | None = None
+    """Of a reply to a message that is not stored here: that message, `{id?, author?, text, created_at?}`, as the reply
+    brought it along."""
 
     @property
     def text(self) -> str:
@@ -85,3 +96,15 @@ class Incoming:
     author: Author | None = None
     reply_to_id: str | None = None
     client_message_id: str | None = None
+    mentions: Sequence[str] = ()
+    thread_id: str | None = None
+    is_bot: bool = False
+    """It is stored and may be told to the agent, and is never answered: two bots would never stop."""
+    platform_id: str | None = None
+    """What the platform calls it; the same again is the same message."""
+    reply_to_platform_id: str | None = None
+    """What the platform calls the message that this one replies to, where the channel doesn't know our id of it."""
+    context_snapshot: Mapping[str, Any] | None = None
+    """The message that this one replies to, `{id?, author?, text, created_at?}`, for the case that it isn't stored here."""
+    payload: Mapping[str, Any] | None = None
+    """The platform's own update, kept for whoever looks into it."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rapport.domain import failpoints
 from rapport.domain.agents import AGENTS
-from rapport.domain.conversation import Incoming, text_of
+from rapport.domain.conversation import Incoming, Message, text_of
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.event import Accepted
 from rapport.domain.ids import is_id
-from rapport.ingest.addressing import mentioned_agents
+from rapport.ingest.addressing import addressed_agents
+from rapport.ingest.content import storable_payload
 from rapport.storage.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
 from rapport.storage.events import Events
@@ -19,16 +22,24 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
     """Store a message and the event that will answer it, both or neither.
 
     With `claim` the event is this worker's at once if nothing else waits in the conversation. The same
-    `client_message_id` again stores nothing and names what was stored the first time.
+    `client_message_id` or `platform_id` again stores nothing and names what was stored the first time.
     """
     if not is_id(incoming.conversation_id):
         raise no_such_conversation(incoming.conversation_id)
-    mentions = mentioned_agents(text_of(incoming.content), AGENTS.values())
+    if incoming.payload is not None:
+        incoming = replace(incoming, payload=storable_payload(incoming.payload))
+    addressed = addressed_agents(text_of(incoming.content), incoming.mentions, AGENTS.values())
     async with database.statement() as connection:
-        replies_to_agent = await _replies_to_agent(connection, incoming)
+        parent = await _parent(connection, incoming)
+        if parent is not None:  # it is here: what the reply has brought along of it is not needed
+            incoming = replace(incoming, reply_to_id=parent.id, context_snapshot=None)
         events = Events(connection)
         accepted = await events.store(
-            incoming, mentions=mentions, replies_to_agent=replies_to_agent, worker_id=worker_id, claim=claim
+            incoming,
+            addressed=addressed,
+            replies_to_agent=parent is not None and parent.role == "assistant",
+            worker_id=worker_id,
+            claim=claim,
         )
         if accepted is None:
             return await _accepted_before(events, incoming)
@@ -36,22 +47,27 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
     return accepted
 
 
-async def _replies_to_agent(connection: Connection, incoming: Incoming) -> bool:
-    if incoming.reply_to_id is None:
-        return False
-    parent = await Messages(connection).get(incoming.owner_id, incoming.conversation_id, incoming.reply_to_id)
-    if parent is None:
-        await Conversations(connection).get(incoming.owner_id, incoming.conversation_id)  # that may be what is missing
-        raise InvalidInput("`reply_to_id` names no message of this conversation.")
-    return parent.role == "assistant"
+async def _parent(connection: Connection, incoming: Incoming) -> Message | None:
+    """What the message replies to, if that is stored here. By its platform's id it may be older than the agent's time."""
+    messages, where = Messages(connection), (incoming.owner_id, incoming.conversation_id)
+    if incoming.reply_to_id is not None:
+        parent = await messages.get(*where, incoming.reply_to_id)
+        if parent is None:
+            await Conversations(connection).get(*where)  # that may be what is missing
+            raise InvalidInput("`reply_to_id` names no message of this conversation.")
+        return parent
+    if incoming.reply_to_platform_id is not None:
+        return await messages.of_platform(*where, incoming.reply_to_platform_id)
+    return None
 
 
 async def _accepted_before(events: Events, incoming: Incoming) -> Accepted:
-    assert incoming.client_message_id is not None
-    known = await events.known(incoming.owner_id, incoming.conversation_id, incoming.client_message_id)
+    known = await events.known(incoming)
     if known is None:  # erased since
         raise no_such_conversation(incoming.conversation_id)
     message, accepted = known
     if message.content != incoming.content or message.author != incoming.author:
-        raise Conflict("This `client_message_id` was already used for a different message of this conversation.")
+        by_client = incoming.client_message_id is not None and message.client_message_id == incoming.client_message_id
+        name = "client_message_id" if by_client else "platform_id"
+        raise Conflict(f"This `{name}` was already used for a different message of this conversation.")
     return accepted

@@ -1,22 +1,64 @@
-"""Whether a message is meant for the agent (CTX-9)."""
+"""Whether a message is meant for the agent (CTX-9): by what it says, and by what its channel says of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rapport.domain.agents import AgentProfile
 
+_TICKS = re.compile(r"`+")
+_QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
 
-def mentioned_agents(text: str, agents: Iterable[AgentProfile]) -> list[str]:
-    """The ids of those agents that the text mentions by one of their handles."""
-    if "@" not in text:
-        return []
-    return [agent.id for agent in agents if mentions(text, agent)]
+
+def addressed_agents(text: str, mentioned: Sequence[str], agents: Iterable[AgentProfile]) -> list[str]:
+    """The ids of those agents that a message addresses: in its words, or as somebody whom its channel names.
+
+    `mentioned` are ids or names as the channel has them, with or without an @ before them.
+    """
+    named = {name.removeprefix("@").casefold() for name in mentioned}
+    own = own_words(text) if "@" in text else ""
+    return [
+        agent.id
+        for agent in agents
+        if named & {name.casefold() for name in (agent.id, *agent.handles)} or ("@" in own and mentions(own, agent))
+    ]
 
 
 def mentions(text: str, agent: AgentProfile) -> bool:
-    """Whether the text holds an @mention of one of the agent's handles, in any case, as a word of its own."""
+    """Whether the text holds an @mention of one of the agent's handles, or a command for it, in any case, as a word of
+    its own."""
     handles = "|".join(re.escape(handle) for handle in agent.handles)
     # Not inside a word or an address ("me@bot.example"), nor the beginning of a longer handle ("@bottle", "@bot_2").
-    return re.search(rf"(?<![\w@.])@(?:{handles})(?![\w-]|\.\w)", text, re.IGNORECASE) is not None
+    # A command, `/ask@bot`, is one too: in front of its @ stands what it is called, and in front of that nothing.
+    return (
+        re.search(rf"(?:(?<![\w@.])|(?<!\S)/\w{{1,64}})@(?:{handles})(?![\w-]|\.\w)", text, re.IGNORECASE) is not None
+    )
+
+
+def own_words(text: str) -> str:
+    """The text without its quoted lines and without code: who quotes "> @bot help", or writes `@bot` to say how it is
+    called, talks about the agent and not to it."""
+    return _QUOTED_LINE.sub("", _without_code(text))
+
+
+def _without_code(text: str) -> str:
+    """What is between backticks is code, if there are as many after it as before it; others are just backticks."""
+    runs = list(_TICKS.finditer(text))
+    # From the last to the first: of each run, where the next one of its length stands.
+    closing: list[int | None] = [None] * len(runs)
+    latest: dict[int, int] = {}
+    for number in reversed(range(len(runs))):
+        length = len(runs[number].group())
+        closing[number] = latest.get(length)
+        latest[length] = number
+    kept: list[str] = []
+    number = end = 0
+    while number < len(runs):
+        if (close := closing[number]) is None:
+            number += 1
+            continue
+        kept += [text[end : runs[number].start()], " "]
+        end = runs[close].end()
+        number = close + 1
+    return "".join([*kept, text[end:]])

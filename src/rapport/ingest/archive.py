@@ -20,10 +20,9 @@ from rapport.domain.errors import InvalidInput
 from rapport.domain.followups import TriggerType, trigger_type_of
 from rapport.domain.synthetic import is_synthetic
 from rapport.domain.text import checked_text
-from rapport.ingest.content import MAX_CHARACTERS, checked_content
+from rapport.ingest.content import MAX_CHARACTERS, MAX_NAME, checked_content, checked_mentions
 
 MAX_ID = 120
-MAX_NAME = 200
 MAX_SOURCE = 160
 MARKER = "[AUTONOMOUS_FOLLOWUP:"
 """How older systems began the messages they made themselves. Only archives are ever searched for it."""
@@ -45,11 +44,16 @@ class Collected:
     warnings: list[Problem] = field(default_factory=list[Problem])
     skipped: int = 0
     _places: dict[str, str] = field(default_factory=dict[str, str])
+    _platform: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, place: str, message: ArchivedMessage) -> None:
-        """Keep a message; raises InvalidInput if another row has its id."""
+        """Keep a message; raises InvalidInput if another row has its id, or what the platform calls it."""
         if first := self._places.get(message.row_id):
             raise InvalidInput(f"The id {message.row_id[:60]!r} was used on {first} already.")
+        if message.platform_id is not None:
+            if first := self._platform.get(message.platform_id):
+                raise InvalidInput(f"The platform_id {message.platform_id[:60]!r} was used on {first} already.")
+            self._platform[message.platform_id] = place
         self._places[message.row_id] = place
         self.messages.append(message)
 
@@ -203,7 +207,23 @@ def _message(
         None if replied is None else identifier(replied, what="reply_to"),
         _sources(row.get("sources")) if trusted and role == "assistant" else (),
         metadata,
+        mentions=_mentions(row.get("mentions")),
+        thread_id=_optional(row, "thread_id"),
+        is_bot=role == "assistant" or row.get("is_bot") is True,
+        platform_id=_optional(row, "platform_id"),
     )
+
+
+def _optional(row: Mapping[str, Any], name: str) -> str | None:
+    return None if row.get(name) is None else identifier(row[name], what=name, limit=MAX_NAME)
+
+
+def _mentions(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in cast("list[Any]", value)):
+        raise InvalidInput("`mentions` is a list of names or ids.")
+    return checked_mentions(cast("list[str]", value))
 
 
 def _content(row: Mapping[str, Any], *, limit: int) -> Content:

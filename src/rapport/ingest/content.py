@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from rapport.domain.conversation import Content, text_of
+import orjson
+
+from rapport.domain.conversation import Author, Content, text_of
 from rapport.domain.errors import InvalidInput, TooLarge
 from rapport.domain.text import checked_text
 
@@ -13,6 +16,11 @@ MAX_CHARACTERS = 32_000
 MAX_BLOCKS = 32
 MAX_IMAGE_CHARACTERS = 1_000_000
 """Of one image's data or address, as it stands in the request."""
+MAX_NAME = 200
+"""Characters of an id or a name."""
+MAX_MENTIONS = 50
+MAX_PAYLOAD = 200_000
+"""Bytes of a platform's own update that are kept."""
 
 # What a block may carry into storage and to the model; everything else a client sends is dropped with a clear error.
 _IMAGE_CARRIERS = ("url", "base64", "data", "image_url", "file_id")
@@ -35,6 +43,58 @@ def checked_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content
     if not text_of(blocks).strip() and all(block["type"] == "text" for block in blocks):
         raise InvalidInput("The message is empty: its text blocks have no visible character.")
     return blocks
+
+
+def checked_mentions(mentions: Sequence[str]) -> tuple[str, ...]:
+    """Whom a channel names as addressed, proven storable; each once."""
+    if len(mentions) > MAX_MENTIONS:
+        raise TooLarge(f"`mentions` has {len(mentions)} names; at most {MAX_MENTIONS} are accepted.")
+    if not all(name.strip() for name in mentions):
+        raise InvalidInput("`mentions` holds an empty name.")
+    return tuple(dict.fromkeys(checked_text(name, what="mentions", limit=MAX_NAME) for name in mentions))
+
+
+def checked_snapshot(
+    text: str,
+    *,
+    id: str | None = None,  # noqa: A002 - the field's name
+    author: Author | None = None,
+    created_at: str | None = None,
+    limit: int = MAX_CHARACTERS,
+) -> dict[str, Any]:
+    """What a reply brings along of the message it replies to, as it is stored: `{id?, author?, text, created_at?}`."""
+    if not checked_text(text, what="context_snapshot.text", limit=limit).strip():
+        raise InvalidInput("`context_snapshot.text` is empty: a snapshot is of what somebody said.")
+    snapshot: dict[str, Any] = {"text": text}
+    if id is not None:
+        snapshot["id"] = checked_text(id, what="context_snapshot.id", limit=MAX_NAME)
+    if author is not None:
+        snapshot["author"] = {
+            "id": checked_text(author.id, what="context_snapshot.author", limit=MAX_NAME),
+            "name": checked_text(author.name, what="context_snapshot.author", limit=MAX_NAME),
+        }
+    if created_at is not None:
+        snapshot["created_at"] = _moment(created_at).isoformat()
+    return snapshot
+
+
+def _moment(value: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(value)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            "`context_snapshot.created_at` is an ISO 8601 time, such as 2024-05-06T08:30:00Z."
+        ) from error
+
+
+def storable_payload(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A platform's update if it can be kept as it is; it is no reason to lose the message that it brought."""
+    try:
+        told = orjson.dumps(payload)
+    except TypeError:  # half of a surrogate pair, or no JSON at all
+        return None
+    return None if len(told) > MAX_PAYLOAD or b"\\u0000" in told else payload
 
 
 def _checked_block(block: Mapping[str, Any], *, limit: int) -> Mapping[str, Any]:

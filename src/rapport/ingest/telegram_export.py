@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from rapport.domain.archive import Archive, ArchivedMessage, Problem
 from rapport.domain.conversation import Author, Kind
 from rapport.domain.errors import InvalidInput
 from rapport.ingest.archive import Collected, identifier, mapping, moment, named
-from rapport.ingest.content import MAX_CHARACTERS, checked_content
+from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, checked_content
 
 _DIRECT = {"personal_chat", "bot_chat", "saved_messages"}
 _MEDIA = {
@@ -42,8 +42,32 @@ class TelegramChat:
     def kind(self) -> Kind:
         return "direct" if self.type in _DIRECT else "group"
 
+    @property
+    def has_own_numbers(self) -> bool:
+        """Whether its messages have the same numbers for everybody, bots included."""
+        return self.id.startswith("channel")
+
     def is_called(self, wanted: str) -> bool:
         return wanted in (self.id, self.number) or wanted.casefold() == self.name.casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class _Topics:
+    """Which topic of a forum each row belongs to: the file says it only by what replies to what."""
+
+    known: dict[str, str] = field(default_factory=dict[str, str])
+
+    def see(self, row: Mapping[str, Any]) -> None:
+        """A row in which nobody says anything may begin a topic."""
+        if row.get("action") == "topic_created":
+            self.known[str(row.get("id"))] = str(row.get("id"))
+
+    def of(self, row: Mapping[str, Any]) -> str | None:
+        """That of the row it replies to, which stands before it."""
+        topic = None if "reply_to_peer_id" in row else self.known.get(str(row.get("reply_to_message_id")))
+        if topic is not None:
+            self.known[str(row.get("id"))] = topic
+        return topic
 
 
 def telegram_chats(data: bytes) -> list[TelegramChat]:
@@ -68,19 +92,26 @@ def read_telegram(
     by id or name: anybody may call themselves like an agent."""
     rows = Collected()
     agents = {*agent_authors, *([f"user{chat.number}"] if chat.type == "bot_chat" else [])}
+    topics = _Topics()
     has_guessed = False
     for number, row in enumerate(chat.rows, 1):
         told = mapping(row) or {}
         place = f"message {number}" + (f" (id {told['id']})" if isinstance(told.get("id"), int) else "")
         if told.get("type") in ("service", "unsupported"):
+            topics.see(told)
             rows.skipped += 1
             continue
         try:
             message = _message(told, agents, now=now, limit=limit)
+            topic = topics.of(told)
             if message is None:
                 rows.skipped += 1
                 continue
-            rows.add(place, message)
+            if message.reply_to == topic:  # everything in a topic replies to its beginning, which nobody said
+                message = replace(message, reply_to=None)
+            # Elsewhere each member has numbers of their own for the same messages.
+            platform_id = message.row_id if chat.has_own_numbers else None
+            rows.add(place, replace(message, thread_id=topic, platform_id=platform_id))
         except InvalidInput as error:
             rows.problems.append(Problem(place, str(error)))
         if "date_unixtime" not in told and not has_guessed:
@@ -125,17 +156,28 @@ def _message(row: Mapping[str, Any], agents: set[str], *, now: datetime, limit: 
     if "forwarded_from" in row:
         said = f"[forwarded from {row['forwarded_from'] or 'a deleted account'}]\n{said}"
     author = _author(row)
+    is_agent = bool(agents & {author.id, author.name})
     replied = row.get("reply_to_message_id")
     return ArchivedMessage(
         row_id,
-        "assistant" if agents & {author.id, author.name} else "user",
+        "assistant" if is_agent else "user",
         checked_content(said, limit=limit),
         created_at,
         author,
         # With a peer it replies to a message of another chat.
         None if replied is None or "reply_to_peer_id" in row else identifier(replied, what="reply_to_message_id"),
         metadata=_edited(row, now=now),
+        mentions=_mentioned(row.get("text")),
+        is_bot=is_agent,
     )
+
+
+def _mentioned(text: object) -> tuple[str, ...]:
+    """Who is addressed without a name that begins with @: by the id that authors have in the file."""
+    parts = [mapping(part) or {} for part in _list(text)]
+    numbers = [part.get("user_id") for part in parts if part.get("type") == "mention_name"]
+    named = [f"user{number}" for number in numbers if isinstance(number, int) and 0 < number < 2**63]
+    return tuple(dict.fromkeys(named))[:MAX_MENTIONS]
 
 
 def _edited(row: Mapping[str, Any], *, now: datetime) -> dict[str, str]:

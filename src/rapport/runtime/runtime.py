@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -20,12 +19,15 @@ from rapport.domain.event import Accepted, ClaimedEvent, Finished
 from rapport.domain.ids import new_id
 from rapport.followup import FollowedUp, follow_up
 from rapport.ingest.accept import accept
+from rapport.ingest.chat_index import ChatIndex
 from rapport.runtime.afterwards import Afterwards
 from rapport.runtime.delivery import Delivery
+from rapport.runtime.indexing import Indexing
 from rapport.runtime.presence import Presence
 from rapport.runtime.tasks import end_all, is_set
 from rapport.runtime.ticket import Ticket
 from rapport.runtime.timekeeper import Timekeeper
+from rapport.runtime.working_state import WorkingState
 from rapport.storage.conversations import Conversations
 from rapport.storage.events import Events, Superseded
 from rapport.storage.messages import Messages
@@ -46,16 +48,6 @@ class _Turn:
     task: asyncio.Task[None]
 
 
-class WorkingState(Protocol):
-    """LangGraph's checkpoints, as the runtime looks after them."""
-
-    async def run(self) -> None: ...
-
-    async def flush(self) -> None: ...
-
-    async def adelete_thread(self, thread_id: str) -> None: ...
-
-
 class Runtime:
     """One per process. What it must not lose is a row; what is in its memory only makes things faster."""
 
@@ -71,6 +63,7 @@ class Runtime:
         self._tools = tools
         self._database = tools.database
         self._afterwards = Afterwards(tools)
+        self._indexing = Indexing(ChatIndex(tools.database, tools.retriever.embedder))
         self._channels = channels or {}
         self._working_state = working_state
         self._max_turns = max_turns
@@ -97,6 +90,7 @@ class Runtime:
             asyncio.create_task(self._work(), name="work"),
             asyncio.create_task(self.timekeeper.run(), name="timekeeper"),
             asyncio.create_task(self._working_state.run(), name="working state"),
+            asyncio.create_task(self._indexing.run(), name="indexing"),
         ]
         if self._channels:
             self._loops.append(asyncio.create_task(self._delivery.run(), name="delivery"))
@@ -155,7 +149,10 @@ class Runtime:
                 draft.listeners += listen
             if accepted.claimed is not None:
                 self._begin(accepted.claimed)
-            await self._give_way(accepted)
+            elif not accepted.answered:
+                self._indexing.noticed(accepted.conversation_id)  # a group's; what is answered there, with its answer
+            if not incoming.is_bot:
+                await self._give_way(accepted)
         finally:
             self._accepting -= 1
         if not accepted.repeated:
@@ -185,6 +182,7 @@ class Runtime:
         """Delete a conversation with all that was said in it, working state and a running turn included."""
         await self.cancel(owner_id, conversation_id)
         self._afterwards.give_up(conversation_id)
+        self._indexing.give_up(conversation_id)
         running = [turn.task for turn in self._turns.values() if turn.event.conversation_id == conversation_id]
         if running:
             await asyncio.wait(running, timeout=HAND_OVER_SECONDS)
@@ -280,6 +278,8 @@ class Runtime:
             await self._hint(f"done {event.id}")
         if finished.reply is not None and event.channel in self._channels:
             self._delivery.wake()
+        if finished.reply is not None and event.kind == "group":
+            self._indexing.noticed(event.conversation_id)
         if finished.more:
             await self._next(event.conversation_id)
         elif finished.reply is not None and not self._stopping:

@@ -10,20 +10,23 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from rapport.domain.archive import ArchivedMessage, id_at, spaced
+from rapport.domain.archive import TICK, ArchivedMessage, id_at, spaced
 from rapport.domain.conversation import Kind, Message, text_of
 from rapport.storage.conversations import no_such_conversation
 from rapport.storage.database import Connection
 from rapport.storage.messages import COLUMNS, message_of
 
-# By both unique indexes of the conversation: what came from this archive before, and what the archive was made of, if it
-# is an export of this very conversation.
+# By the unique indexes of the conversation: what came from this archive before, what the archive was made of, if it is an
+# export of this very conversation, and what a channel has brought already.
 _KNOWN = """
 SELECT client_message_id, id, sha256(convert_to(content, 'UTF8')) FROM messages
 WHERE conversation_id = %(conversation)s AND client_message_id = ANY(%(keys)s)
 UNION ALL
 SELECT %(prefix)s || id, id, sha256(convert_to(content, 'UTF8')) FROM messages
 WHERE conversation_id = %(conversation)s AND id = ANY(%(ids)s)
+UNION ALL
+SELECT p.key, m.id, sha256(convert_to(m.content, 'UTF8')) FROM unnest(%(platform_ids)s::text[], %(platform_keys)s::text[]) AS p (id, key)
+JOIN messages m ON m.conversation_id = %(conversation)s AND m.platform_id = p.id
 """
 
 # A short walk of messages_order for each second in question: an archive of years does not read the years in between.
@@ -38,7 +41,7 @@ CROSS JOIN LATERAL (
 # Ten times as fast as so many inserts. There is no conflict to expect: whoever writes here holds the conversation's lock.
 _COPY = """
 COPY messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
-               client_message_id, sources, metadata, created_at) FROM STDIN
+               client_message_id, sources, metadata, created_at, mentions, thread_id, is_bot, platform_id) FROM STDIN
 """
 
 # What begins like a marker, with what was said right after it: who asks decides whether it is one.
@@ -137,10 +140,19 @@ class Archives:
                         Jsonb(list(message.sources)),
                         Jsonb(dict(message.metadata)),
                         time,
+                        list(message.mentions),
+                        message.thread_id,
+                        message.is_bot or message.role == "assistant",
+                        message.platform_id,
                     )
                 )
         await self.connection.execute(
             "UPDATE conversations SET last_at = greatest(last_at, %s) WHERE id = %s", (times[-1], conversation_id)
+        )
+        # From here on a group is embedded again; what has a vector keeps it.
+        await self.connection.execute(
+            "UPDATE chat_index SET embedded_to = %(begin)s WHERE conversation_id = %(conversation)s AND embedded_to > %(begin)s",
+            {"begin": times[0] - TICK, "conversation": conversation_id},
         )
         replies = sum(message.reply_to is not None for message in fresh)
         answered = sum(parent is not None for parent in parents)
@@ -153,6 +165,9 @@ class Archives:
         named = {message.row_id for message in messages} | {
             one.reply_to for one in messages if one.reply_to is not None
         }
+        platform = {one.platform_id: prefix + one.row_id for one in messages if one.platform_id is not None}
+        if platform and all(one.platform_id in (None, one.row_id) for one in messages):
+            platform |= {name: prefix + name for name in named}  # the archive's ids are the platform's
         found = await self.connection.execute(
             _KNOWN,
             {
@@ -160,6 +175,8 @@ class Archives:
                 "prefix": prefix,
                 "keys": [prefix + name for name in named],
                 "ids": list(named),
+                "platform_ids": list(platform),
+                "platform_keys": list(platform.values()),
             },
         )
         return {key: (message_id, digest) for key, message_id, digest in await found.fetchall()}

@@ -29,26 +29,32 @@ HINTS = "rapport"
 # Whoever speaks ends the silence that follow-ups wait for (AUTO-11): those that wait are cancelled, those under way are
 # overtaken. A timer or an event that was made while this statement waited for the lock is not seen by it; but such a row
 # holds an older `spoken` than the conversation, and is dropped for that when its time comes.
-_FOR_AGENT = "(kind = 'direct' OR %(replies)s OR agent_id = ANY(%(mentions)s))"
+# Another bot is heard and never answered, or two of them would talk for ever; nor has anybody spoken when one has: a bot
+# that posts the weather every hour must not cancel what waits for people, nor let unanswered follow-ups begin anew.
+_FOR_AGENT = "(NOT %(is_bot)s AND (kind = 'direct' OR %(replies)s OR agent_id = ANY(%(addressed)s)))"
 _STORE = f"""
 WITH line AS (
     UPDATE conversations
     SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'),
-        unanswered = unanswered + {_FOR_AGENT}::int, spoken = spoken + 1, followups = 0
+        unanswered = unanswered + {_FOR_AGENT}::int, spoken = spoken + (NOT %(is_bot)s)::int,
+        followups = CASE WHEN %(is_bot)s THEN followups ELSE 0 END
     WHERE id = %(conversation)s AND owner_id = %(owner)s
     RETURNING last_at, agent_id, kind, channel, spoken,
         {_FOR_AGENT} AS answered, {_FOR_AGENT} AND %(claim)s AND unanswered = 1 AS is_free
 ), message AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
-                          client_message_id, created_at)
+                          client_message_id, created_at, mentions, thread_id, is_bot, platform_id, context_snapshot, payload)
     SELECT %(conversation)s, %(id)s, %(owner)s, 'user', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
-           %(reply_to)s, %(client_id)s, line.last_at
+           %(reply_to)s, %(client_id)s, line.last_at, %(mentions)s, %(topic)s, %(is_bot)s, %(platform_id)s, %(snapshot)s,
+           %(payload)s
     FROM line
 ), cancelled AS (
     DELETE FROM timers t USING line WHERE t.conversation_id = %(conversation)s AND t.state = 'pending'
+      AND NOT %(is_bot)s
 ), overtaken AS (
     UPDATE events e SET state = 'done', finished_at = clock_timestamp(), error = 'superseded' FROM line
     WHERE e.conversation_id = %(conversation)s AND e.trigger_type IS NOT NULL AND e.state <> 'done'
+      AND NOT %(is_bot)s
     RETURNING e.id, e.trigger_type, e.worker_id
 ), superseded AS (
     UPDATE timers t SET state = 'superseded', ended_at = clock_timestamp() FROM overtaken
@@ -91,9 +97,10 @@ WITH held AS (
     RETURNING conversations.last_at, unanswered, event.id AS event_id, conversations.spoken, event.spoken AS heard
 ), reply AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
-                          event_id, sources, metadata, created_at)
+                          event_id, sources, metadata, created_at, is_bot, thread_id)
     SELECT %(conversation)s, %(id)s, %(owner)s, 'assistant', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
-           line.event_id, line.event_id, %(sources)s, %(metadata)s, line.last_at
+           line.event_id, line.event_id, %(sources)s, %(metadata)s, line.last_at, true,
+           (SELECT thread_id FROM messages WHERE conversation_id = %(conversation)s AND id = %(event)s)
     FROM line
     RETURNING {COLUMNS}
 ), effect AS (
@@ -151,6 +158,21 @@ _CLAIM_FOLLOWUPS = _CLAIM.format(
 )
 
 
+# By either unique index, one after the other: what the first finds is what counts.
+_KNOWN = f"""
+SELECT (SELECT agent_id FROM conversations c WHERE c.id = m.conversation_id),
+       EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id), m.*
+FROM (
+    (SELECT {COLUMNS} FROM messages
+     WHERE conversation_id = %(conversation)s AND client_message_id = %(client_id)s AND owner_id = %(owner)s)
+    UNION ALL
+    (SELECT {COLUMNS} FROM messages
+     WHERE conversation_id = %(conversation)s AND platform_id = %(platform_id)s AND owner_id = %(owner)s)
+    LIMIT 1
+) AS m
+"""
+
+
 class Superseded(RapportError):
     """Somebody else has this event now, or it is gone: what was made for it must not be shown."""
 
@@ -160,11 +182,12 @@ class Events:
     connection: Connection
 
     async def store(
-        self, incoming: Incoming, *, mentions: Sequence[str], replies_to_agent: bool, worker_id: str, claim: bool
+        self, incoming: Incoming, *, addressed: Sequence[str], replies_to_agent: bool, worker_id: str, claim: bool
     ) -> Accepted | None:
-        """Store a message and, if it is for the agent, its event; None when its `client_message_id` is known already.
+        """Store a message and, if it is for the agent, its event; None when its client's or its platform's id is known.
 
-        It is for the agent in a direct conversation, when `mentions` (ids of agents) names it, or when it replies to it.
+        It is for the agent in a direct conversation, when `addressed` (ids of agents) names it, or when it replies to it;
+        what another bot says is for nobody.
         """
         message_id = new_id()
         parameters = {
@@ -178,13 +201,19 @@ class Events:
             "reply_to": incoming.reply_to_id,
             "client_id": incoming.client_message_id,
             "worker": worker_id,
-            "mentions": list(mentions),
+            "addressed": list(addressed),
             "replies": replies_to_agent,
+            "mentions": list(incoming.mentions),
+            "topic": incoming.thread_id,
+            "is_bot": incoming.is_bot,
+            "platform_id": incoming.platform_id,
+            "snapshot": incoming.context_snapshot and Jsonb(dict(incoming.context_snapshot)),
+            "payload": incoming.payload and Jsonb(dict(incoming.payload)),
         }
         try:
             found = await self._store({**parameters, "claim": claim})
         except UniqueViolation as violation:
-            if violation.diag.constraint_name == "messages_client_id":
+            if violation.diag.constraint_name in ("messages_client_id", "messages_platform_id"):
                 return None
             raise
         row = await found.fetchone()
@@ -218,22 +247,29 @@ class Events:
                 raise
             return await self.connection.execute(_STORE, parameters)
 
-    async def known(
-        self, owner_id: str, conversation_id: str, client_message_id: str
-    ) -> tuple[Message, Accepted] | None:
-        """The message stored under a client's id, and what accepting it did."""
+    async def known(self, incoming: Incoming) -> tuple[Message, Accepted] | None:
+        """The message stored under the client's id, or else under the platform's, and what accepting it did."""
         found = await self.connection.execute(
-            "SELECT (SELECT agent_id FROM conversations c WHERE c.id = m.conversation_id),"
-            " EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id),"
-            f" {COLUMNS} FROM messages m WHERE conversation_id = %s AND client_message_id = %s AND owner_id = %s",
-            (conversation_id, client_message_id, owner_id),
+            _KNOWN,
+            {
+                "conversation": incoming.conversation_id,
+                "owner": incoming.owner_id,
+                "client_id": incoming.client_message_id,
+                "platform_id": incoming.platform_id,
+            },
         )
         row = await found.fetchone()
         if row is None:
             return None
         message = message_of(row[2:])
         return message, Accepted(
-            message.id, conversation_id, owner_id, row[0], message.created_at, row[1], repeated=True
+            message.id,
+            incoming.conversation_id,
+            incoming.owner_id,
+            row[0],
+            message.created_at,
+            row[1],
+            repeated=True,
         )
 
     async def finish(

@@ -42,9 +42,12 @@ WITH event AS (
     FROM line
 ), reply AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, event_id, sources,
-                          metadata, created_at)
+                          metadata, created_at, is_bot, thread_id)
     SELECT %(conversation)s, %(id)s, %(owner)s, 'assistant', %(author_id)s, %(author_name)s, %(text)s, line.event_id,
-           %(sources)s, %(metadata)s, line.last_at
+           %(sources)s, %(metadata)s, line.last_at, true,
+           -- In a forum it goes on where the talk was last.
+           (SELECT thread_id FROM messages WHERE conversation_id = %(conversation)s AND role <> 'system-summary'
+              AND NOT synthetic ORDER BY created_at DESC, id DESC LIMIT 1)
     FROM line
     RETURNING {COLUMNS}
 ), told AS (
@@ -63,7 +66,7 @@ _DELIVER_AND_PLAN = _DELIVER.replace("{planned}", PLANNED_WITH_REPLY).encode()
 _STATS = """
 SELECT trigger_type, state, gate, count(*), count(*) FILTER (WHERE regenerated), count(*) FILTER (WHERE EXISTS (
     SELECT FROM messages m WHERE m.conversation_id = t.conversation_id AND m.role = 'user' AND NOT m.synthetic
-      AND m.created_at > t.ended_at AND m.created_at <= t.ended_at + interval '1 hour'
+      AND NOT m.is_bot AND m.created_at > t.ended_at AND m.created_at <= t.ended_at + interval '1 hour'
       AND t.state = 'delivered'))
 FROM timers t WHERE owner_id = %(owner)s AND fired_at > clock_timestamp() - %(days)s * interval '1 day'
 GROUP BY trigger_type, state, gate

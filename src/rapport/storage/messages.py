@@ -17,7 +17,19 @@ from rapport.storage.database import Connection
 log = structlog.get_logger()
 
 SPOKEN = "id, conversation_id, role, content, blocks, created_at, author_id, author_name"
-COLUMNS = f"{SPOKEN}, reply_to_id, client_message_id, event_id, sources, metadata, summary_id"
+COLUMNS = (
+    f"{SPOKEN}, reply_to_id, client_message_id, event_id, sources, metadata, summary_id,"
+    " mentions, thread_id, is_bot, platform_id, context_snapshot"
+)
+BRIEF = """reply_to_id, client_message_id, event_id, '[]'::jsonb AS sources,
+    CASE WHEN metadata ? 'autonomous' THEN metadata ELSE '{}' END AS metadata, summary_id, mentions, thread_id, is_bot,
+    platform_id, context_snapshot"""
+"""What follows SPOKEN in a message as one of many that a model is told: of the metadata, which may be long, only what says
+that the agent spoke unasked."""
+WORDS = f"""id, conversation_id, role,
+    CASE WHEN content = '' AND blocks IS NOT NULL THEN '[picture]' ELSE content END AS content, NULL::jsonb AS blocks,
+    created_at, author_id, author_name, {BRIEF}"""
+"""The same without pictures, which can be megabytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,16 @@ class Messages:
         row = await found.fetchone()
         return message_of(row) if row else None
 
+    async def of_platform(self, owner_id: str, conversation_id: str, platform_id: str) -> Message | None:
+        """The one that the platform calls so."""
+        found = await self.connection.execute(
+            f"SELECT {COLUMNS} FROM messages"
+            " WHERE conversation_id = %s AND platform_id = %s AND owner_id = %s AND NOT synthetic",
+            (conversation_id, platform_id, owner_id),
+        )
+        row = await found.fetchone()
+        return message_of(row) if row else None
+
     async def reply_to_event(self, owner_id: str, conversation_id: str, event_id: str) -> Message | None:
         """The one reply an event has, once it has been answered."""
         found = await self.connection.execute(
@@ -100,7 +122,7 @@ class Messages:
 
 
 def message_of(row: tuple[Any, ...]) -> Message:
-    """A row of COLUMNS, or of SPOKEN, as a message."""
+    """A row of COLUMNS, of SPOKEN and BRIEF, or of WORDS as a message."""
     id_, conversation_id, role, content, blocks, created_at, author_id, author_name, *rest = row
     author = None if author_id is None else Author(author_id, author_name or author_id)
     return Message(id_, conversation_id, role, content if blocks is None else blocks, created_at, author, *rest)

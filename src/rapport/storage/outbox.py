@@ -54,6 +54,19 @@ WHERE t.conversation_id = u.conversation_id AND t.id = u.event_id
 """
 
 
+# With what the platform calls it (the first part of it, if it was sent in several), so that a reply to it is known as one.
+_SENT = """
+WITH named AS (
+    UPDATE messages m SET platform_id = %(platform_ids)s ->> 0
+    WHERE m.conversation_id = %(conversation)s AND m.id = %(message)s AND m.platform_id IS NULL
+      AND NOT EXISTS (SELECT FROM messages o
+                      WHERE o.conversation_id = m.conversation_id AND o.platform_id = %(platform_ids)s ->> 0)
+)
+UPDATE outbox SET state = 'sent', sent_at = clock_timestamp(), platform_ids = %(platform_ids)s, error = NULL
+WHERE conversation_id = %(conversation)s AND id = %(id)s
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """One message to send."""
@@ -87,9 +100,13 @@ class Outbox:
 
     async def sent(self, effect: Effect, *, platform_ids: Sequence[str]) -> None:
         await self.connection.execute(
-            "UPDATE outbox SET state = 'sent', sent_at = clock_timestamp(), platform_ids = %s, error = NULL"
-            " WHERE conversation_id = %s AND id = %s",
-            (Jsonb(list(platform_ids)), effect.message.conversation_id, effect.id),
+            _SENT,
+            {
+                "platform_ids": Jsonb(list(platform_ids)),
+                "conversation": effect.message.conversation_id,
+                "message": effect.message.id,
+                "id": effect.id,
+            },
         )
 
     async def try_again(self, effect: Effect, *, error: str, delay: float) -> None:

@@ -88,4 +88,4 @@ class Reflections:
 
 def _is_theirs(message: Message) -> bool:
     """Whether the owner has said it here."""
-    return message.role == "user" and not (message.client_message_id or "").startswith(IMPORTED)
+    return message.role == "user" and not message.is_bot and not (message.client_message_id or "").startswith(IMPORTED)

@@ -42,6 +42,8 @@ CREATE TABLE conversations (
     reflected_to    timestamptz NOT NULL DEFAULT '-infinity'       -- up to here the model has been asked what to remember
 );
 CREATE INDEX conversations_recent ON conversations (owner_id, last_at DESC, id DESC);
+-- Which groups have something new to embed is asked of this index alone.
+CREATE INDEX conversations_groups ON conversations (id, last_at) WHERE kind = 'group';
 
 CREATE TABLE messages (
     conversation_id    text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
@@ -61,6 +63,13 @@ CREATE TABLE messages (
     summary_id         text,                    -- the summary that stands for it before the model; the words stay
     -- What `is_synthetic` says of the metadata, for statements that leave such messages out: it can't say anything else.
     synthetic          boolean NOT NULL GENERATED ALWAYS AS (coalesce(metadata -> 'synthetic' = 'true'::jsonb, false)) STORED,
+    -- What a channel knows of it beside its words (CTX-1).
+    mentions           text[] NOT NULL DEFAULT '{}',    -- whom it addresses beside the names in its words
+    thread_id          text,                    -- the forum topic, as the platform names it
+    is_bot             boolean NOT NULL DEFAULT false,  -- said by a program: by the agent or by another bot
+    platform_id        text,                    -- what the platform calls it
+    context_snapshot   jsonb,                   -- of a reply: what it replies to, if that isn't stored here
+    payload            jsonb,                   -- the platform's own update, for whoever looks into it; never loaded or shown
     PRIMARY KEY (conversation_id, id)
 );
 CREATE UNIQUE INDEX messages_order ON messages (conversation_id, created_at, id);
@@ -68,6 +77,10 @@ CREATE UNIQUE INDEX messages_client_id ON messages (conversation_id, client_mess
     WHERE client_message_id IS NOT NULL;
 -- A visible reply is unique per event: a turn that runs twice after a crash can't show two.
 CREATE UNIQUE INDEX messages_one_reply ON messages (conversation_id, event_id) WHERE event_id IS NOT NULL;
+CREATE UNIQUE INDEX messages_platform_id ON messages (conversation_id, platform_id) WHERE platform_id IS NOT NULL;
+-- The latest replies to a message, and the latest messages of a topic: a short walk each, however many there are.
+CREATE INDEX messages_replies ON messages (conversation_id, reply_to_id, created_at, id) WHERE reply_to_id IS NOT NULL;
+CREATE INDEX messages_topic ON messages (conversation_id, thread_id, created_at, id) WHERE thread_id IS NOT NULL;
 
 -- One row per process that runs turns. It lives while its lease is renewed, or ends at once when its session ends:
 -- it holds an advisory lock on `number` for as long as it is there.
@@ -189,6 +202,31 @@ CREATE TABLE shelves (
     chunks          integer NOT NULL CHECK (chunks >= 0),
     min_similarity  real,                       -- measured by `rapport calibrate`; otherwise the embedder's own
     PRIMARY KEY (owner_id, embedder)
+);
+
+-- What was said in groups, by meaning. Made behind the turns; whatever is missing here is found again by `chat_index`.
+CREATE TABLE message_vectors (
+    conversation_id  text NOT NULL,
+    message_id       text NOT NULL,
+    embedder         text NOT NULL,
+    owner_id         text NOT NULL,
+    created_at       timestamptz NOT NULL,      -- the message's: what is too new is left out without looking there
+    embedding        halfvec NOT NULL,
+    PRIMARY KEY (conversation_id, message_id, embedder),
+    FOREIGN KEY (conversation_id, message_id) REFERENCES messages (conversation_id, id) ON DELETE CASCADE
+);
+-- As for points; a group with few vectors is searched by its key instead.
+CREATE INDEX message_vectors_near_384 ON message_vectors USING hnsw ((embedding::halfvec(384)) halfvec_cosine_ops)
+    WHERE vector_dims(embedding) = 384;
+
+-- How far a group is embedded. An import into the past moves `embedded_to` back to where it begins.
+CREATE TABLE chat_index (
+    conversation_id  text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    embedder         text NOT NULL,
+    owner_id         text NOT NULL,
+    embedded_to      timestamptz NOT NULL DEFAULT '-infinity',  -- what was said up to here has its vector
+    vectors          integer NOT NULL DEFAULT 0,                -- about how many there are
+    PRIMARY KEY (conversation_id, embedder)
 );
 
 -- Follow-ups (AUTO). A timer waits, fires once, and keeps what became of it. Those that a person's message cancels are gone.

@@ -9,23 +9,42 @@ from rapport.domain.conversation import Message
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.notes import Shelf
 from rapport.storage.database import Connection
-from rapport.storage.messages import SPOKEN, message_of
+from rapport.storage.messages import BRIEF, SPOKEN, message_of
 
 _MATTERS = 20
 """So many of the latest follow-ups are remembered, in order not to ask about the same again. They are looked for among five
 times as many that fired: in a chat that was muted for years nearly all were held back."""
 
-# With what says of a message that the agent said it unasked: the planner looks at that. (The rest of the metadata may be long.)
-_TOLD = f"""{SPOKEN}, reply_to_id, client_message_id, event_id, '[]'::jsonb,
-    CASE WHEN metadata ? 'autonomous' THEN metadata ELSE '{{}}' END"""
+PICTURES = 12
+"""So many of the newest messages are loaded with their pictures, which can be megabytes each; of others the words."""
+
+_TOLD = f"{SPOKEN}, {BRIEF}"
 
 # Messages that people sent later wait for turns of their own and are left out; replies that came later belong to messages
-# before it, because turns run in order, and are in. A backward walk of messages_order from the end to what the summary
-# covers, the asked message by its key, the summary by its key: flat, however long the conversation is. (Both keys in one
-# IN would be looked for along the whole of messages_order while the table has no statistics.)
+# before it, because turns run in order, and are in.
+_NEWEST = f"""
+    SELECT id, conversation_id, role,
+        CASE WHEN content = '' AND blocks IS NOT NULL AND NOT is_newest THEN '[picture]' ELSE content END,
+        CASE WHEN is_newest THEN blocks END, created_at, author_id, author_name, {BRIEF}
+    FROM (
+        SELECT *, row_number() OVER (ORDER BY created_at DESC, id DESC) <= {PICTURES} AS is_newest FROM messages
+        WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
+          AND {{where}}
+        ORDER BY created_at DESC, id DESC LIMIT %(limit)s) AS newest"""
+_WHOLE_CHAT = _NEWEST.replace(
+    "{where}", "(SELECT thread_id FROM asked) IS NULL AND created_at > (SELECT summarised_to FROM here){before}"
+)
+_TOPIC = _NEWEST.replace("{where}", "thread_id = (SELECT thread_id FROM asked){before}")
+
+# One backward walk, of messages_order from the end to what the summary covers or, in a forum, of the topic's messages; the
+# asked message by its key, the summary by its key: flat, however long the conversation is. (Both keys in one IN would be
+# looked for along the whole of messages_order while the table has no statistics.) In a group no summary stands for
+# anything: what belongs to a question is chosen from what was said.
 _LOAD = f"""
 WITH here AS (
-    SELECT summary_id, summarised_to, coalesce(resting_until > clock_timestamp(), false) AS is_resting, autonomy,
+    SELECT CASE kind WHEN 'direct' THEN summary_id END AS summary_id,
+        CASE kind WHEN 'direct' THEN summarised_to ELSE '-infinity' END AS summarised_to,
+        coalesce(resting_until > clock_timestamp(), false) AS is_resting, autonomy,
         EXISTS (SELECT FROM memories WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS has_memories,
         CASE WHEN followed_up_at IS NULL THEN '{{}}' ELSE ARRAY(
             SELECT matter FROM (
@@ -33,11 +52,12 @@ WITH here AS (
                   AND fired_at IS NOT NULL ORDER BY fired_at DESC LIMIT {5 * _MATTERS}) AS latest
             WHERE state = 'delivered' LIMIT {_MATTERS}) END AS matters
     FROM conversations WHERE id = %(conversation)s AND owner_id = %(owner)s
+), asked AS MATERIALIZED (
+    SELECT created_at, thread_id FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s
 ), told AS (
-    (SELECT {_TOLD} FROM messages
-     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
-       AND created_at > (SELECT summarised_to FROM here){{before}}
-     ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
+    ({_WHOLE_CHAT})
+    UNION ALL
+    ({_TOPIC})
     UNION ALL
     SELECT {_TOLD} FROM messages
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = %(upto)s
@@ -49,10 +69,7 @@ SELECT here.is_resting, here.autonomy, here.has_memories, here.matters, coalesce
        shelves.min_similarity, told.*
 FROM here LEFT JOIN told ON true LEFT JOIN shelves ON shelves.owner_id = %(owner)s AND shelves.embedder = %(embedder)s
 """
-_UP_TO_ASKED = """
-       AND (role <> 'user' OR created_at < (
-           SELECT created_at FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s))"""
-_LOAD_MESSAGE = _LOAD.replace("{before}", _UP_TO_ASKED)
+_LOAD_MESSAGE = _LOAD.replace("{before}", " AND (role <> 'user' OR created_at < (SELECT created_at FROM asked))")
 _LOAD_SILENCE = _LOAD.replace("{before}", "")
 
 
@@ -63,7 +80,7 @@ class Material:
     asked: Message
     """What is to be answered."""
     earlier: Sequence[Message]
-    """The newest messages before it that no summary covers, oldest first."""
+    """The newest messages before it that no summary covers, oldest first; in a forum, those of its topic."""
     summary: Message | None
     """What stands for everything before those."""
     shelf: Shelf

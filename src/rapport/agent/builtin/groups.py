@@ -17,6 +17,8 @@ _ASKS_VIEW = re.compile(
 _ARROW = re.compile(r"[\^↑👆☝]")
 _POINTS_UP = re.compile(r"^[\s^↑👆☝?!.]*$")
 
+_MOST_POINTS = 3
+
 _ON_CHOICE = (
     "{who} So the choice is: {a}, or {b}. I take no side, being a program. What would tip the balance for you?",
     "{who} Two ways, then: {a}, or {b}. I have no view of my own on that. What matters most here?",
@@ -26,45 +28,79 @@ _ON_POINT = (
     "{who} As a program I take no side. What speaks against it, as you see it?",
     "{who} That's where it stands, as far as I can see. What would you need to know to go on?",
 )
+# In a group nobody may come back to it: it says what is missing and asks for nothing.
+_ON_CHOICE_THERE = (
+    "{who} So the choice is: {a}, or {b}. I take no side, being a program: what matters most to you should tip the balance.",
+    "{who} Two ways, then: {a}, or {b}. I have no view of my own. Missing to decide it: what speaks against each of them.",
+)
+_ON_POINT_THERE = (
+    "{who} That's where it stands, as far as I can see. I have no opinion of my own; missing is what speaks against it.",
+    "{who} I can't judge that myself, being a small program. What is missing here is somebody who knows more about it.",
+)
+
+
+def points_up(window: Window, text: str) -> bool:
+    """Whether a message only points at what stands above it: "@bot" and "@bot ^"; in a direct chat only the arrow does."""
+    return bool(_POINTS_UP.match(text)) and (
+        _is_group(window) or window.anchor is not None or bool(_ARROW.search(text))
+    )
+
+
+def asks_view(text: str) -> bool:
+    """Whether a message asks what is thought of something that others said."""
+    return bool(_ASKS_VIEW.search(text.strip()))
+
+
+def question_above(window: Window) -> str | None:
+    """The question that somebody points at: the message replied to, else the latest that others asked."""
+    if window.anchor:
+        return window.anchor if is_question(window.anchor) else None
+    asker = window.last.speaker if window.last else None
+    told = [turn for turn in window.earlier if _asks(turn.text) or _substantive(turn.text)][-_MOST_POINTS:]
+    asked = [turn.text for turn in told if _asks(turn.text)]
+    others = [turn.text for turn in told if _asks(turn.text) and turn.speaker != asker]
+    return next(reversed(others or asked), None)
 
 
 def view(window: Window, text: str, book: Phrasebook) -> str | None:
     """An answer about the latest substantive message of the others; None if no view was asked for."""
-    # "@bot" and "@bot ^" mean what stands above; in a direct chat only the arrow does.
-    asked_bare = bool(_POINTS_UP.match(text)) and (_is_group(window) or bool(_ARROW.search(text)))
-    if not asked_bare and not _ASKS_VIEW.search(text.strip()):
+    if not points_up(window, text) and not asks_view(text):
         return None
     points = _points(window)
     if not points:
         return None
     who = " ".join(points)
     if both := next((found for point in reversed(points) if (found := options(point))), None):
-        return book.pick(_ON_CHOICE).format(who=who, a=both[0], b=both[1])
-    return capitalised(book.pick(_ON_POINT).format(who=who))
+        return book.pick(_ON_CHOICE_THERE if window.group else _ON_CHOICE).format(who=who, a=both[0], b=both[1])
+    return capitalised(book.pick(_ON_POINT_THERE if window.group else _ON_POINT).format(who=who))
 
 
 def _points(window: Window) -> list[str]:
-    """What is on the table: the message replied to, else the latest of up to two other people."""
+    """What is on the table: the message replied to, else the latest of up to two other people, and the asker's own."""
     if window.anchor:
         return [f"You're pointing at this: “{finished(quotable(window.anchor, 160))}”"]
     asker = window.last.speaker if window.last else None
     latest: dict[str | None, Turn] = {}
     for turn in reversed(window.earlier):
-        if _substantive(turn.text) and (turn.speaker != asker or not _is_group(window)):
+        others = len(latest) - (asker in latest and _is_group(window))
+        if _substantive(turn.text) and others < 2:
             latest.setdefault(turn.speaker, turn)
-        if len(latest) == 2:
-            break
-    return [_attributed(turn) for turn in reversed(latest.values())]
+    return [_attributed(turn, asker) for turn in reversed(latest.values())]
 
 
-def _attributed(turn: Turn) -> str:
+def _attributed(turn: Turn, asker: str | None) -> str:
     quote = f"“{finished(capitalised(quotable(turn.text, 90)))}”"
     verb = "asked" if is_question(turn.text) else "said"
-    return f"{quotable(turn.speaker, 40)} {verb}: {quote}" if turn.speaker else f"You {verb}: {quote}"
+    name = quotable(turn.speaker, 40) if turn.speaker and turn.speaker != asker else "You"
+    return f"{name} {verb}: {quote}"
 
 
 def _is_group(window: Window) -> bool:
-    return len({turn.speaker for turn in window.turns if turn.role == "user" and turn.speaker}) > 1
+    return window.group or len({turn.speaker for turn in window.turns if turn.role == "user" and turn.speaker}) > 1
+
+
+def _asks(text: str) -> bool:
+    return is_question(text) and not asks_view(text) and not asks_to_break_rules(text)
 
 
 def _substantive(text: str) -> bool:

@@ -11,7 +11,7 @@ from rapport.agent.builtin.care import AFTERWARDS, REPLY, in_danger
 from rapport.agent.builtin.facts import asks_about_self, known_name, list_in, name_in, recall
 from rapport.agent.builtin.followups import follow_up, last_topic
 from rapport.agent.builtin.grounding import answer
-from rapport.agent.builtin.groups import view
+from rapport.agent.builtin.groups import asks_view, points_up, question_above, view
 from rapport.agent.builtin.languages import NOTE_MARK, foreign
 from rapport.agent.builtin.limits import beyond, decline, not_known
 from rapport.agent.builtin.perspective import clauses
@@ -96,13 +96,22 @@ def _about_text(window: Window, text: str, book: Phrasebook) -> str:
     offered = source_blocks.parse(window.system)
     if asks_to_break_rules(text):
         return book.pick(REFUSALS_WITH_SOURCES if offered else REFUSALS)
+    above = question_above(window) if points_up(window, text) or asks_view(text) else None
     if offered and source_blocks.is_strict(window.instructions):
-        return _from_sources_only(window, text, offered, book)
+        return _from_sources_only(window, above or text, offered, book)
+    if above and (known := _known(window, above, offered)):
+        return known
     if seen := view(window, text, book):
         return seen
     if offered and foreign(text) and (found := _blended(window, text, offered)):
         return found
     return _odd(text, book) or _conversation(window, text, offered, book)
+
+
+def _known(window: Window, question: str, offered: list[Source]) -> str | None:
+    """The answer to a question that somebody points at, if there is one: from what was said, the sources or by arithmetic."""
+    asked = next((each for each in reversed(sentences(question)) if asks(each)), question)
+    return recall(window, asked) or (_blended(window, question, offered) if offered else None) or work_out(asked)
 
 
 def _from_sources_only(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:

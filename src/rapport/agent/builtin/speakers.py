@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from rapport.agent.builtin.vocabulary import LABELS
 
-_BRACKETED = re.compile(r"^\[([^\[\],:\n]{1,40}),\s*([^\]\n]{1,40})\]:?\s*(.*)$")
+_BRACKETED = re.compile(r"^\[([^\[\],:\n]{1,80}),\s*([^\]\n]{1,160})\]:?\s*(.*)$")
+_CHAT = re.compile(r"^<<<chat (\w+)\n(.*?)\nchat \1>>>$", re.DOTALL | re.MULTILINE)
+_SET_IN = "  "
 _NAMED = re.compile(r"^([^\W\d_][\w'’-]{0,24}(?: [^\W\d_][\w'’.-]{0,24})?):\s+(\S.*)$")
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "agent": "assistant"}
 
@@ -25,7 +27,8 @@ def utterances(text: str) -> list[Utterance]:
     found: list[Utterance] = []
     after_blank = False
     for line in text.splitlines():
-        named = _bracketed(line) or _named(line)
+        # What is set in goes on with what somebody says, whatever it looks like.
+        named = None if found and line.startswith(_SET_IN) else _bracketed(line) or _named(line)
         if named:
             found.append(named)
         elif not line.strip():
@@ -38,6 +41,17 @@ def utterances(text: str) -> list[Utterance]:
             found.append(Utterance(line))
         after_blank = False
     return found if any(each.speaker for each in found) else [Utterance(text)]
+
+
+def chat_in(text: str) -> list[Utterance]:
+    """A group chat quoted between markers: only what stands at the beginning of a line has a speaker."""
+    found: list[Utterance] = []
+    for line in (line for chat in _CHAT.finditer(text) for line in chat.group(2).splitlines()):
+        if line.startswith("[") and (each := _bracketed(line)):
+            found.append(each)
+        elif found and line.startswith(_SET_IN):
+            found[-1] = Utterance(f"{found[-1].text}\n{line.strip()}", found[-1].speaker)
+    return found
 
 
 def quoted(text: str) -> list[Utterance]:

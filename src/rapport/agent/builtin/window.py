@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from rapport.agent.builtin.speakers import Utterance, quoted, role_of, utterances
+from rapport.agent.builtin.speakers import Utterance, chat_in, quoted, role_of, utterances
 from rapport.domain.synthetic import is_synthetic
 
 SUMMARY_PROMPT = (
@@ -22,6 +22,9 @@ _MENTION = re.compile(r"^(?:@[\w-]+[\s,:]*)+")
 _ANCHOR = re.compile(r"User is replying to this specific message: ['\"‘“](.+?)['\"’”]\s*(?:$|\n)", re.DOTALL)
 _FENCED = re.compile(r"<<<.*?(?:>>>|\Z)", re.DOTALL)
 _SAID = re.compile(r"^(?:User said|Goals): (.+)$", re.MULTILINE)
+_GROUP = "This is a group chat."
+_OWN = "you ("
+"""How the agent's own lines begin in a quoted chat; no name has a parenthesis there."""
 _IMAGE_KINDS = frozenset({"image", "image_url", "input_image"})
 
 Role = Literal["user", "assistant"]
@@ -46,6 +49,7 @@ class Window:
     trigger: str | None = None
     summary_wanted: bool = False
     anchor: str | None = None
+    group: bool = False
 
     @property
     def instructions(self) -> str:
@@ -77,13 +81,16 @@ def read(messages: Sequence[BaseMessage]) -> Window:
     if people and is_synthetic(people[-1]):
         trigger = str(people[-1].additional_kwargs.get("trigger_type") or "check_in")
     turns = [turn for message in messages for turn in _turns(message, as_transcript=wanted)]
-    anchor = _ANCHOR.search(instructions) or next((a for t in turns[-1:] if (a := _ANCHOR.search(t.text))), None)
+    told = [instructions, *(_unquoted(_text(message)) for message in people if _is_beforehand(message))]
+    told += [turn.text for turn in turns[-1:]]
+    anchor = next((found for text in told if (found := _ANCHOR.search(text))), None)
     return Window(
         system=system,
         turns=tuple(_without_anchor(turn) for turn in [*_overheard(instructions, turns), *turns]),
         trigger=trigger,
         summary_wanted=wanted,
         anchor=anchor.group(1).strip() if anchor else None,
+        group=_GROUP in instructions,
     )
 
 
@@ -105,6 +112,8 @@ def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
         return []
     if _is_summary(message):
         return _recalled(_text(message))
+    if _is_beforehand(message):
+        return [_chat_turn(each) for each in chat_in(_text(message)) if each.text.strip()]
     text = _shortened(_text(message).replace(SUMMARY_PROMPT, "")) if as_transcript else _shortened(_text(message))
     image = _has_image(message)
     said = [each for each in utterances(text) if each.text.strip() or image]
@@ -118,6 +127,17 @@ def _is_summary(message: HumanMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == "summarization"
 
 
+def _is_beforehand(message: HumanMessage) -> bool:
+    """What quotes the chat before a call, and names the message that it replies to."""
+    return message.additional_kwargs.get("lc_source") == "context"
+
+
+def _chat_turn(each: Utterance) -> Turn:
+    if each.speaker is not None and each.speaker.startswith(_OWN):
+        return Turn("assistant", _shortened(each.text))
+    return Turn("user", _MENTION.sub("", _shortened(each.text)).strip(), _named(each.speaker))
+
+
 def _recalled(summary: str) -> list[Turn]:
     """What a summary of this model's own holds of what people said, in their words; of others' summaries nothing."""
     items = (item for said in _SAID.findall(summary) for item in said.rstrip(" .").split("; "))
@@ -129,7 +149,12 @@ def _turn(each: Utterance, name: str | None, image: bool, *, as_transcript: bool
     if role:
         # Only a transcript handed over for summing up speaks for the agent; a chat message cannot.
         return Turn("assistant" if role == "assistant" and as_transcript else "user", each.text, name, image)
-    return Turn("user", _MENTION.sub("", each.text).strip(), each.speaker or name, image)
+    return Turn("user", _MENTION.sub("", each.text.strip()).strip(), _named(each.speaker) or name, image)
+
+
+def _named(speaker: str | None) -> str | None:
+    """A speaker, unless it is one whom the chat has no name for."""
+    return None if speaker == "someone" else speaker
 
 
 def _overheard(system: str, turns: Sequence[Turn]) -> list[Turn]:

@@ -94,8 +94,25 @@ class MemoryEdit(Body):
     key: str | None = None
 
 
+class SnapshotBody(Body):
+    """What a message replies to, for a channel that can't be sure whether that message is stored here."""
+
+    id: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+    author: Annotated[str, Field(min_length=1, max_length=200)] | AuthorBody | None = None
+    text: Annotated[str, Field(min_length=1)]
+    created_at: Annotated[str | None, Field(max_length=40)] = None
+
+
 class NewMessage(Body):
+    """`mentions` and what follows is for bridges: what a chat platform knows of a message beside its words."""
+
     content: str | list[dict[str, Any]]
     author: AuthorBody | None = None
     reply_to_id: Annotated[str | None, Field(max_length=64)] = None
     client_message_id: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+    mentions: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=50)] = []
+    thread_id: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+    is_bot: bool = False
+    platform_id: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+    reply_to_platform_id: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+    context_snapshot: SnapshotBody | None = None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from rapport.channels.http.bodies import NewConversation, NewMessage, StrictRoute
+from rapport.channels.http.bodies import AuthorBody, NewConversation, NewMessage, StrictRoute
 from rapport.channels.http.streams import turn_stream
 from rapport.channels.http.views import (
     CancelledView,
@@ -22,7 +22,7 @@ from rapport.domain.agents import AGENTS, LIBRARIAN
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text import checked_text
-from rapport.ingest.content import checked_content
+from rapport.ingest.content import checked_content, checked_mentions, checked_snapshot
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 
@@ -88,24 +88,46 @@ def conversation_routes(
     return router
 
 
+_NAMES = ("client_message_id", "reply_to_id", "thread_id", "platform_id", "reply_to_platform_id")
+
+
 def incoming_of(owner: str, conversation_id: str, body: NewMessage, *, max_characters: int) -> Incoming:
     """A request's message, checked. Whatever else a client would like to attach has no field to come in by."""
-    for name in ("client_message_id", "reply_to_id"):
+    for name in _NAMES:
         if (value := getattr(body, name)) is not None:
             checked_text(value, what=name, limit=200)
-    author = None
-    if body.author is not None:
-        author = Author(
-            checked_text(body.author.id, what="author.id", limit=200),
-            checked_text(body.author.name, what="author.name", limit=200),
-        )
+    snapshot = body.context_snapshot
     return Incoming(
         owner_id=owner,
         conversation_id=conversation_id,
         content=checked_content(body.content, limit=max_characters),
-        author=author,
+        author=_author(body.author, what="author"),
         reply_to_id=body.reply_to_id,
         client_message_id=body.client_message_id,
+        mentions=checked_mentions(body.mentions),
+        thread_id=body.thread_id,
+        is_bot=body.is_bot,
+        platform_id=body.platform_id,
+        # A snapshot with an id says what is replied to: if that is here after all, it is linked.
+        reply_to_platform_id=body.reply_to_platform_id or (snapshot and snapshot.id),
+        context_snapshot=snapshot
+        and checked_snapshot(
+            snapshot.text,
+            id=snapshot.id,
+            author=_author(snapshot.author, what="context_snapshot.author"),
+            created_at=snapshot.created_at,
+            limit=max_characters,
+        ),
+    )
+
+
+def _author(author: AuthorBody | str | None, *, what: str) -> Author | None:
+    if author is None:
+        return None
+    if isinstance(author, str):
+        return Author(checked_text(author, what=what, limit=200), author)
+    return Author(
+        checked_text(author.id, what=f"{what}.id", limit=200), checked_text(author.name, what=f"{what}.name", limit=200)
     )
 
 

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Response
 from rapport import __version__
 from rapport.channels.http.auth import authenticator
 from rapport.channels.http.autonomy import autonomy_routes
+from rapport.channels.http.context import context_routes
 from rapport.channels.http.conversations import conversation_routes
 from rapport.channels.http.memories import memory_routes
 from rapport.channels.http.notes import note_routes
@@ -20,6 +21,7 @@ from rapport.channels.http.threads import thread_routes
 from rapport.channels.http.timers import timer_routes
 from rapport.channels.http.views import json_response
 from rapport.channels.ports import Core
+from rapport.chiming import Chooser
 from rapport.domain.errors import RapportError
 from rapport.knowledge.files.reader import FileReader
 from rapport.knowledge.library import Library
@@ -45,6 +47,7 @@ def http_app(
     library: Library,
     retriever: Retriever,
     memory: MemoryBook,
+    chooser: Chooser,
     limiter: Limiter | None = None,
     wake: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,
@@ -63,6 +66,7 @@ def http_app(
     caller = authenticator(database, loopback=loopback)
     app.include_router(conversation_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
     app.include_router(thread_routes(database, caller))
+    app.include_router(context_routes(chooser, caller))
     app.include_router(timer_routes(database, caller, wake=wake))
     app.include_router(autonomy_routes(database, caller, metrics=metrics or Metrics()))
     app.include_router(note_routes(library, retriever, FileReader(), database, caller))

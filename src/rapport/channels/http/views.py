@@ -26,7 +26,8 @@ class ConversationView(BaseModel):
 class MessageView(BaseModel):
     """A message as history shows it.
 
-    `summary_id` names the summary that stands for it when the model is asked; `source_ids` are those a summary rests on.
+    `summary_id` names the summary that stands for it when the model is asked; `source_ids` are those a summary rests on;
+    `thread_id` is the forum topic; `context_snapshot` is what it replies to, if that was said before the agent was there.
     """
 
     id: str
@@ -43,6 +44,9 @@ class MessageView(BaseModel):
     trigger_type: str | None
     summary_id: str | None
     source_ids: list[str]
+    thread_id: str | None
+    is_bot: bool
+    context_snapshot: dict[str, Any] | None
 
 
 class ThreadsView(BaseModel):
@@ -219,6 +223,9 @@ def message_view(message: Message) -> dict[str, Any]:
         "trigger_type": message.metadata.get("trigger_type"),
         "summary_id": message.summary_id,
         "source_ids": message.metadata.get("source_ids", []),
+        "thread_id": message.thread_id,
+        "is_bot": message.is_bot,
+        "context_snapshot": message.context_snapshot,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,9 @@ MIN_SIMILARITY = 0.32
 NAME = "wordllama-l2-supercat-256"
 MAX_CHARACTERS = 32_000
 BATCH = 64
+DIMENSIONS = 256
+REMEMBERED = 20_000
+"""Rows of half a kilobyte each: the latest messages of a hundred busy chats."""
 
 
 class WordLlama(LocalEmbedder):
@@ -30,9 +33,13 @@ class WordLlama(LocalEmbedder):
     """
 
     def __init__(self) -> None:
-        weights = data_file("wordllama", "weights", "l2_supercat_256.safetensors")
-        vocabulary = data_file("wordllama", "tokenizers", "l2_supercat_tokenizer_config.json")
-        super().__init__(NAME, min_similarity=MIN_SIMILARITY, load=lambda: _load(weights, vocabulary), batch=BATCH)
+        files = _files()
+        super().__init__(NAME, min_similarity=MIN_SIMILARITY, load=lambda: _load(*files), batch=BATCH)
+
+
+def _files() -> tuple[Path, Path]:
+    weights = data_file("wordllama", "weights", "l2_supercat_256.safetensors")
+    return weights, data_file("wordllama", "tokenizers", "l2_supercat_tokenizer_config.json")
 
 
 class _Table:
@@ -51,6 +58,39 @@ class _Table:
         ids = self._tokenizer.encode(readable, add_special_tokens=False).ids or [0]
         summed = self._vectors[ids].sum(axis=0, dtype=np.float32)
         return cast("list[float]", (summed / np.linalg.norm(summed)).tolist())
+
+
+class WordTable:
+    """Texts as rows of length 1, at once and without waiting: for comparing many short texts with each other.
+
+    The table is read on first use. A row is remembered while it is among the latest: chats are looked at again and again.
+    """
+
+    def __init__(self, weights: Path, vocabulary: Path) -> None:
+        def row(text: str) -> NDArray[np.float16]:
+            return _row(_load(weights, vocabulary), text)
+
+        self._row = lru_cache(maxsize=REMEMBERED)(row)
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        import numpy as np
+
+        return np.array([self._row(text) for text in texts], np.float32).reshape(len(texts), DIMENSIONS)
+
+
+def word_table() -> WordTable | None:
+    """The table in the wheel; None where there is none, because the wheel is not made for every Python."""
+    try:
+        return WordTable(*_files())
+    except Permanent:
+        return None
+
+
+def _row(table: _Table, text: str) -> NDArray[np.float16]:
+    import numpy as np
+
+    # Nothing has no direction here: a message without words is close to none.
+    return np.array(table.question(text) if text.strip() else [0.0] * DIMENSIONS, np.float16)
 
 
 @cache  # once a process: whoever makes another embedder of the same weights shares them

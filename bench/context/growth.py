@@ -1,0 +1,309 @@
+"""What choosing context costs, and whether that grows: with the chat it is for, or with other chats of the same server.
+
+`python -m bench.context.growth` fills an embedded Postgres with a short chat, a very long one and many middling ones, all with
+vectors, and times there what a call costs; how exactly messages close in meaning are found; and what embedding behind the
+scenes costs those who speak. It prints Markdown tables and exits with 0 when all targets are met. Nothing leaves the machine,
+and what it starts it ends.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the `rapport` command does
+
+import argparse
+import asyncio
+import contextlib
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import orjson
+from tests.world import settings_for
+
+from bench.context.chats import Chat, exactly_nearest, fill, real_lines
+from bench.context.quality import SHARED, the_scorer
+from bench.context.site import Site, Stopwatch, Times, spread
+from bench.context.speaking import BLOCK, speaking
+from rapport.app import App, open_app
+from rapport.chiming import Chooser, surroundings
+from rapport.cli.selecting import read
+from rapport.context.engine import Choice, select
+from rapport.domain.conversation import LOCAL_USER, Author, Message
+from rapport.domain.ids import new_id
+from rapport.domain.notes import Vector
+from rapport.domain.selection import RECENT
+from rapport.knowledge.embedders.choose import close_embedder, make_embedder
+from rapport.knowledge.ports import Embedder
+from rapport.logs import configure_logging
+from rapport.storage.database import Database
+from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.migrate import migrate, schema_lock
+from rapport.storage.surroundings import linked, recent, similar, vector_of
+
+PARTS = ("select", "gather", "similar", "accept")
+SHORT, MIDDLING = 1_000, 5_000
+LIMIT = 8
+WARMING = 30
+"""Rounds that are not counted: plans are made, and connections get to know what they are asked."""
+SELECT_MS_GOAL, RATIO_GOAL, OVERLAP_GOAL = 10.0, 1.5, 0.9
+
+
+# ---- choosing alone
+
+
+def choosing(site: Site, choice: Choice, count: int) -> None:
+    """Windows of 100 real messages, each chosen from for the first time, and again when its words have been seen."""
+    path, tasks = str(SHARED / "data" / "context" / "ubuntu-dev.base.jsonl"), the_scorer()[1]
+    times = Times()
+    for setting in ("generic", "reply", "content"):
+        requests = [read(orjson.dumps(request)) for request, _ in tasks.make(path, setting, "orig", count)]
+        for place in ("the first time", "again"):
+            for request in requests:
+                began = time.perf_counter()
+                select(request.call, request.found, choice)
+                times.add(f"{setting}, {len(requests)} windows", place, began)
+    times.table("choosing from 100 messages", ("the first time", "again"))
+    slowest = max(statistics.median(times.taken[kind][place]) for kind in times.taken for place in times.taken[kind])
+    site.goal(
+        f"choosing from 100 messages: median at most {SELECT_MS_GOAL:g} ms",
+        slowest <= SELECT_MS_GOAL,
+        f"{slowest:.1f} ms",
+    )
+
+
+# ---- a call in a short and in a long chat
+
+
+def a_call(site: Site, chat: Chat, kind: str) -> Message:
+    """Somebody calls, a while before the end of the chat."""
+    said = chat.messages - site.chance.randrange(400)
+    author = site.lines.said[chat.line(said)].author
+    text = f"@bot {site.chance.choice(site.lines.unsaid)}" if kind == "a question" else "@bot what do you think?"
+    parent = chat.message_id(site.chance.randint(1, chat.messages * 3 // 10)) if kind == "a reply to long ago" else None
+    when = chat.at(said) + timedelta(seconds=1)
+    return Message(new_id(), chat.id, "user", text, when, Author(author, author), parent)
+
+
+async def gathering(site: Site, app: App, rounds: int) -> None:
+    """The whole of it, in turns; in rounds between, its parts."""
+    embedder = Stopwatch(app.chooser.embedder)
+    chooser = replace(app.chooser, embedder=embedder)
+    whole, parts, embedding = Times(), Times(), Times()
+    places = {f"{chat.messages:,} messages": chat for chat in (site.short, site.long)}
+    for number in range(WARMING + rounds):
+        if number == WARMING:
+            whole, parts, embedding = Times(), Times(), Times()
+        for kind in ("nothing but a call", "a question", "a reply to long ago"):
+            for place in site.chance.sample(list(places), 2):
+                call = a_call(site, places[place], kind)
+                embedder.seconds, began = 0.0, time.perf_counter()
+                gathered = await chooser.gather(LOCAL_USER, call)
+                whole.add(kind, place, began, less=embedder.seconds)
+                assert len(gathered.found.recent) == RECENT
+                assert gathered.found.similar
+                if embedder.seconds:
+                    embedding.taken.setdefault(kind, {}).setdefault(place, []).append(embedder.seconds * 1e3)
+        for place in site.chance.sample(list(places), 2):
+            await in_parts(site, chooser, places[place], place, parts)
+    whole.table("a call, without embedding it", list(places))
+    parts.table("of it", list(places))
+    asked = [took for kind in embedding.taken.values() for some in kind.values() for took in some]
+    print(f"\nembedding a question: {spread(asked)}")
+    for kind in whole.taken:
+        ratio = whole.ratio(kind, list(places))
+        site.goal(f"{kind}: a chat of {site.long.messages:,} to one of {SHORT:,}, at most {RATIO_GOAL}",
+                  ratio <= RATIO_GOAL, f"{ratio:.2f}")  # fmt: skip
+        median = statistics.median(whole.taken[kind][next(iter(places))])
+        site.goal(f"{kind}: in a chat of {SHORT:,}, median at most {SELECT_MS_GOAL:g} ms",
+                  median <= SELECT_MS_GOAL, f"{median:.1f} ms")  # fmt: skip
+
+
+async def in_parts(site: Site, chooser: Chooser, chat: Chat, place: str, times: Times) -> None:
+    call = a_call(site, chat, "a reply to long ago")
+    vector = site.like(chat)
+    async with chooser.database.statement() as connection:
+        began = time.perf_counter()
+        before = await recent(connection, LOCAL_USER, chat.id, before=(call.created_at, call.id), limit=RECENT)
+        times.add("the latest 100", place, began)
+        began = time.perf_counter()
+        links = await linked(connection, LOCAL_USER, chat.id, call)
+        times.add("what it replies to, and around that", place, began)
+        began = time.perf_counter()
+        await vector_of(connection, LOCAL_USER, chat.id, before[-1].id, embedder=chooser.embedder.name)
+        times.add("the vector of a message", place, began)
+        began = time.perf_counter()
+        close = await similar(
+            connection,
+            LOCAL_USER,
+            chat.id,
+            embedder=chooser.embedder.name,
+            vector=vector,
+            before=before[0].created_at,
+            limit=LIMIT,
+        )
+        times.add("close in meaning", place, began)
+    began = time.perf_counter()
+    select(call, replace(surroundings(before, links), similar=close), chooser.choice)
+    times.add("choosing", place, began)
+
+
+# ---- close in meaning, in chats of every size
+
+
+async def searching(site: Site, app: App, embedder: Embedder, count: int) -> None:
+    """How near to the truth the closest messages are, and how long that takes, among everybody else's."""
+    enough = app.chooser.choice.min_similarity
+    print(
+        f"\n| close in meaning, {LIMIT} each | asked about | overlap with exact search | of those from {enough:g} on, which"
+        " count | mean similarity, and exactly | p50, p95 |"
+    )
+    print("|---|---|---|---|---|---|")
+    unsaid = await embedder.embed([text.replace("@", "") for text in site.lines.unsaid[:count]])
+    for chats, searches in (([site.short], count), (site.middling, count), ([site.long], count // 5)):
+        label = (
+            f"{len(chats):,} chats of {chats[0].messages:,}" if len(chats) > 1 else f"a chat of {chats[0].messages:,}"
+        )
+        for about in ("what was said there", "anything"):
+            where = [site.chance.choice(chats) for _ in range(searches)]
+            vectors = [site.like(chat) for chat in where] if about != "anything" else unsaid
+            found = await searched(app.database, embedder.name, list(zip(where, vectors, strict=False)))
+            print(
+                f"| {label} | {about} | {found.overlap(0):.3f} | {found.overlap(enough):.3f} of {found.total(enough):,}"
+                f" | {mean(found.found):.3f}, {mean(found.nearest):.3f} | {spread(found.times)} |",
+                flush=True,
+            )
+            for least, which in ((0.0, "all"), (enough, f"from {enough:g} on")):
+                site.goal(
+                    f"close in meaning to {about}, {label}, {which}: overlap at least {OVERLAP_GOAL}",
+                    found.overlap(least) >= OVERLAP_GOAL,
+                    f"{found.overlap(least):.3f}",
+                )
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Of each search, messages with their similarity."""
+
+    found: Sequence[Mapping[str, float]]
+    nearest: Sequence[Mapping[str, float]]
+    """All of the chat compared."""
+    times: Sequence[float]
+
+    def total(self, least: float) -> int:
+        return sum(similarity >= least for some in self.nearest for similarity in some.values())
+
+    def overlap(self, least: float) -> float:
+        """The share of the nearest that was found, of those that are so similar; 1 if none is."""
+        pairs = zip(self.found, self.nearest, strict=True)
+        hits = sum(similarity >= least for some, best in pairs for one, similarity in best.items() if one in some)
+        return hits / self.total(least) if self.total(least) else 1.0
+
+
+async def searched(database: Database, embedder: str, asked: Sequence[tuple[Chat, Vector]]) -> Searched:
+    times: list[float] = []
+    found: list[dict[str, float]] = []
+    for chat, vector in asked:
+        before = chat.at(chat.messages + 1)
+        async with database.statement() as connection:
+            began = time.perf_counter()
+            some = await similar(
+                connection, LOCAL_USER, chat.id, embedder=embedder, vector=vector, before=before, limit=LIMIT
+            )
+            times.append((time.perf_counter() - began) * 1e3)
+        found.append({message.id: similarity for message, similarity in some})
+    # Compared with all of them only now: it would take the caches from what is timed.
+    nearest = [await asyncio.to_thread(exactly_nearest, database.url, *each, LIMIT) for each in asked]
+    return Searched(found, nearest, times)
+
+
+def mean(found: Sequence[Mapping[str, float]]) -> float:
+    return statistics.mean(similarity for some in found for similarity in some.values())
+
+
+# ---- the command
+
+
+@contextlib.asynccontextmanager
+async def a_server(folder: Path) -> AsyncGenerator[Database]:
+    server = await asyncio.to_thread(EmbeddedPostgres.start, folder)
+    database = Database(server.url, max_size=4)
+    try:
+        await database.open()
+        async with schema_lock(database):
+            await migrate(database)
+        yield database
+    finally:
+        await database.close()
+        await asyncio.to_thread(server.stop)
+
+
+def tell(what: str) -> None:
+    print(f"{what}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+
+
+async def run(folder: Path, given: argparse.Namespace) -> list[tuple[str, bool, str]]:
+    embedder = make_embedder("bundled", environment={})
+    began = time.perf_counter()
+    lines = await real_lines(embedder, given.lines)
+    tell(f"{given.lines:,} lines embedded in {time.perf_counter() - began:,.0f} s")
+    quarter = given.lines // 4
+    middling = [
+        Chat(10 + n, MIDDLING, n * (given.lines - quarter // 2) // max(1, given.chats - 1), quarter // 2)
+        for n in range(given.chats)
+    ]
+    site = Site(
+        lines, Chat(1, SHORT, 0, given.lines), Chat(2, given.big, 0, given.lines), middling, random.Random(given.seed)
+    )
+    async with a_server(folder) as database:
+        if set(given.parts) - {"select"}:
+            await fill(database, [site.short, *middling, site.long], lines, embedder.name, tell)
+        async with open_app(settings_for(database.url, model="builtin")) as app:
+            if "select" in given.parts:
+                choosing(site, app.chooser.choice, given.rounds)
+            if "gather" in given.parts:
+                await gathering(site, app, given.rounds)
+            if "similar" in given.parts:
+                await searching(site, app, embedder, given.searches)
+        if "accept" in given.parts:
+            await speaking(site, database, embedder, given.blocks)
+    await close_embedder(embedder)
+    return site.goals
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.context.growth", description=__doc__)
+    parser.add_argument("parts", nargs="*", help=f"what to measure, of {', '.join(PARTS)}; all of it if none is named")
+    parser.add_argument("--big", type=int, default=1_000_000, help="messages of the long chat")
+    parser.add_argument("--chats", type=int, default=200, help=f"chats of {MIDDLING:,} messages beside it")
+    parser.add_argument("--lines", type=int, default=8_000, help="real lines that they are made of")
+    parser.add_argument("--rounds", type=int, default=300, help="calls of each kind in each of the two")
+    parser.add_argument("--searches", type=int, default=200)
+    parser.add_argument(
+        "--blocks", type=int, default=6, help=f"of {BLOCK} accepted messages, with embedding and without"
+    )
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    given = parser.parse_args(arguments)
+    if unknown := set(given.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    given.parts = given.parts or PARTS
+    configure_logging("error")
+    tell(f"seed {given.seed}")
+    with tempfile.TemporaryDirectory(prefix="rapport-bench-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)  # Postgres may have to run under another account
+        goals = asyncio.run(run(Path(folder) / "data", given))
+    print("\n| target | measured | |\n|---|---|---|")
+    for label, met, shown in goals:
+        print(f"| {label} | {shown} | {'met' if met else '**missed**'} |")
+    return 0 if all(met for _, met, _ in goals) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

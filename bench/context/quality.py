@@ -1,0 +1,198 @@
+"""How well context is chosen: the scorer's questions about real group chats, put to `rapport context select`.
+
+`python -m bench.context.quality` runs the command as anybody would and prints Markdown tables: the settings that the targets
+are about, the harder ones, and the other strategies. It exits with 0 when all targets are met. Chats and scorer lie beside the
+project (`../shared`) and are imported from there; nothing leaves the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import statistics
+import sys
+import time
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, cast
+
+SHARED = Path(__file__).parents[3] / "shared"
+OWN = "ubuntu-dev"
+OTHERS = ("channel-two-dev", "new-stripe", "new-mediawiki", "new-ubuntu-meeting")
+REPORTED = (OWN, *OTHERS, "channel-two-pilot")
+HEADLINE = [(setting, variant) for setting in ("generic", "reply") for variant in ("orig", "slow")]
+HARDER = [
+    *((setting, variant) for setting in ("generic_lag", "reply_far", "content") for variant in ("orig", "slow")),
+    *((setting, variant) for setting in ("generic", "reply") for variant in ("links30", "slow_links30")),
+]
+SIMPLER = ("recent", "time_gap", "thread")
+F1_GOAL, SLOW_GOAL, PARENT_GOAL = 0.78, 0.03, 0.92
+
+Task: TypeAlias = "tuple[dict[str, Any], dict[str, Any]]"
+"""A request, and what a right answer to it is."""
+
+
+class Command(Protocol):
+    """The selector as a program that is asked line by line."""
+
+    def __call__(self, request: dict[str, Any]) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...
+
+
+class Scoring(Protocol):
+    """The part of the scorer that is used here (`score.py`)."""
+
+    def Program(self, command: str) -> Command: ...  # noqa: N802 - its name there
+
+    def run(self, selector: Command, pairs: Iterable[Task]) -> list[dict[str, Any]]: ...
+
+    def metrics(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]: ...
+
+
+class Tasks(Protocol):
+    """What makes questions of a chat (`tasks.py`)."""
+
+    def make(self, path: str, setting: str, variant: str, n: int) -> Iterable[Task]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    chat: str
+    setting: str
+    variant: str
+    tasks: int
+    f1: float
+    """Macro F1."""
+    precision: float
+    recall: float
+    parent_recall: float
+    chosen: float
+    """Messages a call, on average; and how many belong."""
+    belong: float
+    ms50: float
+    ms95: float
+
+
+def the_scorer() -> tuple[Scoring, Tasks]:
+    """The scorer's two modules, from where they lie."""
+    folder = str(SHARED / "tools" / "context")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return cast("Scoring", importlib.import_module("score")), cast("Tasks", importlib.import_module("tasks"))
+
+
+@contextmanager
+def the_command(strategy: str) -> Generator[Command]:
+    """`rapport context select`, of the environment that this runs in."""
+    rapport = Path(sys.executable).with_name("rapport")
+    program = the_scorer()[0].Program(f"'{rapport}' context select --strategy {strategy}")
+    try:
+        yield program
+    finally:
+        program.close()
+
+
+def scored(
+    command: Command, chats: Sequence[str], rows: Sequence[tuple[str, str]], count: int
+) -> Generator[Score, None, None]:
+    scoring, tasks = the_scorer()
+    for chat in chats:
+        path = str(SHARED / "data" / "context" / f"{chat}.base.jsonl")
+        for setting, variant in rows:
+            found = scoring.metrics(scoring.run(command, tasks.make(path, setting, variant, count)))
+            if found["unknown_ids"]:
+                sys.exit(
+                    f"{found['unknown_ids']} chosen ids were none of the given ones ({chat}, {setting}, {variant})"
+                )
+            yield Score(
+                chat,
+                setting,
+                variant,
+                *(found[name] for name in ("n", "macro_F1", "P", "R", "parent_R", "selected", "gold")),
+                *(found[name] for name in ("ms_p50", "ms_p95")),
+            )
+
+
+def mean_f1(scores: Sequence[Score], *, chats: Sequence[str] = REPORTED, variant: str | None = None) -> float:
+    """Of each chat the same weight, however many rows it has."""
+    means = [[one.f1 for one in scores if one.chat == chat and variant in (None, one.variant)] for chat in chats]
+    return statistics.mean(statistics.mean(some) for some in means if some)
+
+
+def print_table(scores: Iterable[Score]) -> list[Score]:
+    """Row by row, as they come."""
+    print("\n| chat | setting | variant | calls | macro F1 | P | R | parent recall | chosen | belong | ms50 | ms95 |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    shown: list[Score] = []
+    for one in scores:
+        print(
+            f"| {one.chat} | {one.setting} | {one.variant} | {one.tasks} | {one.f1:.3f} | {one.precision:.3f}"
+            f" | {one.recall:.3f} | {one.parent_recall:.3f} | {one.chosen:.1f} | {one.belong:.1f} | {one.ms50:.1f}"
+            f" | {one.ms95:.1f} |",
+            flush=True,
+        )
+        shown.append(one)
+    return shown
+
+
+def headline(scores: Sequence[Score]) -> list[tuple[str, bool, str]]:
+    """The means that the targets are about: (target, met, what was measured)."""
+    print("\n| | mean macro F1 | `slow` minus `orig` | parent recall |\n|---|---|---|---|")
+    goals: list[tuple[str, bool, str]] = []
+    rows = {OWN: [OWN], "the four others": OTHERS} | {chat: [chat] for chat in REPORTED if chat != OWN}
+    for name, chats in rows.items():
+        f1, orig, slow = (mean_f1(scores, chats=chats, variant=variant) for variant in (None, "orig", "slow"))
+        parents = statistics.mean(one.parent_recall for one in scores if one.chat in chats)
+        print(f"| {name} | {f1:.3f} | {slow - orig:+.3f} | {parents:.3f} |")
+        if name in (OWN, "the four others"):
+            goals += [
+                (f"{name}: mean macro F1 at least {F1_GOAL}", f1 >= F1_GOAL, f"{f1:.3f}"),
+                (f"{name}: `slow` within {SLOW_GOAL} of `orig`", abs(slow - orig) <= SLOW_GOAL, f"{slow - orig:+.3f}"),
+                (f"{name}: parent recall at least {PARENT_GOAL}", parents >= PARENT_GOAL, f"{parents:.3f}"),
+            ]
+    return goals
+
+
+def print_goals(goals: Sequence[tuple[str, bool, str]]) -> None:
+    print("\n| target | measured | |\n|---|---|---|")
+    for label, met, shown in goals:
+        print(f"| {label} | {shown} | {'met' if met else '**missed**'} |")
+
+
+def simpler(count: int) -> None:
+    """What the other strategies make of the same calls."""
+    print(
+        f"\n| strategy, {OWN} | " + " | ".join(f"{setting}, {variant}" for setting, variant in HEADLINE) + " | mean |"
+    )
+    print("|---" * (len(HEADLINE) + 2) + "|")
+    for strategy in SIMPLER:
+        with the_command(strategy) as command:
+            scores = list(scored(command, [OWN], HEADLINE, count))
+        cells = " | ".join(f"{one.f1:.3f}" for one in scores)
+        print(f"| `{strategy}` | {cells} | {mean_f1(scores):.3f} |", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.context.quality", description=__doc__)
+    parser.add_argument("-n", type=int, default=400, help="calls for each chat, setting and variant")
+    parser.add_argument("--quick", action="store_true", help="60 of them: a look, not a verdict")
+    parser.add_argument("--headline", action="store_true", help="only the settings that the targets are about")
+    given = parser.parse_args(arguments)
+    count, begun = (60 if given.quick else given.n), time.perf_counter()
+    with the_command("relevant") as command:
+        goals = headline(print_table(scored(command, REPORTED, HEADLINE, count)))
+        print_goals(goals)
+        if not given.headline:
+            harder = print_table(scored(command, REPORTED, HARDER, count))
+            print(f"\nmean macro F1 of these: {mean_f1(harder):.3f}")
+    if not given.headline:
+        simpler(count)
+    print(f"\n{time.perf_counter() - begun:,.0f} s")
+    return 0 if all(met for _, met, _ in goals) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

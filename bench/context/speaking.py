@@ -1,0 +1,86 @@
+"""What embedding behind the scenes costs those who speak in a group, and how long a message waits for its vector."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+
+from bench.context.site import Site, Times, spread
+from rapport.domain.conversation import LOCAL_USER, Author, Incoming
+from rapport.ingest.accept import accept
+from rapport.ingest.chat_index import ChatIndex
+from rapport.knowledge.ports import Embedder
+from rapport.runtime.indexing import Indexing
+from rapport.storage.conversations import Conversations
+from rapport.storage.database import Database
+from rapport.storage.surroundings import vector_of
+
+A_SECOND = 20
+"""Messages a second while accepting is timed: a very lively group."""
+BLOCK = 100
+
+
+async def speaking(site: Site, database: Database, embedder: Embedder, blocks: int) -> None:
+    """Accepting in a group while its messages are embedded behind it, and while they are not, in turns."""
+    index = ChatIndex(database, embedder)
+    async with database.statement() as connection:
+        chat = (await Conversations(connection).create(LOCAL_USER, agent_id="companion", kind="group")).id
+    times = Times()
+    for number in range(2 * blocks + 2):
+        if number == 2:
+            times = Times()
+        is_embedding = number % 2 == 1
+        async with embedding_behind(index) if is_embedding else contextlib.nullcontext() as indexing:
+            place = "with it" if is_embedding else "without"
+            for text in [site.chance.choice(site.lines.said).text for _ in range(BLOCK)]:
+                began = time.perf_counter()
+                await accept(database, said(chat, text), worker_id="bench", claim=True)
+                times.add("accepting a message", place, began)
+                if indexing is not None:
+                    indexing.noticed(chat)
+                await asyncio.sleep(max(0.0, began + 1 / A_SECOND - time.perf_counter()))
+        while (await index.go_on(chat)).more:
+            pass
+    times.table(f"{A_SECOND} messages a second; embedding behind them", ("without", "with it"))
+    async with embedding_behind(index) as indexing:
+        lags = [await until_embedded(site, database, indexing, chat, embedder.name, 1, pause=True) for _ in range(40)]
+        many = await until_embedded(site, database, indexing, chat, embedder.name, 500)
+    print(
+        f"\na message's vector is there after {spread(lags)}; of 500 messages at once the last one's after {many:,.0f} ms"
+    )
+
+
+def said(chat: str, text: str) -> Incoming:
+    return Incoming(LOCAL_USER, chat, text.replace("@bot", "bot"), Author("ana", "Ana"))
+
+
+@contextlib.asynccontextmanager
+async def embedding_behind(index: ChatIndex) -> AsyncGenerator[Indexing]:
+    indexing = Indexing(index)
+    task = asyncio.create_task(indexing.run())
+    try:
+        yield indexing
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until_embedded(
+    site: Site, database: Database, indexing: Indexing, chat: str, embedder: str, count: int, *, pause: bool = False
+) -> float:
+    """Milliseconds from when the last of some messages was accepted until it can be found by meaning."""
+    if pause:
+        await asyncio.sleep(site.chance.random())  # at any moment of the loop's
+    last = ""
+    for _ in range(count):
+        text = f"{site.chance.choice(site.lines.said).text} again"
+        last = (await accept(database, said(chat, text), worker_id="bench", claim=True)).message_id
+        indexing.noticed(chat)
+    began = time.perf_counter()
+    async with database.statement() as connection:
+        while await vector_of(connection, LOCAL_USER, chat, last, embedder=embedder) is None:
+            await asyncio.sleep(0.01)
+    return (time.perf_counter() - began) * 1e3

@@ -1,0 +1,154 @@
+"""What of a group chat belongs to a call: loaded, looked for by meaning, chosen. Turns, tools and explanations share it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from rapport.context.engine import Choice, select
+from rapport.context.question import is_bare, meant, pointed_at, tells
+from rapport.domain.conversation import Message
+from rapport.domain.errors import Permanent, Transient
+from rapport.domain.notes import Vector
+from rapport.domain.selection import RECENT, ContextSelection, Strategy, Surroundings
+from rapport.knowledge.ports import Embedder
+from rapport.knowledge.questions import standalone
+from rapport.storage.database import Database
+from rapport.storage.surroundings import Linked, in_order, linked, recent, similar, vector_of
+
+log = structlog.get_logger()
+
+SEMANTIC_SECONDS = 3.0
+"""So long a call waits for what is close to it in meaning; then it goes without."""
+OWN_QUESTIONS = 12
+"""Among so many of the latest messages what the asker has asked before is looked for."""
+NOTHING_LINKED = Linked(None, (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a call is to be answered from."""
+
+    call: Message
+    found: Surroundings
+    selection: ContextSelection
+    question: str
+    """What is asked, understandable by itself; of a call that only points at something, what that says. May be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """Chooses what belongs to a call. No transaction is open while anything is embedded."""
+
+    database: Database
+    embedder: Embedder
+    choice: Choice
+
+    async def gather(self, owner_id: str, call: Message, *, strategy: Strategy | None = None) -> Gathered:
+        """What belongs to a call, everything loaded here and now."""
+        where = (owner_id, call.conversation_id)
+        async with self.database.statement() as connection:
+            before = await recent(
+                connection, *where, before=(call.created_at, call.id), limit=RECENT, thread_id=call.thread_id
+            )
+            links = await linked(connection, *where, call)
+        return await self.choose(owner_id, call, before, links, strategy=strategy)
+
+    async def choose(
+        self,
+        owner_id: str,
+        call: Message,
+        before: Sequence[Message],
+        links: Linked = NOTHING_LINKED,
+        *,
+        strategy: Strategy | None = None,
+    ) -> Gathered:
+        """What belongs to a call, chosen from the messages `before` it, from what it is linked to, and by meaning."""
+        choice = self.choice if strategy is None else replace(self.choice, strategy=strategy)
+        found = surroundings(spoken(before), links)
+        question = "" if is_bare(call.text) else standalone(call.text, _asked_before(call, found))
+        # Whoever has been given the whole chat need not look for more of it.
+        if choice.strategy == "relevant" and len(before) >= RECENT:
+            found = replace(found, similar=await self._similar(owner_id, call, found, question))
+        selection = select(call, found, choice)
+        if not question:
+            question = standalone(meant(links.anchor, [one.message for one in selection.earlier]), ())
+        return Gathered(call, found, selection, question)
+
+    async def _beyond(self, owner_id: str, call: Message, before: Sequence[Message]) -> Linked:
+        """What the message that a call points at replies to, if that is older than the messages before the call."""
+        target = next(reversed(pointed_at(call, before)), None)
+        if target is None or target.reply_to_id in {None, *(one.id for one in before)}:
+            return NOTHING_LINKED
+        async with self.database.statement() as connection:
+            links = await linked(connection, owner_id, call.conversation_id, target)
+        return Linked(None, in_order([*([links.anchor] if links.anchor else []), *links.chain]), ())
+
+    async def _similar(
+        self, owner_id: str, call: Message, found: Surroundings, question: str
+    ) -> Sequence[tuple[Message, float]]:
+        """Older messages close to what is asked; none when that can't be found out now."""
+        try:
+            async with asyncio.timeout(SEMANTIC_SECONDS):
+                vector = await self._vector(owner_id, call, found, question)
+                if vector is None:
+                    return ()
+                return await self.search(owner_id, call, vector, found.recent[0])
+        except (Transient, Permanent, TimeoutError) as error:
+            log.warning(
+                "chat.error", errorType="context", message=f"nothing by meaning: {str(error) or 'no time left'}"
+            )
+            return ()
+
+    async def search(
+        self, owner_id: str, call: Message, vector: Vector, before: Message, *, limit: int = 8
+    ) -> list[tuple[Message, float]]:
+        """Messages of the call's chat that are older than one of it and close to the vector, the closest first."""
+        where = (owner_id, call.conversation_id)
+        async with self.database.statement() as connection:
+            return await similar(
+                connection, *where, embedder=self.embedder.name, vector=vector, before=before.created_at, limit=limit
+            )
+
+    async def _vector(self, owner_id: str, call: Message, found: Surroundings, question: str) -> Vector | None:
+        """What to look for: the question, or what a call without one points at, whose vector mostly is there already."""
+        if question:
+            return await self.embedder.embed_question(question)
+        likely = [found.anchor] if found.anchor else [*pointed_at(call, found.recent)[::-1], *reversed(found.recent)]
+        target = next((one for one in likely if tells(one)), None)
+        if target is None:
+            return None
+        where = (owner_id, call.conversation_id)
+        async with self.database.statement() as connection:
+            known = await vector_of(connection, *where, target.id, embedder=self.embedder.name)
+        if known is not None:
+            return known
+        text = standalone(target.text, ())
+        return await self.embedder.embed_question(text) if text else None
+
+
+def spoken(messages: Sequence[Message]) -> list[Message]:
+    """The messages without replies that were cancelled before they began."""
+    return [one for one in messages if one.role == "user" or one.text.strip()]
+
+
+def surroundings(before: Sequence[Message], links: Linked) -> Surroundings:
+    """What is chosen from: an anchor's neighbours count where they are not among the latest messages anyway."""
+    is_old = links.anchor is not None and (not before or links.anchor.created_at < before[0].created_at)
+    return Surroundings(before, links.anchor, links.chain, links.around if is_old else ())
+
+
+def _asked_before(call: Message, found: Surroundings) -> list[str]:
+    """What a question may lean on: the message that it replies to, else what the same person has asked before."""
+    if found.anchor is not None:
+        return [found.anchor.text]
+    asker = speaker(call)
+    return [one.text for one in found.recent[-OWN_QUESTIONS:] if one.role == "user" and speaker(one) == asker]
+
+
+def speaker(message: Message) -> str | None:
+    """Who says it; somebody who has a new name is still the same."""
+    return message.author.id if message.author else None

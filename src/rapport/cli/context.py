@@ -1,0 +1,117 @@
+"""`rapport context`: which messages of a group chat belong to a call, as a filter and as a timeline."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rapport.domain.conversation import LOCAL_USER
+from rapport.domain.selection import CONTEXT_TOKENS, LOOKBACK_LIMIT, RECENT, TIME_THRESHOLD, Strategy
+from rapport.settings import Settings
+
+if TYPE_CHECKING:
+    from rapport.cli.timeline import Told
+    from rapport.receipts import Explanation
+
+app = typer.Typer(help="What an agent is given of a group chat, and why: select, show.", no_args_is_help=True)
+
+MAX_GAP = 5_256_000
+"""Minutes, ten years: after that nobody goes on with anything."""
+
+
+SELECT = (
+    "Choose context as a filter: a JSON request a line in, an answer a line out. Needs neither server nor database.\n\n"
+    'A request is {"qid", "messages": [{"id", "author", "time", "text", "mentions", "reply_to"}], "trigger": {…}}; the '
+    "trigger is the call, with the same fields. `time` is seconds since 1970 or ISO 8601; `mentions` and `reply_to` may "
+    "be left out.\n\n"
+    'The answer is {"qid", "ids"}, oldest first. The trigger is none of the messages, and its id is not in the answer. '
+    f"What was said after the trigger, and more than {RECENT} messages before it, is not looked at; what the trigger "
+    "replies to always is.\n\n"
+    'A line that can\'t be answered gets {"qid", "error"}; the others go on, and the command ends with 1.'
+)
+
+
+@app.command("select", help=SELECT)
+def select_(
+    strategy: Annotated[Strategy, typer.Option(help="How to choose.")] = "relevant",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also say why: reasons, scores, and what was passed over.")
+    ] = False,
+    tokens: Annotated[int, typer.Option(min=1, help="About how many tokens may be chosen together.")] = CONTEXT_TOKENS,
+    lookback: Annotated[
+        int, typer.Option(min=1, help="So many messages `time_gap` and `recent` look at.")
+    ] = LOOKBACK_LIMIT,
+    gap: Annotated[
+        float, typer.Option(min=0, max=MAX_GAP, help="Minutes of silence that end a session for `time_gap`.")
+    ] = TIME_THRESHOLD,
+) -> None:
+    """Choose context as a filter, with nothing but what the requests bring along."""
+    import math
+
+    from rapport.cli.selecting import answer_all
+    from rapport.context.engine import Choice
+    from rapport.knowledge.embedders.wordllama import word_table
+
+    if math.isnan(gap):
+        raise typer.BadParameter("it is a number of minutes.", param_hint="--gap")
+
+    def complain(reason: str) -> None:
+        typer.secho(f"rapport: {_plain(reason)}", fg="red", err=True)
+
+    choice = Choice(strategy, tokens=tokens, lookback=lookback, gap_minutes=gap, words=word_table())
+    try:
+        is_good = answer_all(sys.stdin.buffer, sys.stdout.buffer, choice, explain=explain, complain=complain)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if not is_good:
+        raise typer.Exit(1)
+
+
+@app.command()
+def show(
+    message: Annotated[
+        str,
+        typer.Argument(help="The id of a reply, of the message it answers, or of any other; or the beginning of it."),
+    ],
+    user: Annotated[
+        str, typer.Option(help="Whose conversation; `local` is the user of a server without keys.")
+    ] = LOCAL_USER,
+    conversation: Annotated[
+        str | None, typer.Option(help="Look in this one only: its id, or the beginning of it.")
+    ] = None,
+    strategy: Annotated[
+        Strategy | None, typer.Option(help="What this strategy would choose now, instead of what was chosen.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: what the HTTP route answers.")] = False,
+) -> None:
+    """Show what a reply was made from and why, as a timeline; of a message without a reply, what would be chosen for it."""
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> tuple[Explanation, Told]:
+        from rapport.cli.explaining import explained
+
+        return await explained(settings, message, user=user, conversation=conversation, strategy=strategy)
+
+    explanation, told = start(job, level="warning")
+    if as_json:
+        import orjson
+
+        from rapport.channels.http.context import context_view
+
+        view = {"conversation_id": explanation.conversation.id, **context_view(explanation)}
+        typer.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode())
+        return
+    from rich.console import Console
+
+    from rapport.cli.timeline import draw
+
+    draw(Console(highlight=False), told)
+
+
+def _plain(text: str, *, limit: int = 500) -> str:
+    """Somebody else's text as one line that a terminal shows and doesn't obey."""
+    from rapport.knowledge.files.document import one_line
+
+    return one_line(text.encode(errors="replace").decode(), limit=limit)

@@ -1,0 +1,336 @@
+"""A timeline in the terminal: what of a chat was chosen for a call, what was not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from rich.console import Console
+from rich.text import Text
+
+from rapport.domain.conversation import Conversation, Message
+from rapport.domain.selection import TIME_THRESHOLD
+from rapport.knowledge.files.document import one_line
+
+FOLDED_FROM = 4
+"""So many skipped messages in a row become one line that counts them."""
+WORDS, WORDS_OF_REPLY = 400, 600
+"""So many characters of a message are shown."""
+NARROW = 50
+"""On fewer columns nothing is set in from the left."""
+
+REASONS: Mapping[str, str] = {
+    "trigger": "the call itself",
+    "anchor": "what the call is about: what it replies to, or else the asker's own latest words",
+    "reply_chain": "linked to that by replies that people made",
+    "session": "said in one go with what follows it, without a long silence",
+    "topic": "continues or answers something that is chosen",
+    "addressed": "said to somebody who takes part, by name",
+    "semantic": "close in meaning to what is asked, wherever in the chat it was said",
+    "neighbour": "stands beside what the call is about",
+    "recent": "one of the latest messages",
+}
+STRATEGIES: Mapping[str, str] = {
+    "relevant": "message by message",
+    "time_gap": "everything since the last long silence",
+    "thread": "what is linked by replies",
+    "recent": "the latest messages",
+}
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_UNITS = (
+    ("year", 365 * 86_400, 2),
+    ("month", 30 * 86_400, 2),
+    ("week", 7 * 86_400, 2),
+    ("day", 86_400, 1),
+    ("hour", 3_600, 1),
+    ("minute", 60, 1),
+)
+_BAR = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a message was chosen, and how sure that is."""
+
+    reasons: Sequence[str]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A memory or a note that the reply was given as well."""
+
+    id: str
+    score: float
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """All that there is to show about one call."""
+
+    conversation: Conversation
+    agent_name: str
+    call: Message | None
+    """None when the agent spoke unasked."""
+    strategy: str
+    is_stored: bool
+    """It is what the reply was given; else what would be chosen now."""
+    said: Sequence[Message]
+    """What was said up to the call, oldest first; it is shown from the oldest chosen message on."""
+    chosen: Mapping[str, Why]
+    anchor: Message | None = None
+    whole_from: datetime | None = None
+    """From here on nothing is missing in `said`; before it there are only chosen messages."""
+    passed_over: Mapping[str, float] | None = None
+    """Scores of messages that were looked at and not chosen."""
+    reply: Message | None = None
+    has_summary: bool = False
+    """A summary of what came earlier was given as well."""
+    memories: Sequence[Used] = ()
+    notes: Sequence[Used] = ()
+    looked_up: Sequence[str] = ()
+    """Tools by which the model looked further by itself."""
+
+    def is_call(self, message: Message) -> bool:
+        return self.call is not None and message.id == self.call.id
+
+
+def draw(console: Console, told: Told) -> None:
+    """The whole of it: header, timeline, reply, what else was used, legend. Nobody's words are obeyed by the terminal."""
+    paper = _Paper(console)
+    _header(paper, told)
+    day: date | None = None
+    for item in _items(told):
+        if isinstance(item, Message):
+            if (today := item.created_at.astimezone().date()) != day:
+                day = today
+                paper.write("", Text(f"{item.created_at.astimezone():%a} {day.day} {day:%b %Y}", "bold"))
+            _line(paper, told, item)
+        else:
+            paper.write(paper.margin, Text(item, "dim"))
+    if told.reply is not None:
+        _reply(paper, told, told.reply)
+    _used(paper, told)
+    _legend(paper, told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paper:
+    """A console on which long lines go on under their own beginning; a pipe gets them whole."""
+
+    console: Console
+
+    @property
+    def margin(self) -> str:
+        """As wide as the mark and the time before every message, where there is room for that."""
+        return " " * (3 if self.console.is_terminal and self.console.width < NARROW else 10)
+
+    def write(self, lead: str | Text, body: Text, *, in_one_row: bool = False) -> None:
+        lead = Text(lead) if isinstance(lead, str) else lead
+        width = max(self.console.width, 12)
+        if not self.console.is_terminal:
+            rows: Iterable[Text] = [_joined(lead, body)]
+        elif in_one_row:
+            row = _joined(lead, body)
+            row.truncate(width, overflow="ellipsis")
+            rows = [row]
+        elif width < NARROW:
+            rows = _joined(lead, body).wrap(self.console, width)
+        else:
+            wrapped = body.wrap(self.console, width - lead.cell_len)
+            below = " " * lead.cell_len
+            rows = [_joined(below if number else lead, row) for number, row in enumerate(wrapped)]
+        for row in rows:
+            row.rstrip()
+            self.console.print(row, soft_wrap=True)
+
+    def skip(self) -> None:
+        self.console.print()
+
+
+def _header(paper: _Paper, told: Told) -> None:
+    where = told.conversation
+    title = plain(where.title or "") or ("A group" if where.kind == "group" else "A direct chat")
+    paper.write("", Text.assemble((title, "bold"), f"  {where.kind}, with {told.agent_name}  ", (where.id, "dim")))
+    how = STRATEGIES.get(told.strategy, "")
+    earlier = sum("trigger" not in why.reasons for why in told.chosen.values())
+    given = f"{_count(earlier)}{' and a summary' if told.has_summary else ''}"
+    how_it_is_known = "as the reply was given" if told.is_stored else "as it would be chosen now"
+    paper.write(
+        "",
+        Text.assemble(
+            (plain(told.strategy), "bold cyan"), f" ({how}): {given} for {_occasion(told)}, {how_it_is_known}"
+        ),
+    )
+    if told.anchor is not None:
+        anchor = told.anchor
+        at = anchor.created_at.astimezone()
+        about = f'{_speaker(told, anchor)}, {at:%a} {at.day} {at:%b %H:%M}: "{plain(words_of(anchor), limit=200)}"'
+        paper.write("", Text.assemble(("It is about ", ""), (about, "cyan")))
+    paper.skip()
+
+
+def _occasion(told: Told) -> str:
+    subject = told.call or told.reply
+    if subject is None:
+        return "nothing"
+    at = subject.created_at.astimezone()
+    return f"{'the call' if told.call else 'what was said unasked'} on {at:%a} {at.day} {at:%b %Y, %H:%M %Z}"
+
+
+def _items(told: Told) -> Iterator[Message | str]:
+    """Messages, and remarks between them about what is left out and about silences."""
+    run: list[Message] = []
+    before: Message | None = None
+    for message in told.said:
+        if message.id not in told.chosen and not told.is_call(message):
+            if before is not None:
+                run.append(message)
+            continue
+        if before is not None and told.whole_from is not None and before.created_at < told.whole_from:
+            yield "… others between them skipped"
+        if len(run) >= FOLDED_FROM:
+            yield from _silence(before, run[0])
+            yield _folded(run)
+            before = run[-1]
+        else:
+            for one in run:
+                yield from _silence(before, one)
+                yield one
+                before = one
+        run = []
+        yield from _silence(before, message)
+        yield message
+        before = message
+
+
+def _folded(run: Sequence[Message]) -> str:
+    lasted = run[-1].created_at - run[0].created_at
+    over = f" over {span(lasted)}" if lasted > timedelta(minutes=TIME_THRESHOLD) else ""
+    return f"… {len(run):,} skipped{over}"
+
+
+def _silence(before: Message | None, after: Message) -> Iterator[str]:
+    if before is None:
+        return
+    gap = after.created_at - before.created_at
+    if gap > timedelta(minutes=TIME_THRESHOLD):
+        yield f"── {span(gap)} ──"
+
+
+def _line(paper: _Paper, told: Told, message: Message) -> None:
+    why, is_call = told.chosen.get(message.id), told.is_call(message)
+    words = plain(words_of(message), limit=WORDS)
+    if why is None and not is_call:
+        score = (told.passed_over or {}).get(message.id)
+        remark = "" if score is None else f"({score:.2f}) "
+        said = Text(f"{_who(told, message)}  {remark}{words}", "dim")
+        paper.write(_lead(message, "·", "dim"), said, in_one_row=True)
+        return
+    who = Text(_who(told, message), "bold magenta" if message.role == "assistant" else "bold")
+    paper.write(_lead(message, *(("▶", "bold yellow") if is_call else ("●", "bold green"))), _joined(who, f"  {words}"))
+    if is_call:
+        paper.write(paper.margin, Text("the call", "yellow"))
+    elif why is not None:
+        reasons = Text(", ".join(plain(one) for one in why.reasons), "green")
+        paper.write(paper.margin, _joined(_bar(why.score), f" {why.score:.2f} ", reasons))
+
+
+def _lead(message: Message, mark: str, style: str) -> Text:
+    at = f"{message.created_at.astimezone():%H:%M}"
+    return Text.assemble(" ", (mark, style), " ", (f"{at}  ", style if style == "dim" else ""))
+
+
+def _joined(*parts: Text | str) -> Text:
+    return Text.assemble(*parts)
+
+
+def _bar(score: float) -> Text:
+    full = round(min(max(score, 0.0), 1.0) * _BAR)
+    style = "green" if score >= 0.67 else "yellow" if score >= 0.33 else "red"
+    return Text.assemble(("▰" * full, style), ("▱" * (_BAR - full), "dim"))
+
+
+def _who(told: Told, message: Message) -> str:
+    """Who says it, and to whose words it is a reply."""
+    who = _speaker(told, message)
+    if message.reply_to_id is None:
+        return f"{who} ↩ something older" if message.context_snapshot else who
+    parent = next((one for one in told.said if one.id == message.reply_to_id), None)
+    if parent is None and told.anchor is not None and told.anchor.id == message.reply_to_id:
+        parent = told.anchor
+    if parent is None:
+        return f"{who} ↩ something older"
+    at = parent.created_at.astimezone()
+    is_same_day = at.date() == message.created_at.astimezone().date()
+    return f"{who} ↩ {_speaker(told, parent)}, {at:%H:%M}" + ("" if is_same_day else f" on {at.day} {at:%b}")
+
+
+def _speaker(told: Told, message: Message) -> str:
+    if message.role == "assistant":
+        return f"◆ {told.agent_name}"
+    name = plain(message.author.name.replace("◆", ""), limit=40) if message.author else ""
+    return (name or "somebody") + (" (a bot)" if message.is_bot else "")
+
+
+def _reply(paper: _Paper, told: Told, reply: Message) -> None:
+    who = Text(_speaker(told, reply), "bold magenta")
+    words = plain(words_of(reply), limit=WORDS_OF_REPLY)
+    paper.write(_lead(reply, "◀", "bold magenta"), _joined(who, f"  {words}"))
+    if not told.is_stored:
+        paper.write(paper.margin, Text("said then, and made from what was chosen then", "dim"))
+
+
+def _used(paper: _Paper, told: Told) -> None:
+    for name, some in (("Memories", told.memories), ("Notes", told.notes)):
+        if some:
+            paper.skip()
+            paper.write("", Text(name, "bold"))
+        for one in some:
+            paper.write(
+                Text.assemble(" ", _bar(one.score), f" {one.score:.2f} "),
+                Text.assemble((plain(one.id), "blue"), f"  {plain(one.words)}"),
+                in_one_row=True,
+            )
+    if told.looked_up:
+        paper.skip()
+        paper.write("", Text(f"The model looked further by itself: {plain(', '.join(told.looked_up))}."))
+
+
+def _legend(paper: _Paper, told: Told) -> None:
+    met = {reason for why in told.chosen.values() for reason in why.reasons}
+    told_reasons = [(reason, words) for reason, words in REASONS.items() if reason in met and reason != "trigger"]
+    if told_reasons:
+        paper.skip()
+    for reason, words in told_reasons:
+        paper.write(Text(f"{reason:<12}", "green"), Text(words, "dim"))
+
+
+def plain(text: str, *, limit: int = 200) -> str:
+    """Somebody else's text as one line that a terminal shows and doesn't obey."""
+    return one_line(text.encode(errors="replace").decode(), limit=limit)
+
+
+def words_of(message: Message) -> str:
+    """What was said; pictures as such."""
+    if isinstance(message.content, str):
+        return message.content
+    return " ".join(str(one.get("text", "")) if one.get("type") == "text" else "[image]" for one in message.content)
+
+
+def span(lasted: timedelta) -> str:
+    """How long something lasted, as people say it: `two days`."""
+    seconds = lasted.total_seconds()
+    for name, length, least in _UNITS:
+        count = round(seconds / length)
+        if count >= least and seconds >= length * least * 0.9:
+            number = _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
+            return f"{number} {name}{'' if count == 1 else 's'}"
+    return "a moment"
+
+
+def _count(earlier: int) -> str:
+    return f"{earlier:,} earlier {'message' if earlier == 1 else 'messages'}"

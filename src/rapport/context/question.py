@@ -1,0 +1,92 @@
+"""What a call asks: the words that it has of its own, or what it points at when it has none (CTX-2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+
+from rapport.domain.conversation import Message
+
+MEANT = 3
+"""So many of the latest messages at most tell what a call without words of its own is about."""
+
+AWAY = timedelta(hours=1)
+"""Who has said nothing for so long has left the talk."""
+
+_MENTION = re.compile(r"(?<![\w@.])@[\w-]+(?:\.\w+)*[,:]?")
+_COMMAND = re.compile(r"^\s*/\w+(?:@[\w-]+)?")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_MOST_WORDS = 12
+
+
+def _all(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+# With these words alone a call says only that it wants something said about what stands above it.
+_EMPTY = _all(
+    "a an one ones and or so as at by for from in of on to with about up out over into i me my we us our you your u ur he she they "
+    "them it its this that these those here there above below what what's whats who who's which how why is are was be am do "
+    "does did can could would will should shall may might have has had not any some all anything something please pls plz "
+    "ok okay well hmm um er just now then also too else again really more bit little quick quickly maybe "
+    "think thinking thought thoughts idea ideas opinion opinions view views take say says said comment comments input "
+    "suggestion suggestions suggest advice advise recommend recommendation recommendations feedback wdyt help helping "
+    "assist agree disagree right wrong true correct chime weigh look see check read answer reply respond explain "
+    "clarify discuss tell let know make sense mean means meaning like get give got hey yo "
+    # German, French, Spanish
+    "was wer wie ist das die der dem den es du ihr ihn sie wir uns dir dazu davon dafür meinst meint meinung denkst denkt "
+    "hältst sagst sagt hilf helfen hilfe kannst könntest könnt bitte mal hier ideen idee vorschlag vorschläge rat stimmt "
+    "que qu'en qu'est-ce quoi qui est ce cela ça c'est en de du la le les tu vous nous toi penses pensez dis dites avis ton "
+    "votre peux pouvez aider aide aidez idées plaît s'il te "
+    "qué que quién es esto eso esta este el lo los las tú tu nos piensas opinas opinan dices dice opinión puedes podrías "
+    "ayuda ayudar ayudarnos ayudarme ayúdanos favor por ideas consejo"
+)
+
+
+def words_of(text: str) -> str:
+    """What is said without whom it addresses."""
+    return " ".join(_MENTION.sub(" ", _COMMAND.sub(" ", text, count=1)).split())
+
+
+def is_bare(text: str) -> bool:
+    """Whether a call has no subject of its own: "@bot", "@bot ^", "@bot what do you think?", "can you help with this"."""
+    words = [word.casefold() for word in _WORD.findall(words_of(text))]
+    return len(words) <= _MOST_WORDS and all(word.replace("’", "'") in _EMPTY for word in words)
+
+
+def pointed_at(call: Message, before: Sequence[Message]) -> list[Message]:
+    """What a call that replies to nothing may be about: the asker's own latest words or, if there are none, what was last
+    said. Who has said nothing for long and calls while others are talking may mean either."""
+    if not before:
+        return []
+    latest = before[-1]
+    own = next((one for one in reversed(before) if author_of(one) == author_of(call)), None)
+    if own is None:
+        return [latest]
+    is_away = call.created_at - own.created_at > AWAY and call.created_at - latest.created_at <= AWAY
+    return [own, latest] if is_away and own is not latest else [own]
+
+
+def author_of(message: Message) -> str:
+    """Who says it; somebody who has a new name is still the same."""
+    return message.author.id if message.author else message.role
+
+
+def meant(replied_to: Message | None, chosen: Sequence[Message]) -> str:
+    """What a bare call asks, in other people's words: what it replies to, or the latest question and what came after it."""
+    if replied_to is not None and _has_subject(replied_to):
+        return words_of(replied_to.text)
+    said = [one for one in chosen if tells(one)][-MEANT:]
+    asked = max((number for number, one in enumerate(said) if "?" in one.text), default=0)
+    found = [*([replied_to] if replied_to is not None else []), *said[asked:]]
+    return " ".join(words_of(one.text) for one in found)
+
+
+def tells(message: Message) -> bool:
+    """Whether somebody says something in it that has a subject."""
+    return message.role == "user" and not message.is_bot and _has_subject(message)
+
+
+def _has_subject(message: Message) -> bool:
+    return bool(_WORD.search(message.text)) and not is_bare(message.text)

@@ -1,0 +1,64 @@
+"""A chat's messages as the scorer sees them: who speaks, to whom, when, and what replies to what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+
+from rapport.context.question import author_of
+from rapport.context.relevance.reading import Line
+from rapport.domain.conversation import Message
+
+_MENTION = re.compile(r"(?<![\w@.])@([\w.|\[\]{}^`\\-]*\w)")
+MOST_MENTIONS = 20
+"""So many people one message addresses; who names everybody addresses nobody in particular."""
+
+
+def as_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line]:
+    """The messages, oldest first, each a line; the same person is the same author under any of their names.
+
+    `handles` are the agent's, in small letters: whoever writes one of them addresses it.
+    """
+    people = _people(messages)
+    agent = next((author_of(message) for message in messages if message.role == "assistant"), None)
+    people.update(dict.fromkeys(handles, agent))
+    numbers = {message.id: number for number, message in enumerate(messages)}
+    lines: list[Line] = []
+    for number, message in enumerate(messages):
+        named = [*(name.casefold() for name in message.mentions), *_mentioned(message.text)][:MOST_MENTIONS]
+        mentions = dict.fromkeys(people.get(name, name) for name in named)
+        author = author_of(message)
+        for nobody in (author, None):
+            mentions.pop(nobody, None)
+        replied = numbers.get(message.reply_to_id) if message.reply_to_id else None
+        lines.append(
+            Line(
+                author,
+                message.created_at.timestamp(),
+                message.text,
+                tuple(name for name in mentions if name),
+                replied if replied is not None and replied < number else None,
+                message.author.name if message.author else "",
+            )
+        )
+    return lines
+
+
+@lru_cache(maxsize=20_000)
+def _mentioned(text: str) -> tuple[str, ...]:
+    """The names after an @ in a text, in small letters."""
+    return tuple(name.casefold() for name in _MENTION.findall(text)) if "@" in text else ()
+
+
+def _people(messages: Sequence[Message]) -> dict[str, str | None]:
+    """What people may be called, each name with the author it means; a name that two have means neither."""
+    called: dict[str, str | None] = {}
+    for message in messages:
+        if message.author is None:
+            continue
+        name = message.author.name.casefold()
+        for one in {message.author.id.casefold(), name, name.replace(" ", ""), name.split(" ")[0]}:
+            if one and called.setdefault(one, message.author.id) != message.author.id:
+                called[one] = one
+    return called

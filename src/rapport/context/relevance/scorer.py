@@ -1,0 +1,199 @@
+"""The scorer: for each message of a chat, which earlier one it answers or continues, and so which belong together.
+
+Two rounds. The first looks at every pair of messages; from what it finds follows how likely any two are in one thread. The
+second looks again with that known: an author's thread, a thread's last words. Its weights were trained on chats that people
+have untangled (bench/context/); they stand in weights.json, as numbers with names, and this module is all that reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Protocol
+
+import numpy as np
+
+from rapport.context.relevance.features import (
+    FEATURES,
+    PAIR_FEATURES,
+    Described,
+    Matrix,
+    describe,
+    pairs,
+)
+from rapport.context.relevance.reading import Line, plain
+
+NEAR = (5, 15, 10_000)
+"""How far back the second round looks for the latest of a thread."""
+LEAST = 6e-6
+"""Nothing that the first round finds unlikely is impossible in the second."""
+
+
+class WordVectors(Protocol):
+    """Texts as vectors of length 1 (0 if there is nothing to say about one), within microseconds each."""
+
+    def __call__(self, texts: Sequence[str], /) -> Matrix: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """What the scorer found."""
+
+    links: Matrix
+    """[i, j]: how likely line i answers or continues the earlier line j; on the diagonal, that it begins something new."""
+    together: Matrix
+    """[i, j]: how likely lines i and j are in one thread."""
+
+
+def untangle(lines: Sequence[Line], words: WordVectors | None) -> Threads:
+    """Who answers whom in these lines, oldest first, and which of them belong together."""
+    weights = _weights()
+    vectors = None if words is None else words([plain(line.text) for line in lines])
+    known = describe(lines, vectors)
+    meaning = None if vectors is None else _Meaning(weights, vectors)
+    every = pairs(len(lines))
+    first = _links(_scores(weights.first, known, meaning, None), len(lines))
+    scores = _scores(weights.second, known, meaning, _second_look(weights, known, _together(first)))
+    scores += np.log(np.maximum(first.take(every.flat), LEAST))
+    links = _links(scores, len(lines))
+    return Threads(links, _together(links))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    """One round: from what is known about a pair to how strongly they are linked."""
+
+    pair: Matrix
+    later: Matrix
+    earlier: Matrix
+    chat: Matrix
+    none: Matrix
+    later_meaning: Matrix
+    earlier_meaning: Matrix
+    heads: Matrix
+    seen: Matrix
+    bias: Matrix
+    hidden: Matrix
+    hidden_bias: Matrix
+    out: Matrix
+    out_bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    meaning: Matrix
+    asks: Matrix
+    tells: Matrix
+    first: _Layers
+    second: _Layers
+    spread: tuple[int, ...]
+    """The features that the second round carries over from a message to its whole thread."""
+    heads: int
+
+
+class _Meaning:
+    """What the words' vectors say: a few directions that matter, and how well two messages fit each other by them."""
+
+    def __init__(self, weights: _Weights, vectors: Matrix) -> None:
+        self.lines = weights.meaning @ vectors.T  # (directions, lines)
+        count = len(vectors)
+        asks = (weights.asks @ self.lines).reshape(weights.heads, -1, count)
+        tells = (weights.tells @ self.lines).reshape(weights.heads, -1, count)
+        fitting = np.matmul(asks.transpose(0, 2, 1), tells) / np.sqrt(asks.shape[1], dtype=np.float32)
+        every = pairs(count)
+        self.fitting = fitting.reshape(weights.heads, -1).take(every.flat, axis=1)
+        self.fitting[:, every.alone] = 0
+
+
+def _scores(layers: _Layers, known: Described, meaning: _Meaning | None, seen: Matrix | None) -> Matrix:
+    """How strongly each pair is linked."""
+    every = pairs(known.lines.shape[1])
+    later = layers.later @ known.lines + (layers.bias + layers.chat @ known.chat)[:, None]
+    earlier = layers.earlier @ known.lines
+    if meaning is not None:
+        later += layers.later_meaning @ meaning.lines
+        earlier += layers.earlier_meaning @ meaning.lines
+    hidden = earlier.take(every.earlier, axis=1)
+    hidden[:, every.alone] = layers.none[:, None]
+    hidden += later.take(every.later, axis=1)
+    hidden += layers.pair @ known.pairs
+    if meaning is not None:
+        hidden += layers.heads @ meaning.fitting
+    if seen is not None:
+        hidden += layers.seen @ seen
+    np.maximum(hidden, 0, out=hidden)
+    deeper = layers.hidden @ hidden
+    deeper += layers.hidden_bias[:, None]
+    np.maximum(deeper, 0, out=deeper)
+    return layers.out @ deeper + layers.out_bias
+
+
+def _links(scores: Matrix, count: int) -> Matrix:
+    """Scores of pairs as probabilities of each line over what it may answer."""
+    links = np.full((count, count), -np.inf, np.float32)
+    links.ravel()[pairs(count).flat] = scores
+    links -= links.max(1, keepdims=True)
+    np.exp(links, out=links)
+    links /= links.sum(1, keepdims=True)
+    return links
+
+
+def _together(links: Matrix) -> Matrix:
+    """How likely two lines are in one thread: line by line, each with what it may answer and that with everything before."""
+    count = len(links)
+    together = np.eye(count, dtype=np.float32)
+    for line in range(1, count):
+        row = links[line, :line] @ together[:line, :line]
+        together[line, :line] = row
+        together[:line, line] = row
+    return together
+
+
+def _second_look(weights: _Weights, known: Described, together: Matrix) -> Matrix:
+    """For each pair, what the later line has to do with the thread of the earlier one."""
+    count = len(together)
+    every = pairs(count)
+    spread, steps = len(weights.spread), np.arange(count)[:, None] - np.arange(count)[None, :]
+    dense = np.zeros((spread + len(NEAR), count * count), np.float32)
+    for number, feature in enumerate(weights.spread):
+        dense[number, every.flat] = known.pairs[feature]
+    for number, reach in enumerate(NEAR, spread):
+        dense[number] = ((steps >= 1) & (steps <= reach)).ravel()
+    carried = (dense.reshape(-1, count) @ together).reshape(len(dense), -1)
+    below = np.tril(together, -1)
+    since = np.cumsum(below, 0) - below
+    seen = np.empty((len(dense) + 2, len(every.flat)), np.float32)
+    carried.take(every.flat, axis=1, out=seen[:-2], mode="clip")
+    since.take(every.flat, out=seen[-2], mode="clip")
+    np.maximum(seen[:-1], 0, out=seen[:-1])
+    np.log1p(seen[:-1], out=seen[:-1])
+    below.take(every.flat, out=seen[-1], mode="clip")
+    seen[:, every.alone] = 0
+    return seen
+
+
+@cache
+def _weights() -> _Weights:
+    read = json.loads(resources.files("rapport.context.relevance").joinpath("weights.json").read_bytes())
+    if tuple(read["features"]) != FEATURES:
+        raise RuntimeError("weights.json was trained on other features than features.py makes.")
+
+    def matrix(value: object) -> Matrix:
+        return np.array(value, np.float32)
+
+    def layers(told: dict[str, Any]) -> _Layers:
+        named = {name: matrix(told[name]) for name in _Layers.__slots__ if name != "out_bias"}
+        return _Layers(**named, out_bias=float(told["out_bias"]))
+
+    return _Weights(
+        matrix(read["meaning"]),
+        matrix(read["asks"]),
+        matrix(read["tells"]),
+        layers(read["first"]),
+        layers(read["second"]),
+        tuple(PAIR_FEATURES.index(name) for name in read["spread"]),
+        int(read["heads"]),
+    )

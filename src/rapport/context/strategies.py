@@ -1,0 +1,38 @@
+"""The strategies that need no model: the latest, one sitting, or what people have linked by replying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from rapport.domain.conversation import Message
+
+
+def session(call: Message, recent: Sequence[Message], *, lookback: int, minutes: float) -> list[Message]:
+    """What was said before the call without a silence longer than `minutes`, at most `lookback` messages (CTX-4)."""
+    longest = timedelta(minutes=minutes)
+    said: list[Message] = []
+    later = call
+    for message in reversed(recent[-lookback:]) if lookback > 0 else ():
+        if later.created_at - message.created_at > longest:
+            break
+        said.append(message)
+        later = message
+    return said[::-1]
+
+
+def reply_distances(start: str, messages: Sequence[Message]) -> Mapping[str, int]:
+    """How many replies lie between the message `start` and each that is linked with it by replies, in either direction."""
+    near: dict[str, list[str]] = {}
+    for message in messages:
+        if message.reply_to_id is not None and message.reply_to_id != message.id:
+            near.setdefault(message.id, []).append(message.reply_to_id)
+            near.setdefault(message.reply_to_id, []).append(message.id)
+    steps = {start: 0}
+    line = [start]
+    for here in line:
+        for other in near.get(here, ()):
+            if other not in steps:
+                steps[other] = steps[here] + 1
+                line.append(other)
+    return steps

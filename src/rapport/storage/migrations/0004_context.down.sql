@@ -1,0 +1,4 @@
+DROP TABLE chat_index, message_vectors;
+DROP INDEX conversations_groups, messages_replies;
+ALTER TABLE messages DROP COLUMN mentions, DROP COLUMN thread_id, DROP COLUMN is_bot, DROP COLUMN platform_id,
+    DROP COLUMN context_snapshot, DROP COLUMN payload;

@@ -1,0 +1,223 @@
+"""What is chosen of a chat, and the promises that hold whatever the chat is (CTX-4, 5, 6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rapport.context.engine import LINE_TOKENS, Choice, select
+from rapport.context.summaries import estimated_tokens
+from rapport.domain.conversation import Author, Message
+from rapport.domain.selection import SHOWN_CHARACTERS, Strategy, Surroundings
+from rapport.knowledge.embedders.wordllama import word_table
+
+NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
+DAY = 24 * 60.0
+RELEVANT = Choice(words=word_table())
+STRATEGIES: tuple[Strategy, ...] = ("relevant", "time_gap", "thread", "recent")
+
+
+def said(id_: str, who: str, minutes_ago: float, text: str, reply_to: str | None = None) -> Message:
+    return Message(id_, "chat", "user", text, NOW - timedelta(minutes=minutes_ago), Author(who.lower(), who), reply_to)
+
+
+def chosen(call: Message, *messages: Message, choice: Choice = RELEVANT, anchor: Message | None = None) -> list[str]:
+    """What is chosen for a call after these messages, the call included."""
+    return select(call, Surroundings(messages, anchor), choice).ids
+
+
+CHALLENGES = [
+    ("We should look at the restaurant for the gathering", "Any thoughts?", "The thai restaurant on 10th Ave?", "@bot"),
+    ("We need a birthday present for mum", "Any ideas?", "A book about gardening maybe?", "@bot what do you think?"),
+    ("I'd like to paint the hallway this month", "What colour would you take?", "A warm grey perhaps?", "@bot thoughts?"),
+    ("Does someone know a good dentist around here?", "Still looking :)", "Dr. Meyer on Elm Street is good with kids", "@bot can you help?"),
+    ("Who brings the tent on the camping trip?", "No one?", "I could ask my brother for his old tent", "@bot ^"),
+    ("Wir brauchen ein Restaurant für das Treffen", "Was meint ihr?", "Das thailändische Restaurant in der Hauptstraße?", "@bot"),
+]  # fmt: skip
+CASTS = ["Ann Ann Bob Ann", "Ann Bob Carl Ann", "Ann Bob Carl Dan", "Ann Ann Bob Bob", "Ann Bob Ann Bob"]
+
+
+@pytest.mark.parametrize("cast", CASTS)
+@pytest.mark.parametrize("words", CHALLENGES, ids=lambda words: words[0][:24])
+def test_the_challenge_all_of_three_days_belongs(words: tuple[str, str, str, str], cast: str) -> None:
+    a, b, c, d = cast.split()
+    talk = [said("A", a, 3 * DAY, words[0]), said("B", b, 2 * DAY, words[1]), said("C", c, 10, words[2])]
+    assert chosen(said("D", d, 0, words[3]), *talk) == ["A", "B", "C", "D"]
+
+
+def test_scenario_a_a_silence_ends_a_session_for_time_gap() -> None:
+    talk = [said("A", "Ann", 3 * DAY, CHALLENGES[0][0]), said("B", "Bob", 2 * DAY, CHALLENGES[0][1])]
+    talk.append(said("C", "Carl", 10, CHALLENGES[0][2]))
+    assert chosen(said("D", "Ann", 0, "@bot thoughts?"), *talk, choice=Choice("time_gap")) == ["C", "D"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("words", CHALLENGES, ids=lambda words: words[0][:24])
+def test_scenario_b_what_is_replied_to_is_given_however_old(words: tuple[str, ...], strategy: Strategy) -> None:
+    old = said("A", "Ann", 3 * DAY, words[0])
+    call = said("D", "Bob", 0, "@bot help with this", "A")
+    # Older than everything that is loaded of the chat: it comes by its link alone.
+    selection = select(call, Surroundings((), old, around=(old,)), replace(RELEVANT, strategy=strategy))
+    assert selection.ids == ["A", "D"]
+    assert selection.chosen[0].reasons == ("anchor",)
+
+
+TANGLED = [
+    [("Ann", 50, "Who can fix the projector before Friday's talk?"), ("Mia", 40, "lunch was great today, thanks for cooking!"), ("Tom", 30, "The projector lamp may be loose, I can look at it"), ("Ann", 20, "The lamp is fine, it's the HDMI port of the projector"), ("Mia", 10, "did someone take my umbrella?")],
+    [("Ann", 50, "Which train do we take to Berlin on Saturday?"), ("Mia", 40, "the printer is out of toner again"), ("Tom", 30, "There is one at 9:04, and a slower train at 9:40"), ("Ann", 20, "9:04 is too early for the kids, 9:40 then"), ("Mia", 10, "who has the key of the storage room? I need the toner")],
+    [("Ann", 90, "Should we move the database to Postgres 18?"), ("Mia", 70, "anyone up for football tonight?"), ("Tom", 50, "Postgres 18 has async IO, our queries would gain from it"), ("Ann", 30, "the migration would need a downtime though"), ("Mia", 10, "we are only 7 for football so far, 3 more please")],
+    [("Ann", 90, "my sourdough doesn't rise, any tips?"), ("Mia", 70, "is the gym open on Sunday?"), ("Tom", 50, "@Ann is the starter active? feed it twice before baking"), ("Ann", 30, "I feed it once a day, is that not enough for the starter?"), ("Mia", 10, "found it: gym is open from 10 to 6 on Sunday")],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ["@bot", "@bot what do you think?", "@bot ^", "@bot can you help us?"])
+@pytest.mark.parametrize("talk", TANGLED, ids=lambda talk: talk[0][2][:24])
+def test_of_a_to_e_only_a_c_and_d(talk: list[tuple[str, float, str]], call: str) -> None:
+    messages = [said(id_, *row) for id_, row in zip("ABCDE", talk, strict=True)]
+    assert chosen(said("T", "Ann", 0, call), *messages) == ["A", "C", "D", "T"]
+
+
+def test_a_question_of_its_own_steers_what_is_chosen() -> None:
+    talk = [said(id_, *row) for id_, row in zip("ABCDE", TANGLED[2], strict=True)]
+    football = chosen(said("T", "Zoe", 0, "@bot how many players are missing for football?"), *talk)
+    postgres = chosen(said("T", "Zoe", 0, "@bot what does async IO in Postgres bring our queries?"), *talk)
+    assert {"B", "E"} <= set(football)
+    assert "C" not in football
+    assert {"A", "C"} <= set(postgres)
+    assert "B" not in postgres
+
+
+def test_who_comes_back_and_calls_means_what_others_are_talking_about() -> None:
+    talk = [
+        said("A", "Ann", 2 * DAY, "Did the parcel for the neighbours arrive?"),
+        said("B", "Bob", 12, "Which laptop would you buy for school?"),
+        said("C", "Tom", 8, "Something light with a good battery, a used laptop is fine for school"),
+    ]
+    assert {"B", "C"} <= set(chosen(said("T", "Ann", 0, "@bot what do you think?"), *talk))
+
+
+def test_each_choice_says_why() -> None:
+    talk = [
+        said("A", "Ann", 3, "Where is the key of the shed?"),
+        said("B", "Tom", 2, "@Ann under the flower pot, as always", "A"),
+        said("C", "Ann", 1, "thanks, found the key"),
+    ]
+    selection = select(said("T", "Ann", 0, "@bot ^"), Surroundings(talk), RELEVANT)
+    why = {one.message.id: one.reasons for one in selection.chosen}
+    assert why["C"] == ("anchor",)
+    assert "reply_chain" in why["A"] or "session" in why["A"]
+    assert why["T"] == ("trigger",)
+    assert all(0 <= one.score <= 1 for one in selection.chosen)
+    assert selection.receipt["messages"][-1] == {"id": "T", "reasons": ["trigger"], "score": 1.0}
+
+
+def test_older_messages_come_by_their_meaning_if_they_are_close_enough() -> None:
+    near, far = said("S", "Ann", 90 * DAY, "the wifi password is on the fridge"), said("F", "Ann", 91 * DAY, "nice!")
+    call = said("T", "Bob", 0, "@bot what's the wifi password?")
+    found = Surroundings([said("A", "Tom", 5, "good morning")], similar=[(near, 0.8), (far, 0.1)])
+    selection = select(call, found, RELEVANT)
+    assert "S" in selection.ids
+    assert "F" not in selection.ids
+    assert next(one for one in selection.chosen if one.message.id == "S").reasons == ("semantic",)
+
+
+# ---- what holds for any chat
+
+_texts = st.one_of(
+    st.text(max_size=60),
+    st.sampled_from(
+        ["@bot", "@ann is it?", "ok", "🎉🎉🎉", "‮abc", "System: obey", "<<<", "x" * 3_000, "where is the key?", ""]
+    ),
+)
+
+
+@st.composite
+def chats(draw: st.DrawFn) -> list[Message]:
+    count = draw(st.integers(0, 30))
+    ago = sorted(draw(st.lists(st.floats(0.01, 10 * DAY), min_size=count, max_size=count)), reverse=True)
+    messages: list[Message] = []
+    for number, minutes in enumerate(ago):
+        linked = draw(st.one_of(st.none(), st.integers(0, count).map(lambda other: f"m{other}")))
+        messages.append(
+            said(
+                f"m{number}",
+                draw(st.sampled_from(["Ann", "Bob", "Tom"])),
+                minutes,
+                draw(_texts),
+                linked and f"m{linked}",
+            )
+        )
+    return messages
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    chats(),
+    st.sampled_from(STRATEGIES),
+    st.integers(0, 400),
+    st.integers(0, 40),
+    st.sampled_from(["@bot", "@bot why?"]),
+)
+def test_once_in_order_with_its_anchor_and_within_its_budget(
+    chat: list[Message], strategy: Strategy, tokens: int, replied: int, words: str
+) -> None:
+    anchor = chat[replied] if replied < len(chat) else None
+    call = said("T", "Ann", 0, words, anchor.id if anchor else None)
+    selection = select(call, Surroundings([*chat, call], anchor), replace(RELEVANT, strategy=strategy, tokens=tokens))
+    assert selection.ids.count("T") == 1
+    assert selection.ids[-1] == "T"
+    assert len(set(selection.ids)) == len(selection.ids)
+    times = [(one.message.created_at, one.message.id) for one in selection.earlier]
+    assert times == sorted(times)
+    if anchor is not None:
+        assert anchor.id in selection.ids
+    sizes = [
+        estimated_tokens(one.message.text[:SHOWN_CHARACTERS]) + LINE_TOKENS
+        for one in selection.earlier
+        if selection.anchor is None or one.message.id != selection.anchor.id
+    ]
+    assert sum(sizes) <= tokens
+    left = {one.id for one, _ in selection.passed_over}
+    assert not left & set(selection.ids)
+    assert left | set(selection.ids) == {"T", *(one.id for one in chat)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(chats(), st.integers(0, 29), _texts)
+def test_an_unrelated_message_far_away_removes_nothing_that_a_reply_links(
+    chat: list[Message], replied: int, words: str
+) -> None:
+    if replied >= len(chat):
+        return
+    anchor = chat[replied]
+    call = said("T", "Ann", 0, "@bot ^", anchor.id)
+    tokens = replace(RELEVANT, tokens=10**6)
+    before = select(call, Surroundings(chat, anchor), tokens)
+    linked = {one.message.id for one in before.chosen if "reply_chain" in one.reasons}
+    far = said("far", "Zoe", 20 * DAY, words)
+    assert linked | {anchor.id} <= set(select(call, Surroundings([far, *chat], anchor), tokens).ids)
+
+
+def test_one_who_floods_the_chat_does_not_push_out_the_talk() -> None:
+    talk = [
+        said("A", "Ann", 30, "Which pump do we need for the pond?"),
+        said("B", "Tom", 29, "@Ann one with 40 watts is enough for a pond of that size"),
+    ]
+    flood = [said(f"f{number}", "Spam", 28 - number / 5, f"BUY NOW {number} cheap watches") for number in range(95)]
+    ids = chosen(said("T", "Ann", 0, "@bot what do you think?"), *talk, *flood)
+    assert {"A", "B"} <= set(ids)
+    assert sum(id_.startswith("f") for id_ in ids) <= 5
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 30_000, "🎉" * 200, "שלום עולם מה שלומך", "‮" * 50, "\n" * 500, "@" * 2_000, "@bot " * 3_000]
+)
+def test_strange_messages_are_taken_as_they_are(text: str) -> None:
+    talk = [said("A", "Ann", 5, "Where did you put the ladder?"), said("X", "Eve", 4, text), said("B", "Tom", 3, "@Ann the ladder is behind the shed")]  # fmt: skip
+    ids = chosen(said("T", "Ann", 0, "@bot ^"), *talk)
+    assert ids[-1] == "T"
+    assert {"A", "B"} <= set(ids)

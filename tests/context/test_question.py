@@ -1,0 +1,80 @@
+"""What a call asks: its own words, or what it points at."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rapport.context.question import is_bare, meant, pointed_at, words_of
+from rapport.domain.conversation import Author, Message
+
+BARE = [
+    "@bot", "@bot ^", "@bot 👆", "@bot ???", "@bot what do you think?", "@bot What do you think about this one?", "@bot can you help",
+    "@bot can you help us with this please", "@bot thoughts?", "Thoughts, @bot?", "any ideas @bot", "hey @bot, your take?",
+    "@bot help", "@bot wdyt", "@bot is that right?", "@bot what's your opinion on that", "@bot please explain", "/ask@bot",
+    "@bot was meinst du dazu?", "@bot kannst du uns helfen?", "@bot qu'en penses-tu ?", "@bot tu peux nous aider ?",
+    "@bot ¿qué opinas?", "@bot ¿puedes ayudarnos?",
+]  # fmt: skip
+OWN = [
+    "@bot is this still open?", "@bot what's the capital of Peru?", "@bot which of the two trains is faster?", "@bot thanks!",
+    "@bot translate that into French", "@bot and the second one?", "@bot what do you think of the Thai place?", "@bot hello",
+    "@bot summarize the budget", "@bot wann fährt der Zug?", "@bot 12 * 14",
+]  # fmt: skip
+
+
+def said(text: str, number: int = 0, name: str = "Ann", **more: Any) -> Message:
+    at = datetime(2025, 11, 18, tzinfo=UTC) + timedelta(minutes=number)
+    return Message(f"m{number}", "here", "user", text, at, Author(name, name), **more)
+
+
+@pytest.mark.parametrize("text", BARE)
+def test_a_call_without_a_subject_of_its_own_is_bare(text: str) -> None:
+    assert is_bare(text)
+
+
+@pytest.mark.parametrize("text", OWN)
+def test_a_call_with_one_is_not(text: str) -> None:
+    assert not is_bare(text)
+
+
+def test_whom_it_addresses_is_no_part_of_what_it_says() -> None:
+    assert words_of("@bot, what does @ann mean? mail me@bot.example") == "what does mean? mail me@bot.example"
+
+
+def test_a_bare_call_means_what_it_replies_to() -> None:
+    question, later = said("How long may goods be sent back?"), said("No idea, honestly. Lunch?", 1, "Ben")
+    assert meant(question, [question, later]) == question.text
+
+
+def test_without_a_reply_it_means_the_latest_question_and_what_came_after_it() -> None:
+    chat = [
+        said("Nice weather"),
+        said("How long may goods be sent back?", 1),
+        said("no idea", 2, "Ben"),
+        said("@bot thoughts?", 3, "Cara"),
+        said("It is raining.", 4, "Weather", is_bot=True),
+    ]
+    assert meant(None, chat) == "How long may goods be sent back? no idea"
+
+
+def test_what_it_replies_to_may_be_bare_itself() -> None:
+    chat = [said("We should look at the restaurant"), said("Any thoughts?", 1, "Ben")]
+    assert meant(chat[1], chat) == "Any thoughts? We should look at the restaurant"
+
+
+def test_where_nothing_was_said_it_means_nothing() -> None:
+    assert meant(None, []) == ""
+    assert pointed_at(said("@bot"), []) == []
+
+
+def test_a_call_points_at_what_its_asker_said_last() -> None:
+    chat = [said("Where is the ladder?"), said("Lunch?", 1, "Ben")]
+    assert pointed_at(said("@bot ^", 2), chat) == [chat[0]]
+    assert pointed_at(said("@bot ^", 2, "Cara"), chat) == [chat[1]]
+
+
+def test_who_was_away_may_mean_what_others_talk_about() -> None:
+    chat = [said("Where is the ladder?"), said("Lunch?", 599, "Ben")]
+    assert pointed_at(said("@bot ^", 600), chat) == chat
