@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import psycopg
 import pytest
 
-from rapport.domain.conversation import Author, Incoming
+from rapport.domain.conversation import Author, Incoming, Message
 from rapport.domain.errors import Conflict
 from rapport.ingest.accept import accept
 from rapport.ingest.content import MAX_PAYLOAD, storable_payload
@@ -72,6 +73,15 @@ async def test_an_update_that_cant_be_kept_is_no_reason_to_lose_its_message(worl
     assert await world.sql("SELECT content, payload FROM messages") == [("hi", None)]
 
 
+@pytest.mark.parametrize("text", ["\\u0000", "C:\\users\\u00001", "\\\\u0000"])
+async def test_an_update_that_only_speaks_of_a_nul_is_kept(world: World, text: str) -> None:
+    where = await group(world)
+    await world.runtime.accept(Incoming("local", where, "hi", payload={"text": text, text: 1}))
+    assert await world.sql("SELECT payload FROM messages") == [({"text": text, text: 1},)]
+    assert storable_payload({"text": f"{text}\x00"}) is None
+    assert storable_payload({"text": f"\\\x00{text}"}) is None
+
+
 async def test_a_follow_up_stays_in_the_topic_where_the_talk_was(world: World) -> None:
     where = await group(world)
     await world.sql("UPDATE conversations SET autonomy = true")
@@ -122,11 +132,77 @@ async def test_a_reply_to_what_the_agent_sent_is_for_the_agent(world: World) -> 
     assert reply["content"]
 
 
+async def test_a_reply_to_any_part_of_what_the_agent_sent_is_for_the_agent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, elsewhere = await group(world, channel="recording"), await group(world)
+
+    async def in_parts(message: Message) -> list[str]:
+        world.channel.sent.append(message.text)
+        return ["p1", "p2", "p3"]
+
+    monkeypatch.setattr(world.channel, "send", in_parts)
+    long = await world.says(where, "@bot tell me everything")
+    await world.drain()
+    for part in ("p1", "p2", "p3"):
+        reply = await world.says(where, "and why?", reply_to_platform_id=part)
+        asked = next(one for one in await world.history(where) if one["id"] == reply["reply_to_id"])
+        assert asked["reply_to_id"] == long["id"]
+    await stored(world, where, "and why?", reply_to_platform_id="p4")
+    await stored(world, elsewhere, "and why?", reply_to_platform_id="p2")
+
+
+async def test_what_was_sent_stays_sent_when_its_echo_comes_at_the_same_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A channel that hears its own messages may store one before the answer to its sending is here."""
+    where = await group(world, channel="recording")
+    async with await psycopg.AsyncConnection.connect(world.database.url) as echo:
+
+        async def send(message: Message) -> list[str]:
+            world.channel.sent.append(message.text)
+            await echo.execute(
+                "INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at, platform_id)"
+                " VALUES (%s, 'echo', 'local', 'user', %s, now(), 'p1')",
+                (where, message.text),
+            )
+            return ["p1"]
+
+        async def waits() -> bool:
+            return await world.sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            ) == [(1,)]
+
+        monkeypatch.setattr(world.channel, "send", send)
+        await world.says(where, "@bot tell me")
+        await until(waits)
+        await echo.commit()
+    await world.drain()
+    assert await world.sql("SELECT state, platform_ids, error FROM outbox") == [("sent", ["p1"], None)]
+    assert len(world.channel.sent) == 1
+    assert await world.sql("SELECT id FROM messages WHERE platform_id = 'p1'") == [("echo",)]
+
+
 async def test_an_unknown_reply_to_id_is_still_an_error(world: World) -> None:
     where = await group(world)
     response = await world.post(where, "hm", reply_to_id="01J8ZQ4T9V0E7M3K2N5R6S8XYA", context_snapshot={"text": "x"})
     assert response.status_code == 400
     assert await world.history(where) == []
+
+
+# ---- topics
+
+
+async def test_in_a_direct_chat_a_topic_changes_nothing(world: World) -> None:
+    where = await world.conversation()
+    await world.says(where, "the train leaves at nine")
+    await world.says(where, "and I need a ticket", thread_id="7")
+    reply = await world.says(where, "when does it leave?", thread_id="8")
+    told = [str(message.content) for message in world.model.calls[-1]]
+    assert {"the train leaves at nine", "and I need a ticket", "when does it leave?"} <= set(told)
+    route = f"/api/threads/{where}/context"
+    now = (await world.http.get(route, params={"message_id": reply["id"], "strategy": "recent"})).json()
+    assert [one["id"] for one in now["messages"]] == [one["id"] for one in await world.history(where)][:-1]
 
 
 # ---- who is addressed

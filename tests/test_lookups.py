@@ -114,6 +114,19 @@ async def test_a_message_is_shown_by_its_number_or_its_id_and_whole(world: World
     assert by_number.count("word") == 1_000
 
 
+async def test_what_a_reply_has_brought_along_is_shown_whole_too(world: World, model: ScriptedModel) -> None:
+    """It bears a number like every line, and is stored nowhere."""
+    group = await world.conversation(kind="group")
+    brought = {"id": "77", "author": {"id": "zed", "name": "Zed"}, "text": "begin " + "word " * 1_000 + "end"}
+    model.answers += [uses("get_message", id="#1"), uses("get_smart_context", anchor_id="#1"), "So it is."]
+    await world.says(group, "@bot ^", author=DAN, context_snapshot=brought)
+    whole, around = [text for role, text in model.calls[-1].window if role == "tool"]
+    assert "characters left out" in model.calls[0].window[0][1]
+    assert whole.count("word") == 1_000
+    assert "[Zed, " in whole
+    assert "[Zed, " in around
+
+
 async def test_the_chat_is_searched_by_meaning_and_by_words(world: World, model: ScriptedModel) -> None:
     group = await world.conversation(kind="group")
     await crowd(world, group, 1, text="The wifi password of the cabin is swordfish", days=20)

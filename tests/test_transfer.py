@@ -472,6 +472,34 @@ def test_topics_mentions_and_bots_go_out_and_come_back(rapport: Run, tmp_path: P
     assert same_talk(rapport("export", conversation_in(again), "--user", "ben").out) == same_talk(out)
 
 
+@pytest.mark.e2e
+def test_what_a_reply_has_brought_along_goes_out_and_comes_back(rapport: Run, tmp_path: Path) -> None:
+    """Unless what it replies to is in the file: then it is a reply to that."""
+    snapshot = {
+        "text": "the thai place",
+        "id": "3",
+        "author": {"id": "Zoe", "name": "Zoe"},
+        "created_at": "2024-05-03T09:00:00+00:00",
+    }
+    write(
+        tmp_path / "talk.jsonl",
+        row(1, "is this still open?", context_snapshot={**snapshot, "id": 3, "author": "Zoe"}),
+        row(2, "it is", reply_to=1, context_snapshot={"text": "is this still open?"}),
+        row(3, "broken", context_snapshot={"id": "3"}),
+        row(4, "broken too", context_snapshot="the thai place"),
+        row(5, "broken as well", context_snapshot={"text": "tea", "created_at": "yesterday"}),
+    )
+    first = rapport("import", "--format", "jsonl", "talk.jsonl")
+    assert first.code == 1
+    assert [f"line {n}" in first.out for n in range(1, 6)] == [False, False, True, True, True]
+    out = rapport("export", conversation_in(first)).out
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [one.get("context_snapshot") for one in told] == [snapshot, None]
+    (tmp_path / "out.jsonl").write_text(out)
+    again = rapport("import", "--format", "jsonl", "out.jsonl", "--user", "ben")
+    assert same_talk(rapport("export", conversation_in(again), "--user", "ben").out) == same_talk(out)
+
+
 def same_talk(text: str) -> list[dict[str, Any]]:
     """The rows with the ids counted instead of named: those are new in every conversation."""
     rows = [json.loads(line) for line in text.splitlines()]

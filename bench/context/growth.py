@@ -49,7 +49,7 @@ from rapport.storage.migrate import migrate, schema_lock
 from rapport.storage.surroundings import linked, recent, similar, vector_of
 
 PARTS = ("select", "gather", "similar", "accept")
-SHORT, MIDDLING = 1_000, 5_000
+SHORT, MIDDLING, LARGER = 1_000, 5_000, 20_000
 LIMIT = 8
 WARMING = 30
 """Rounds that are not counted: plans are made, and connections get to know what they are asked."""
@@ -87,7 +87,13 @@ def a_call(site: Site, chat: Chat, kind: str) -> Message:
     said = chat.messages - site.chance.randrange(400)
     author = site.lines.said[chat.line(said)].author
     text = f"@bot {site.chance.choice(site.lines.unsaid)}" if kind == "a question" else "@bot what do you think?"
-    parent = chat.message_id(site.chance.randint(1, chat.messages * 3 // 10)) if kind == "a reply to long ago" else None
+    parent = None
+    while kind == "a reply to long ago" and parent is None:
+        number = site.chance.randint(1, chat.messages * 3 // 10)
+        if (
+            len(site.lines.said[chat.line(number)].text.split()) >= 8
+        ):  # else it may say nothing that could be looked for
+            parent = chat.message_id(number)
     when = chat.at(said) + timedelta(seconds=1)
     return Message(new_id(), chat.id, "user", text, when, Author(author, author), parent)
 
@@ -97,12 +103,12 @@ async def gathering(site: Site, app: App, rounds: int) -> None:
     embedder = Stopwatch(app.chooser.embedder)
     chooser = replace(app.chooser, embedder=embedder)
     whole, parts, embedding = Times(), Times(), Times()
-    places = {f"{chat.messages:,} messages": chat for chat in (site.short, site.long)}
+    places = {f"{chat.messages:,} messages": chat for chat in (site.short, site.middling[0], site.larger, site.long)}
     for number in range(WARMING + rounds):
         if number == WARMING:
             whole, parts, embedding = Times(), Times(), Times()
         for kind in ("nothing but a call", "a question", "a reply to long ago"):
-            for place in site.chance.sample(list(places), 2):
+            for place in site.chance.sample(list(places), len(places)):
                 call = a_call(site, places[place], kind)
                 embedder.seconds, began = 0.0, time.perf_counter()
                 gathered = await chooser.gather(LOCAL_USER, call)
@@ -111,7 +117,7 @@ async def gathering(site: Site, app: App, rounds: int) -> None:
                 assert gathered.found.similar
                 if embedder.seconds:
                     embedding.taken.setdefault(kind, {}).setdefault(place, []).append(embedder.seconds * 1e3)
-        for place in site.chance.sample(list(places), 2):
+        for place in site.chance.sample(list(places), len(places)):
             await in_parts(site, chooser, places[place], place, parts)
     whole.table("a call, without embedding it", list(places))
     parts.table("of it", list(places))
@@ -167,7 +173,12 @@ async def searching(site: Site, app: App, embedder: Embedder, count: int) -> Non
     )
     print("|---|---|---|---|---|---|")
     unsaid = await embedder.embed([text.replace("@", "") for text in site.lines.unsaid[:count]])
-    for chats, searches in (([site.short], count), (site.middling, count), ([site.long], count // 5)):
+    for chats, searches in (
+        ([site.short], count),
+        (site.middling, count),
+        ([site.larger], count // 2),
+        ([site.long], count // 5),
+    ):
         label = (
             f"{len(chats):,} chats of {chats[0].messages:,}" if len(chats) > 1 else f"a chat of {chats[0].messages:,}"
         )
@@ -249,6 +260,14 @@ def tell(what: str) -> None:
     print(f"{what}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
 
 
+async def calm(most: float) -> None:
+    """Wait until others leave the machine alone, for an hour at most: times are worth nothing before."""
+    end = time.monotonic() + 3_600
+    while os.getloadavg()[0] > most and time.monotonic() < end:
+        await asyncio.sleep(5)
+    tell("now")
+
+
 async def run(folder: Path, given: argparse.Namespace) -> list[tuple[str, bool, str]]:
     embedder = make_embedder("bundled", environment={})
     began = time.perf_counter()
@@ -259,13 +278,13 @@ async def run(folder: Path, given: argparse.Namespace) -> list[tuple[str, bool, 
         Chat(10 + n, MIDDLING, n * (given.lines - quarter // 2) // max(1, given.chats - 1), quarter // 2)
         for n in range(given.chats)
     ]
-    site = Site(
-        lines, Chat(1, SHORT, 0, given.lines), Chat(2, given.big, 0, given.lines), middling, random.Random(given.seed)
-    )
+    short, larger, long = (Chat(n, size, 0, given.lines) for n, size in enumerate((SHORT, LARGER, given.big), 1))
+    site = Site(lines, short, middling, larger, long, random.Random(given.seed))
     async with a_server(folder) as database:
         if set(given.parts) - {"select"}:
-            await fill(database, [site.short, *middling, site.long], lines, embedder.name, tell)
+            await fill(database, [short, *middling, larger, long], lines, embedder.name, tell)
         async with open_app(settings_for(database.url, model="builtin")) as app:
+            await calm(given.calm)
             if "select" in given.parts:
                 choosing(site, app.chooser.choice, given.rounds)
             if "gather" in given.parts:
@@ -273,6 +292,7 @@ async def run(folder: Path, given: argparse.Namespace) -> list[tuple[str, bool, 
             if "similar" in given.parts:
                 await searching(site, app, embedder, given.searches)
         if "accept" in given.parts:
+            await calm(given.calm)
             await speaking(site, database, embedder, given.blocks)
     await close_embedder(embedder)
     return site.goals
@@ -289,6 +309,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--blocks", type=int, default=6, help=f"of {BLOCK} accepted messages, with embedding and without"
     )
+    parser.add_argument("--calm", type=float, default=100.0, help="wait for a load below this before anything is timed")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     given = parser.parse_args(arguments)
     if unknown := set(given.parts) - set(PARTS):

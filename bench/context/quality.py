@@ -138,6 +138,17 @@ def print_table(scores: Iterable[Score]) -> list[Score]:
     return shown
 
 
+def print_matrix(scores: Iterable[Score], rows: Sequence[tuple[str, str]]) -> list[Score]:
+    """Macro F1 alone, a chat a row."""
+    print("\n| macro F1 | " + " | ".join(f"{setting}, {variant}" for setting, variant in rows) + " | mean |")
+    print("|---" * (len(rows) + 2) + "|")
+    found = list(scores)
+    for chat in dict.fromkeys(one.chat for one in found):
+        cells = " | ".join(f"{one.f1:.3f}" for one in found if one.chat == chat)
+        print(f"| {chat} | {cells} | {mean_f1(found, chats=[chat]):.3f} |", flush=True)
+    return found
+
+
 def headline(scores: Sequence[Score]) -> list[tuple[str, bool, str]]:
     """The means that the targets are about: (target, met, what was measured)."""
     print("\n| | mean macro F1 | `slow` minus `orig` | parent recall |\n|---|---|---|---|")
@@ -186,8 +197,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         goals = headline(print_table(scored(command, REPORTED, HEADLINE, count)))
         print_goals(goals)
         if not given.headline:
-            harder = print_table(scored(command, REPORTED, HARDER, count))
-            print(f"\nmean macro F1 of these: {mean_f1(harder):.3f}")
+            harder = print_matrix(scored(command, REPORTED, HARDER, count), HARDER)
+            print(f"\nparent recall of these: {statistics.mean(one.parent_recall for one in harder):.3f}")
     if not given.headline:
         simpler(count)
     print(f"\n{time.perf_counter() - begun:,.0f} s")

@@ -26,15 +26,16 @@ class Times:
         self.taken.setdefault(kind, {}).setdefault(where, []).append(took)
 
     def table(self, title: str, places: Sequence[str]) -> None:
-        print(f"\n| {title} | " + " | ".join(f"{place}: p50, p95" for place in places) + " | ratio of medians |")
+        print(f"\n| {title}: p50, p95 | " + " | ".join(places) + f" | {places[-1]} to {places[0]} |")
         print("|---" * (len(places) + 2) + "|")
         for kind in self.taken:
             cells = " | ".join(spread(self.taken[kind][place]) for place in places)
             print(f"| {kind} | {cells} | {self.ratio(kind, places):.2f} |", flush=True)
 
     def ratio(self, kind: str, places: Sequence[str]) -> float:
-        first, second = (statistics.median(self.taken[kind][place]) for place in places)
-        return second / first
+        """Of the last place to the first."""
+        first, *_, last = (statistics.median(self.taken[kind][place]) for place in places)
+        return last / first
 
 
 def spread(values: Sequence[float]) -> str:
@@ -47,8 +48,9 @@ class Site:
 
     lines: Lines
     short: Chat
-    long: Chat
     middling: Sequence[Chat]
+    larger: Chat
+    long: Chat
     chance: random.Random
     goals: list[tuple[str, bool, str]] = field(default_factory=list[tuple[str, bool, str]])
 

@@ -313,7 +313,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--data", type=Path, default=DATA / "ubuntu-train.base.jsonl")
     asked.add_argument("--weights", type=Path, default=WEIGHTS)
-    asked.add_argument("--steps", type=int, default=4_000)
+    asked.add_argument("--steps", type=int, default=3_500)
     asked.add_argument("--batch", type=int, default=8)
     asked.add_argument("--hidden", type=int, default=48)
     asked.add_argument("--directions", type=int, default=16)

@@ -82,7 +82,7 @@ class Windows:
 
     def draw(self, size: int, chance: random.Random) -> Window | None:
         """A window of about that many lines; None if this one came to nothing."""
-        if chance.random() < (self._serial if size > 20 else 0.25):
+        if chance.random() < (self._serial if size > 20 else 0.05):
             return self._one_after_another(size, chance)
         return self._stretch(size, chance)
 

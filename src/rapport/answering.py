@@ -45,7 +45,7 @@ class Agent(Protocol):
     """What turns and what follows them need of an agent."""
 
     @property
-    def can_save(self) -> bool: ...
+    def calls_tools(self) -> bool: ...
 
     async def run(
         self,

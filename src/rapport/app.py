@@ -134,7 +134,7 @@ async def open_app(
         runtime = Runtime(tools, saver, channels=channels, max_turns=settings.max_turns)
         stack.push_async_callback(runtime.stop)
         await runtime.start()
-        await _prepare(embedder, database)
+        await _prepare(embedder, database, tools.chooser)
         yield App(
             settings,
             database,
@@ -164,15 +164,20 @@ def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> 
     return Chooser(database, embedder, choice)
 
 
-async def _prepare(embedder: Embedder, database: Database) -> None:
-    """Load the embedder's weights if there is anything to search, and say if some of it can't be found by it."""
+async def _prepare(embedder: Embedder, database: Database, chooser: Chooser) -> None:
+    """Load the embedder's weights if there is anything to search, and say if some of it can't be found by it; and what
+    context is chosen with if there are groups."""
     from rapport.knowledge.embedders.local import LocalEmbedder
+    from rapport.storage.conversations import Conversations
     from rapport.storage.memories import Memories
     from rapport.storage.notes import Notes
 
     async with database.statement() as connection:
         notes, outdated_notes = await Notes(connection).totals(embedder.name)
         memories, outdated_memories = await Memories(connection).totals(embedder.name)
+        has_groups = await Conversations(connection).has_groups()
+    if has_groups:
+        asyncio.get_running_loop().run_in_executor(None, chooser.warm)
     if outdated_notes:
         log.warning("notes.outdated", notes=outdated_notes, embedder=embedder.name, remedy="rapport reindex")
     if outdated_memories:

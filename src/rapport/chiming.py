@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
 from rapport.context.engine import Choice, select
-from rapport.context.question import is_bare, meant, pointed_at, tells
+from rapport.context.question import author_of, is_bare, meant, pointed_at, tells
 from rapport.domain.conversation import Message
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.notes import Vector
@@ -47,6 +48,16 @@ class Chooser:
     embedder: Embedder
     choice: Choice
 
+    def warm(self) -> None:
+        """Choose once, from nothing that anybody said: the scorer's tables are read, and the first call need not wait for it.
+        Takes a moment, so not for the event loop."""
+        at = datetime.now(UTC)
+        lines = [
+            Message(str(number), "", "user", f"line {number}", at + timedelta(seconds=number))
+            for number in range(RECENT + 1)
+        ]
+        select(lines[-1], Surroundings(lines[:-1]), replace(self.choice, strategy="relevant"))
+
     async def gather(self, owner_id: str, call: Message, *, strategy: Strategy | None = None) -> Gathered:
         """What belongs to a call, everything loaded here and now."""
         where = (owner_id, call.conversation_id)
@@ -68,8 +79,12 @@ class Chooser:
     ) -> Gathered:
         """What belongs to a call, chosen from the messages `before` it, from what it is linked to, and by meaning."""
         choice = self.choice if strategy is None else replace(self.choice, strategy=strategy)
-        found = surroundings(spoken(before), links)
-        question = "" if is_bare(call.text) else standalone(call.text, _asked_before(call, found))
+        told, bare = spoken(before), is_bare(call.text)
+        points = bare if choice.strategy == "relevant" else choice.strategy == "thread"
+        if points and links.anchor is None:
+            links = await self._beyond(owner_id, call, told)
+        found = surroundings(told, links)
+        question = "" if bare else standalone(call.text, _asked_before(call, found))
         # Whoever has been given the whole chat need not look for more of it.
         if choice.strategy == "relevant" and len(before) >= RECENT:
             found = replace(found, similar=await self._similar(owner_id, call, found, question))
@@ -84,7 +99,7 @@ class Chooser:
         if target is None or target.reply_to_id in {None, *(one.id for one in before)}:
             return NOTHING_LINKED
         async with self.database.statement() as connection:
-            links = await linked(connection, owner_id, call.conversation_id, target)
+            links = await linked(connection, owner_id, call.conversation_id, target, neighbours=0)
         return Linked(None, in_order([*([links.anchor] if links.anchor else []), *links.chain]), ())
 
     async def _similar(
@@ -145,10 +160,5 @@ def _asked_before(call: Message, found: Surroundings) -> list[str]:
     """What a question may lean on: the message that it replies to, else what the same person has asked before."""
     if found.anchor is not None:
         return [found.anchor.text]
-    asker = speaker(call)
-    return [one.text for one in found.recent[-OWN_QUESTIONS:] if one.role == "user" and speaker(one) == asker]
-
-
-def speaker(message: Message) -> str | None:
-    """Who says it; somebody who has a new name is still the same."""
-    return message.author.id if message.author else None
+    asker = author_of(call)
+    return [one.text for one in found.recent[-OWN_QUESTIONS:] if one.role == "user" and author_of(one) == asker]

@@ -15,7 +15,7 @@ from rapport.answering import MAX_ATTEMPTS, Findings, Phases, Tools, asked, foun
 from rapport.autonomy.gates import closed_gate
 from rapport.autonomy.leaks import leak_in
 from rapport.autonomy.triggers import synthetic_message
-from rapport.chiming import speaker
+from rapport.context.question import author_of
 from rapport.context.summaries import MAX_CHAT_HISTORY, is_crowded
 from rapport.domain import failpoints
 from rapport.domain.agents import AGENTS, LIBRARIAN, AgentProfile
@@ -179,9 +179,9 @@ async def _findings(
     retrieval = None
     if query.source == "last_user_message":
         said = [one for one in material.earlier if one.role == "user"]
-        asker = speaker(said[-1])
+        asker = author_of(said[-1])
         # What they said last is the question, and no question before itself.
-        earlier = [one.text for one in said[:-1] if speaker(one) == asker]
+        earlier = [one.text for one in said[:-1] if author_of(one) == asker]
         try:
             retrieval = await look_up(event, material, query.text, tools.retriever, earlier=earlier)
         except (Transient, Permanent) as error:

@@ -8,8 +8,9 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from rapport.chiming import Chooser, Gathered, speaker, spoken
-from rapport.context.chat import Scribe, beforehand, plain_message
+from rapport.chiming import Chooser, Gathered, spoken
+from rapport.context.chat import Scribe, beforehand
+from rapport.context.question import author_of
 from rapport.context.summaries import MAX_CHAT_HISTORY
 from rapport.context.window import as_history, as_question, as_selection
 from rapport.domain.agents import AgentProfile
@@ -51,14 +52,14 @@ def given_to_one(material: Material, anchor: Message | None) -> Given:
     """The window of a direct chat, and what the message replies to, if it does."""
     history = as_history(material.summary, [quoted_message(one) for one in material.earlier])
     if anchor is not None:
-        history.append(beforehand(material.asked, replied_to=quoted_message(plain_message(anchor))))
-    asker = speaker(material.asked)
+        history.append(beforehand(material.asked, replied_to=anchor, quote=quoted_message))
+    asker = author_of(material.asked)
     return Given(
         as_question(quoted_message(material.asked)),
         history,
         as_selection(material.earlier, call=material.asked, anchor=anchor),
         material.asked.text,
-        [one.text for one in material.earlier if one.role == "user" and speaker(one) == asker],
+        [one.text for one in material.earlier if one.role == "user" and author_of(one) == asker],
         material.summary.id if material.summary else None,
     )
 

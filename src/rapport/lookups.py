@@ -13,6 +13,7 @@ import structlog
 from rapport.chiming import Chooser, Gathered, surroundings
 from rapport.context.chat import Scribe, fitting
 from rapport.context.engine import select
+from rapport.context.question import looked_over
 from rapport.domain.conversation import Message
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.selection import Chosen, ContextSelection, Reason, Surroundings
@@ -46,6 +47,7 @@ class ChatLookups:
         self._owner_id = owner_id
         self._call = gathered.call
         self._recent = gathered.found.recent
+        self._anchor = gathered.found.anchor
         self._chooser = chooser
         self._scribe = scribe
         self.used: list[str] = []
@@ -96,7 +98,7 @@ class ChatLookups:
         near = await self._chooser.search(self._owner_id, self._call, vector, self._call, limit=HITS)
         # What was said in the last moments may have no vector yet.
         wanted = set(_WORD.findall(query.casefold()))
-        worded = [one for one in self._recent if wanted <= set(_WORD.findall(one.text.casefold()))]
+        worded = [one for one in self._recent if wanted <= set(_WORD.findall(looked_over(one.text).casefold()))]
         found = {one.id: one for one in [*(message for message, _ in near), *worded[-HITS:]]}
         return self._told(self._chosen(in_order(list(found.values())), "semantic"), "Nothing like that was found.")
 
@@ -109,6 +111,8 @@ class ChatLookups:
 
     async def _get(self, reference: str) -> Message:
         id_ = self._scribe.id_of(reference)
+        if self._anchor is not None and id_ == self._anchor.id:
+            return self._anchor  # it may be stored nowhere: the call has brought it along
         async with self._chooser.database.statement() as connection:
             message = await Messages(connection).get(self._owner_id, self._call.conversation_id, id_)
         if message is None or message.role == "system-summary" or self._comes_later(message):

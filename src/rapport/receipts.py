@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rapport.chiming import Chooser, Gathered
@@ -18,10 +17,6 @@ from rapport.storage.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages import Messages
 from rapport.storage.surroundings import in_order, linked, recent
-
-_PAGE = 500
-_PAGES = 20
-"""So far back, in pages, the latest reply is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,9 @@ async def explain(
     subject = call or reply
     assert subject is not None
     if call is not None and (conversation.kind == "group" or strategy is not None):
-        gathered = await chooser.gather(owner_id, call, strategy=strategy)
+        # Only groups have topics.
+        asked = call if conversation.kind == "group" else replace(call, thread_id=None)
+        gathered = await chooser.gather(owner_id, asked, strategy=strategy)
         receipt = {**gathered.selection.receipt, "summary_id": None}
         return Explanation(conversation, call, reply, receipt, stored=False, gathered=gathered)
     receipt = await _window_before(chooser.database, conversation, subject, call=call)
@@ -96,7 +93,7 @@ async def timeline(database: Database, explanation: Explanation) -> list[Message
             *where,
             before=(subject.created_at, subject.id),
             limit=RECENT,
-            thread_id=subject.thread_id,
+            thread_id=subject.thread_id if conversation.kind == "group" else None,
         )
         shown = {one.id: one for one in [*before, *([explanation.call] if explanation.call else [])]}
         for one in explanation.receipt["messages"]:
@@ -119,16 +116,9 @@ async def _found(
 
 
 async def _latest(connection: Connection, conversation: Conversation) -> tuple[Message | None, Message]:
-    before = (conversation.last_at + timedelta(days=1), "")
-    for _ in range(_PAGES):
-        page = await recent(connection, conversation.owner_id, conversation.id, before=before, limit=_PAGE)
-        reply = next((one for one in reversed(page) if one.role == "assistant"), None)
-        if reply is not None:
-            whole = await Messages(connection).get(conversation.owner_id, conversation.id, reply.id)
-            return await _call_of(connection, conversation, reply), whole or reply
-        if len(page) < _PAGE:
-            break
-        before = (page[0].created_at, page[0].id)
+    reply = await Messages(connection).latest_reply(conversation.owner_id, conversation.id)
+    if reply is not None:
+        return await _call_of(connection, conversation, reply), reply
     raise NotFound("Nothing has been answered in this conversation lately; say which message with `message_id`.")
 
 

@@ -132,7 +132,7 @@ async def _given(event: ClaimedEvent, material: Material, links: Linked, profile
     if event.kind == "direct":
         return given_to_one(material, links.anchor)
     gathered = await tools.chooser.choose(event.owner_id, material.asked, material.earlier, links)
-    return given_to_group(gathered, profile, event.owner_id, tools.chooser, may_look_up=tools.agent.can_save)
+    return given_to_group(gathered, profile, event.owner_id, tools.chooser, may_look_up=tools.agent.calls_tools)
 
 
 async def _findings(
@@ -190,7 +190,7 @@ async def _worth_remembering(
     """
     if not profile.remembers or event.kind != "direct":
         return ()
-    remarks = reply.remarks if tools.agent.can_save else remarks_in(material.asked)
+    remarks = reply.remarks if tools.agent.calls_tools else remarks_in(material.asked)
     if not remarks:
         return ()
     where = {"conversation_id": event.conversation_id, "message_id": event.id}

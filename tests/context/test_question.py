@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rapport.context.question import is_bare, meant, pointed_at, words_of
+from rapport.context.question import is_bare, meant, pointed_at, tells, words_of
 from rapport.domain.conversation import Author, Message
 
 BARE = [
@@ -67,6 +67,22 @@ def test_what_it_replies_to_may_be_bare_itself() -> None:
 def test_where_nothing_was_said_it_means_nothing() -> None:
     assert meant(None, []) == ""
     assert pointed_at(said("@bot"), []) == []
+
+
+def test_a_picture_without_words_asks_nothing() -> None:
+    question, picture = said("How long may goods be sent back?"), said("[picture]", 1, "Ben")
+    assert meant(None, [question, picture]) == question.text
+    assert not tells(picture)
+
+
+def test_of_a_very_long_text_beginning_and_end_are_looked_over() -> None:
+    long = f"@bot begin {'word ' * 6_000}@ann end"
+    assert len(words_of(long)) < 2_100
+    assert words_of(long).startswith("begin word")
+    assert words_of(long).endswith("word end")
+    assert is_bare("@bot" + " " * 30_000 + "^")
+    assert not is_bare("@bot" + " " * 30_000 + "translate")
+    assert tells(said(long))
 
 
 def test_a_call_points_at_what_its_asker_said_last() -> None:

@@ -120,6 +120,10 @@ def test_who_is_named_by_the_channel_is_addressed(mentioned: list[str], whom: li
         "```\n@bot help\n```",
         "`/ask@bot`",
         "`one` and `@bot`",
+        "(`@bot`)",
+        "it`s `@bot` that you write",
+        "write\n`@bot\nhelp`",
+        "```\nx = 1\n\n@bot help\n```",
     ],
 )
 def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None:
@@ -138,6 +142,10 @@ def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None
         "-> @bot",
         "`` ` `` @bot",
         "@bot `",
+        "it`s broken again @bot, can`t you help?",
+        "a ` here\n\n@bot\n\na ` there",
+        "a ` here\n \t\r\n@bot and a ` there",
+        "don`t `x` @bot, won`t you?",
     ],
 )
 def test_who_calls_beside_a_quote_or_code_does_call(text: str) -> None:
@@ -199,6 +207,9 @@ def test_a_handle_is_taken_literally(handle: str) -> None:
         "." * 31_000 + "@",
         "@bot." * 6_000,
         "`@" * 16_000,
+        "`\n\n@" * 8_000,
+        "\n" * 31_000 + "@",
+        "\n " * 15_000 + "`@`",
         "".join("`" * n + "@" for n in range(1, 250)),
         "\n>" * 16_000 + "@",
         "/a" * 16_000 + "@",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +23,7 @@ from rapport.ingest import chat_index
 from rapport.ingest.accept import accept
 from rapport.ingest.archive import read_jsonl
 from rapport.ingest.bring_in import bring_in
-from rapport.ingest.chat_index import MAX_CHARACTERS, STRETCH, ChatIndex, embedded_words
+from rapport.ingest.chat_index import MAX_CHARACTERS, REFUSALS, STRETCH, ChatIndex, embedded_words
 from rapport.runtime import indexing
 from rapport.runtime.indexing import Indexing
 from rapport.storage.conversations import Conversations
@@ -223,6 +224,62 @@ async def test_an_embedder_that_is_away_is_asked_again_and_mentioned_once(
     assert logs[0]["reason"] == "The embedder is away."
 
 
+@dataclass
+class Picky(HandMade):
+    """Takes nothing that holds a certain word."""
+
+    word: str = "poison"
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        if any(self.word in text for text in texts):
+            raise Transient("It answered with 400.")
+        return await super().embed(texts)
+
+
+@pytest.mark.parametrize(
+    "texts", [("fine", "poison", "fine too"), ("poison",), ("poison", "more poison"), ("fine", "poison")]
+)
+async def test_a_text_that_the_embedder_refuses_holds_up_no_others(database: Database, texts: tuple[str, ...]) -> None:
+    where = await a_chat(database)
+    await said(database, where, *texts)
+    embedder = Picky()
+    index = ChatIndex(database, embedder)
+    with capture_logs() as logs:
+        while (await index.go_on(where)).more:
+            pass
+    assert len(logs) == REFUSALS
+    assert logs[0]["messages"] == sum("poison" in text for text in texts)
+    assert await embedded(database) == [text for text in texts if "poison" not in text]
+    assert await index.behind() == []
+    await said(database, where, "and on it goes")
+    await catch_up(index)
+    assert (await embedded(database))[-1] == "and on it goes"
+    assert embedder.asked.count("fine") == texts.count("fine")
+
+
+async def test_what_is_refused_once_only_gets_its_vector(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "one", "two", "three")
+    embedder = Picky(word="two")
+    index = ChatIndex(database, embedder)
+    assert await index.go_on(where) == (2, True)
+    embedder.word = "nothing"
+    assert await index.go_on(where) == (1, False)
+    assert await embedded(database) == ["one", "two", "three"]
+
+
+async def test_while_the_embedder_is_away_nothing_is_given_up(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "one", "two")
+    embedder = HandMade(fails=Transient("The embedder is away."))
+    index = ChatIndex(database, embedder)
+    for _ in range(2 * REFUSALS):
+        with pytest.raises(Transient, match="is away"):
+            await index.go_on(where)
+    embedder.fails = None
+    assert await catch_up(index) == 2
+
+
 async def test_what_is_noticed_is_embedded_at_once_and_an_import_with_the_next_look_round(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +348,46 @@ async def test_an_import_that_ends_while_a_group_is_embedded_is_not_missed(datab
     await importing
     await catch_up(index)
     assert len(await embedded(database)) == 2_501
+
+
+async def told_elsewhere(database: Database, where: str, row_id: str, text: str, at: datetime) -> None:
+    line = {"id": row_id, "author": "Ann", "text": text, "created_at": at.isoformat()}
+    archive = read_jsonl([json.dumps(line).encode()], agent=COMPANION, now=datetime.now(UTC), chat="old")
+    await bring_in(database, archive, owner_id="local", agent_id="companion", conversation_id=where)
+
+
+@dataclass
+class Gated(HandMade):
+    """Embeds when it is let."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        self.begun.set()
+        await self.gate.wait()
+        return await super().embed(texts)
+
+
+@pytest.mark.parametrize("is_first_walk", [True, False])
+async def test_an_import_while_a_stretch_is_embedded_is_not_missed(database: Database, is_first_walk: bool) -> None:
+    """Its rows lie after the mark and before where the mark is to jump: the walk has not seen them."""
+    where = await a_chat(database)
+    await said(database, where, "live")
+    if not is_first_walk:
+        await catch_up(ChatIndex(database, HandMade()))
+        await told_elsewhere(database, where, "1", "an early one", MORNING)
+    embedder = Gated()
+    index = ChatIndex(database, embedder)
+    under_way = asyncio.create_task(index.go_on(where))
+    await embedder.begun.wait()
+    await told_elsewhere(database, where, "2", "a late one", MORNING + timedelta(hours=1))
+    embedder.gate.set()
+    assert (await under_way).more
+    assert await index.behind() == [where]
+    await catch_up(index)
+    assert await embedded(database) == ([] if is_first_walk else ["an early one"]) + ["a late one", "live"]
+    assert not (await index.go_on(where)).more
 
 
 async def test_erasing_a_group_erases_its_vectors_also_those_just_being_made(database: Database) -> None:

@@ -18,7 +18,17 @@ from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.message_vectors import MessageVectors, Stretch
 from rapport.storage.messages import Messages
-from rapport.storage.surroundings import BREADTH, EXACT_VECTORS, REPLIES, Linked, linked, recent, similar, vector_of
+from rapport.storage.surroundings import (
+    BREADTH,
+    EXACT_VECTORS,
+    MOST_EXACT,
+    REPLIES,
+    Linked,
+    linked,
+    recent,
+    similar,
+    vector_of,
+)
 from rapport.storage.turns import PICTURES, load
 from storage.explained import MODES, Explained, PlanMode, plans
 
@@ -398,7 +408,7 @@ async def test_a_large_group_is_searched_by_the_index_and_a_small_one_beside_it_
         vector = await vector_of(connection, "local", large, "m000000000013", embedder="e")
         assert vector is not None
         # Of the small one all are compared; beside so few others, by whichever way.
-        for (where, walked), mode in product(((large, 60), (small, 2 * EXACT_VECTORS)), MODES):
+        for (where, walked), mode in product(((large, 60), (small, 2 * MOST_EXACT)), MODES):
             explained = Explained(connection, mode)
             found = await similar(
                 explained.as_connection,
@@ -417,3 +427,37 @@ async def test_a_large_group_is_searched_by_the_index_and_a_small_one_beside_it_
             by = {node.get("Index Name") for node in explained.nodes() if node.get("Actual Loops")}
             assert ("message_vectors_near_384" in by) is (where == large)
             assert explained.walked("messages") <= 8
+
+
+@plans
+async def test_a_group_that_is_a_small_part_of_all_is_compared_one_by_one(database: Database, mode: PlanMode) -> None:
+    """Among two million vectors the index would meet four hundred of others for each of this group's."""
+    where, count = await long_chat(database, EXACT_VECTORS + 1_000), EXACT_VECTORS + 1_000
+    async with database.transaction() as connection:
+        await connection.execute("SET LOCAL statement_timeout = '120s'")
+        await connection.execute(_VECTORS, {"chat": where})
+        await connection.execute(
+            "INSERT INTO chat_index (conversation_id, embedder, owner_id, vectors) VALUES (%s, 'e', 'local', %s)",
+            (where, count),
+        )
+
+    async def searched(among: int) -> set[str | None]:
+        async with database.statement() as connection:
+            await connection.execute("ANALYZE message_vectors")
+            await connection.execute(
+                "SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'message_vectors',"
+                " 'reltuples', %s::real)",
+                (among,),
+            )
+            vector = await vector_of(connection, "local", where, "m000000000013", embedder="e")
+            assert vector is not None
+            explained = Explained(connection, mode)
+            found = await similar(
+                explained.as_connection, "local", where, embedder="e", vector=vector, before=datetime.now(UTC)
+            )
+        assert found[0][0].id == "m000000000013"
+        assert len(found) == 8
+        return {node.get("Index Name") for node in explained.nodes() if node.get("Actual Loops")}
+
+    assert "message_vectors_near_384" in await searched(among=count)
+    assert "message_vectors_near_384" not in await searched(among=2_000_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rapport.domain.conversation import Incoming
@@ -58,8 +60,9 @@ async def a_talk(database: Database, *, count: int, uncovered: int = 10) -> str:
     return conversation.id
 
 
-async def a_question(database: Database, conversation: str) -> ClaimedEvent:
-    accepted = await accept(database, Incoming("local", conversation, "and now?"), worker_id="somebody", claim=True)
+async def a_question(database: Database, conversation: str, **more: Any) -> ClaimedEvent:
+    asked = Incoming("local", conversation, "and now?", **more)
+    accepted = await accept(database, asked, worker_id="somebody", claim=True)
     assert accepted.claimed is not None
     return accepted.claimed
 
@@ -90,6 +93,21 @@ async def test_a_turn_reads_its_window_and_no_more(database: Database, mode: Pla
     assert explained.walked("messages") <= 20
     assert explained.sorted() <= WINDOW
     assert explained.pages() <= 50
+
+
+@plans
+async def test_in_a_direct_chat_a_topic_hides_nothing_and_repeats_nothing(database: Database, mode: PlanMode) -> None:
+    """Neither what was said outside of it nor what the summary stands for."""
+    conversation = await a_talk(database, count=100)
+    async with database.statement() as connection:
+        await connection.execute("UPDATE messages SET thread_id = '7' WHERE substr(id, 13)::int % 3 = 0")
+    event = await a_question(database, conversation, thread_id="7")
+    async with database.statement() as connection:
+        explained = Explained(connection, mode)
+        material = await load(explained.as_connection, event, limit=WINDOW, embedder="none")
+    assert material is not None
+    assert material.summary is not None
+    assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(91, 101)]
 
 
 @plans

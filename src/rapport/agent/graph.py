@@ -18,7 +18,7 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
 from rapport.agent.failures import ModelFailed, backoff, describe
-from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, Saved, Toolbox, calls_tools
+from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, Saved, Toolbox, has_calls
 from rapport.domain.event import FRESH
 
 log = structlog.get_logger()
@@ -126,8 +126,8 @@ class LangGraphAgent:
         return Answer(cast("AIMessage", state["reply"]), state.get("saved") or ())
 
     @property
-    def can_save(self) -> bool:
-        """Whether the model can call tools."""
+    def calls_tools(self) -> bool:
+        """Whether the model can: note down what it is told, and look up more of a group chat."""
         return self._saving is not None
 
     async def decide(self, system: str, text: str, form: type[Form]) -> Form:
@@ -163,7 +163,7 @@ class LangGraphAgent:
                 if (offer := self._offer(context)) is None:
                     break
                 reply = await self._ask_with_tools(messages, relay.on_token, offer)
-                if not calls_tools(reply):
+                if not has_calls(reply):
                     return {"reply": relay.whole(reply), "saved": tools.saved}
                 relay.said(str(reply.text))
                 messages += [reply, *await tools.use(reply)]
@@ -305,7 +305,7 @@ class _Relay:
 
 def _checked(reply: AIMessage) -> AIMessage:
     """The reply, unless there is nothing in it."""
-    if not calls_tools(reply) and not str(reply.text).strip():
+    if not has_calls(reply) and not str(reply.text).strip():
         raise ModelFailed("empty", "the model answered with nothing")
     return reply
 

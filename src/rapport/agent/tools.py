@@ -125,5 +125,5 @@ class Toolbox:
         return "Saved."
 
 
-def calls_tools(reply: AIMessage) -> bool:
+def has_calls(reply: AIMessage) -> bool:
     return bool(reply.tool_calls or reply.invalid_tool_calls)

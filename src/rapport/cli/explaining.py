@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
-
-from ulid import ULID
 
 from rapport.app import make_chooser
 from rapport.cli.library import open_library
@@ -16,10 +14,8 @@ from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.ids import is_id
 from rapport.domain.selection import RECENT, Strategy
-from rapport.domain.synthetic import is_synthetic
 from rapport.receipts import Explanation, explain, timeline
 from rapport.settings import Settings
-from rapport.storage.archive import Archives
 from rapport.storage.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
@@ -29,9 +25,6 @@ from rapport.storage.surroundings import from_snapshot, in_order
 
 SHORTEST = 8
 """So many characters of an id at least: they tell within a second when it was made."""
-SLACK = timedelta(minutes=10)
-"""So far the clock that made an id and the one that dated its message may be apart."""
-_PAGE = 200
 
 
 async def explained(
@@ -48,55 +41,23 @@ async def explained(
 
 async def _meant(connection: Connection, user: str, message: str, conversation: str | None) -> tuple[str, str]:
     """The conversation and the message that are meant by their ids or the beginnings of those, in any case."""
+    place = None
     if conversation is not None:
         if not (conversation.isascii() and conversation.isalnum()):
             raise no_such_conversation(conversation.encode(errors="replace").decode())
-        places = [(await Conversations(connection).beginning_with(user, conversation.upper())).id]
-    else:
-        places = await Archives(connection).every_conversation(user)
+        place = (await Conversations(connection).beginning_with(user, conversation.upper())).id
     beginning = message.strip().upper()
-    if is_id(beginning):
-        found = [(place, beginning) for place in places if await Messages(connection).get(user, place, beginning)]
-    else:
-        period = _period(beginning, message)
-        found = [
-            (place, one)
-            for place in places
-            for one in await _beginning_with(connection, user, place, beginning, period)
-        ]
+    if not is_id(beginning.ljust(26, "0")):
+        raise NotFound(f"There is no message {message[:64]!r}.")
+    if len(beginning) < SHORTEST:
+        raise InvalidInput(f"Give more of the id than {beginning!r}: at least {SHORTEST} characters.")
+    found = await Messages(connection).beginning_with(user, beginning, place)
     if len(found) > 1:
-        told = ", ".join(id_ for _, id_ in found[:5])
+        told = ", ".join(id_ for _, id_ in found)
         raise InvalidInput(f"Several messages begin with {beginning!r}: give more of the id. ({told})")
     if not found:
         raise NotFound(f"There is no message {message[:64]!r}.")
     return found[0]
-
-
-def _period(beginning: str, message: str) -> tuple[datetime, datetime]:
-    """When ids that begin so were made."""
-    first, last = beginning.ljust(26, "0"), beginning.ljust(26, "Z")
-    if not (is_id(first) and is_id(last)):
-        raise NotFound(f"There is no message {message[:64]!r}.")
-    if len(beginning) < SHORTEST:
-        raise InvalidInput(f"Give more of the id than {beginning!r}: at least {SHORTEST} characters.")
-    try:
-        return ULID.from_str(first).datetime - SLACK, ULID.from_str(last).datetime + SLACK
-    except (ValueError, OverflowError) as error:  # later than any calendar
-        raise NotFound(f"There is no message {message[:64]!r}.") from error
-
-
-async def _beginning_with(
-    connection: Connection, user: str, place: str, beginning: str, period: tuple[datetime, datetime]
-) -> list[str]:
-    """Those that were said in the period, by a short walk of what was said then."""
-    found: list[str] = []
-    cursor = (period[0], "")
-    while page := await Archives(connection).after(user, place, limit=_PAGE, cursor=cursor):
-        found += [one.id for one in page if one.id.startswith(beginning) and not is_synthetic(one)]
-        cursor = (page[-1].created_at, page[-1].id)
-        if len(page) < _PAGE or page[-1].created_at > period[1]:
-            break
-    return found
 
 
 async def _told(database: Database, explanation: Explanation) -> Told:

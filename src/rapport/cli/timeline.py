@@ -23,7 +23,7 @@ NARROW = 50
 REASONS: Mapping[str, str] = {
     "trigger": "the call itself",
     "anchor": "what the call is about: what it replies to, or else the asker's own latest words",
-    "reply_chain": "linked to that by replies that people made",
+    "reply_chain": "linked by a reply to that or to another that is chosen",
     "session": "said in one go with what follows it, without a long silence",
     "topic": "continues or answers something that is chosen",
     "addressed": "said to somebody who takes part, by name",

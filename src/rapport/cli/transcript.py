@@ -58,7 +58,7 @@ class Transcript:
             told["mentions"] = list(message.mentions)
         if message.is_bot:
             told["is_bot"] = True
-        for name in ("thread_id", "platform_id"):
+        for name in ("thread_id", "platform_id", "context_snapshot"):
             if (value := getattr(message, name)) is not None:
                 told[name] = value
         if message.sources:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from rapport.context.fence import anchor_sentence, clipped, fenced, harmless, indented, plain_name
+from rapport.context.fence import (
+    ANCHOR_CHARACTERS,
+    anchor_sentence,
+    clipped,
+    fenced,
+    harmless,
+    harmless_together,
+    indented,
+    plain_name,
+)
+from rapport.context.question import PICTURE
 from rapport.domain.agents import AgentProfile
 from rapport.domain.conversation import Block, Content, Message
 from rapport.domain.selection import SHOWN_CHARACTERS, Chosen, ContextSelection
@@ -23,8 +33,6 @@ SILENCE = timedelta(hours=1)
 
 BEFOREHAND = "context"
 """The `lc_source` of the message that stands before a call and quotes what belongs to it."""
-NO_WORDS = "[picture]"
-"""What is loaded of a message that has images and no words, where the images themselves are not."""
 _HEADING = "What was said in this group chat before, as far as it may belong to the call, oldest first (times in UTC):"
 UNNAMED = "someone"
 _RESERVED = frozenset(
@@ -48,6 +56,14 @@ def fitting(selection: ContextSelection, *, characters: int) -> ContextSelection
     return replace(selection, chosen=kept[::-1])
 
 
+Quote: TypeAlias = Callable[[Message], Message]
+"""Takes out of a message what must not be read as ours."""
+
+
+def _unchanged(message: Message) -> Message:
+    return message
+
+
 class Scribe:
     """Writes messages of one chat down for one call: the same names, and numbers if there are any, from line to line."""
 
@@ -56,10 +72,9 @@ class Scribe:
         agent: AgentProfile,
         call: Message,
         *,
-        quote: Callable[[Message], Message] = lambda message: message,
+        quote: Quote = _unchanged,
         numbered: bool = False,
     ) -> None:
-        """`quote` takes out of a message what must not be read as ours."""
         self._agent = agent
         self._call = call
         self._now = call.created_at.astimezone(UTC)
@@ -74,14 +89,14 @@ class Scribe:
         """What the model is given before the call; `recent` is the unbroken run of messages that was chosen from."""
         messages = [one.message for one in selection.earlier]
         quoted = f"{_HEADING}\n{self.quoted(messages, recent=recent, until=self._call.created_at)}" if messages else ""
-        if replied_to is not None:
-            return [beforehand(self._call, quoted, replied_to=self._cleaned(replied_to))]
-        return [beforehand(self._call, quoted)] if quoted else []
+        if not quoted and replied_to is None:
+            return []
+        return [beforehand(self._call, quoted, replied_to=replied_to, quote=self._quote)]
 
     def question(self) -> HumanMessage:
         """The call itself: whole, with its images, and with the date that all times refer to."""
         head = f"[{self._head(self._call, f'{self._now:%a} {self._now.day} {self._now:%b %Y %H:%M} UTC')}]"
-        content = self._cleaned(self._call).content
+        content = _cleaned(self._call, self._quote).content
         if isinstance(content, str):
             return HumanMessage(f"{head} {indented(content)}", id=self._call.id)
         # Set in, like every other line: a block begins one, and only a speaker may.
@@ -119,13 +134,15 @@ class Scribe:
             self._known[message.id] = message
 
     def _line(self, message: Message, limit: int) -> str:
-        told = clipped(_words(self._cleaned(message).content), limit)
-        return f"[{self._head(message, _when(message.created_at, self._now))}] {indented(told)}".rstrip()
+        told = indented(_quoted_words(message, limit, self._quote))
+        return f"[{self._head(message, _when(message.created_at, self._now))}] {told}".rstrip()
 
     def _head(self, message: Message, time: str) -> str:
         parts = [self._label(message), time]
         if (number := self._number(message)) is not None:
             parts.append(f"#{number}")
+        if self._call.thread_id not in (None, message.thread_id):
+            parts.append("in another topic")
         return ", ".join([*parts, *self._replying(message)])
 
     def _number(self, message: Message) -> int | None:
@@ -177,16 +194,14 @@ class Scribe:
             or key.startswith((*_CLAIMS, self._agent.name.casefold()))
         )
 
-    def _cleaned(self, message: Message) -> Message:
-        """First what hides, then what could be read as ours: what was hidden might be just that."""
-        return self._quote(plain_message(message))
 
-
-def beforehand(call: Message, quoted: str = "", *, replied_to: Message | None = None) -> HumanMessage:
+def beforehand(
+    call: Message, quoted: str = "", *, replied_to: Message | None = None, quote: Quote = _unchanged
+) -> HumanMessage:
     """What is told before a call: quoted messages, and last the message that it replies to, with that one's images."""
     images: list[Block] = []
     if replied_to is not None:
-        sentence = anchor_sentence(_words(replied_to.content))
+        sentence = anchor_sentence(_quoted_words(replied_to, ANCHOR_CHARACTERS, quote))
         quoted = f"{quoted}\n\n{sentence}" if quoted else sentence
         if not isinstance(replied_to.content, str):
             images = [one for one in replied_to.content if one["type"] != "text"]
@@ -199,24 +214,25 @@ def as_content(content: Content) -> str | list[str | dict[str, Any]]:
     return content if isinstance(content, str) else [dict(block) for block in content]
 
 
-def plain_message(message: Message) -> Message:
-    """A message without anything in its words that hides, or that looks like a mark of the prompt."""
+def _cleaned(message: Message, quote: Quote) -> Message:
+    """First what hides, then what could be read as ours: what was hidden might be just that."""
     content = message.content
     if isinstance(content, str):
-        return replace(message, content=harmless(content))
-    blocks = [{**one, "text": harmless(str(one["text"]))} if one["type"] == "text" else one for one in content]
-    return replace(message, content=blocks)
+        return quote(replace(message, content=harmless(content)))
+    texts = iter(harmless_together([str(one["text"]) for one in content if one["type"] == "text"]))
+    blocks = [{**one, "text": next(texts)} if one["type"] == "text" else one for one in content]
+    return quote(replace(message, content=blocks))
+
+
+def _quoted_words(message: Message, limit: int, quote: Quote) -> str:
+    """The words of a message, with a sign for each image. Clipped first: what nobody is shown need not be cleaned."""
+    return _cleaned(replace(message, content=clipped(_words(message.content), limit)), quote).text
 
 
 def _words(content: Content) -> str:
-    """The words of a message, with a sign for each image."""
     if isinstance(content, str):
-        return "[image]" if content == NO_WORDS else content
-    return " ".join(_block_words(block) for block in content)
-
-
-def _block_words(block: Mapping[str, Any]) -> str:
-    return str(block["text"]) if block["type"] == "text" else "[image]"
+        return content
+    return " ".join(str(block["text"]) if block["type"] == "text" else PICTURE for block in content)
 
 
 def _numbered(label: str, number: int) -> str:

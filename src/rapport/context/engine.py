@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rapport.context.question import is_bare, pointed_at, words_of
 from rapport.context.relevance.belonging import Belonging, belonging
 from rapport.context.relevance.scorer import WordVectors
-from rapport.context.strategies import reply_distances, session
+from rapport.context.strategies import latest, reply_distances, session
 from rapport.context.summaries import estimated_tokens
 from rapport.domain.agents import AGENTS
 from rapport.domain.conversation import Message
@@ -74,21 +74,18 @@ _Picked = tuple["Message | None", "list[Chosen]", "list[tuple[Message, float]]"]
 
 def _plain(call: Message, found: Surroundings, choice: Choice) -> _Picked:
     """By time or by replies alone."""
-    anchor, reason = found.anchor, choice.strategy
+    anchor = found.anchor
     why: Reason
-    if reason == "thread":
+    if choice.strategy == "thread":
         anchor = anchor or next(reversed(pointed_at(call, found.recent)), None)
         everything = _distinct([*found.chain, *found.around, *found.recent])
         steps = reply_distances(anchor.id if anchor else call.id, [*everything, call])
-        chosen, why = (
-            [one for one in everything if one.id in steps and (anchor is None or one.id != anchor.id)],
-            "reply_chain",
-        )
-    elif reason == "time_gap":
+        chosen, why = [one for one in everything if one.id in steps], "reply_chain"
+    elif choice.strategy == "time_gap":
         chosen = session(call, found.recent, lookback=choice.lookback, minutes=choice.gap_minutes)
         why = "session"
     else:
-        chosen, why = list(found.recent[-choice.lookback :]) if choice.lookback > 0 else [], "recent"
+        chosen, why = latest(found.recent, choice.lookback), "recent"
     count = len(chosen)
     picked = [Chosen(one, (why,), round(0.5 + 0.5 * (number + 1) / count, 3)) for number, one in enumerate(chosen)]
     passed = [(one, 0.0) for one in found.recent if one.id not in {message.id for message in chosen}]
@@ -103,12 +100,13 @@ def _relevant(call: Message, found: Surroundings, choice: Choice) -> _Picked:
     bare = is_bare(call.text)
     window = _window(found)
     meant = [found.anchor] if found.anchor else pointed_at(call, window)
-    anchor = meant[-1] if meant else None
+    anchor = found.anchor or (meant[-1] if bare and meant else None)
     asked = [] if bare else [replace(call, content=words_of(call.text))]
     chosen: dict[str, Chosen] = {}
     passed: list[tuple[Message, float]] = []
     if window:
-        pointed = [number for number, one in enumerate(window) if one in meant]
+        ids = {one.id for one in meant}  # the same message may have been loaded twice, with more or less of it
+        pointed = [number for number, one in enumerate(window) if one.id in ids]
         about = [len(window)] if asked else pointed
         scored = belonging([*window, *asked], about, pointed, handles=choice.handles, words=choice.words)
         chosen, passed = _by_scorer(scored, window, anchor)
@@ -125,9 +123,9 @@ def _relevant(call: Message, found: Surroundings, choice: Choice) -> _Picked:
 def _window(found: Surroundings) -> list[Message]:
     """The lines that the scorer looks at, oldest first: the latest, or those around an anchor from long ago and the latest."""
     if found.anchor is None or any(one.id == found.anchor.id for one in found.recent):
-        return list(found.recent[-RECENT:])
+        return latest(found.recent, RECENT)
     around = _distinct([*found.around, found.anchor])
-    return _distinct([*around, *found.recent[-max(0, RECENT - len(around)) :]])
+    return _distinct([*around, *latest(found.recent, RECENT - len(around))])
 
 
 def _by_scorer(
@@ -137,7 +135,9 @@ def _by_scorer(
     passed: list[tuple[Message, float]] = []
     for number, message in enumerate(window):
         score = round(float(scored.scores[number]), 3)
-        if number in scored.chosen:
+        # Between two that belong, "Any thoughts?" does too: it has no subject but theirs.
+        is_between = {number - 1, number + 1} <= scored.chosen
+        if number in scored.chosen or (is_between and "?" in message.text and is_bare(message.text)):
             chosen[message.id] = Chosen(message, scored.reasons(number), score)
         elif anchor is None or message.id != anchor.id:
             passed.append((message, score))

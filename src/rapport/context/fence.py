@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 ANCHOR_CHARACTERS = 1_500
@@ -14,7 +16,16 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-_ANCHOR_LIKE = re.compile(r"(replying\s+to\s+this\s+specific\s+message)\s*[:：﹕꞉∶︓]", re.IGNORECASE)
+_ANCHOR_LIKE = "replyingtothisspecificmessage:"
+_NO_PART_OF_IT = re.compile("[^a-z:]+")
+# What looks like a letter of the sentence or like a colon and, unlike a wide one, is no form of it to Unicode.
+_LETTERS = "\u0430\u0435\u043e\u0440\u0441\u0443\u0456\u0455\u04bb\u03bf\u03b9\u0261\u0131"
+_COLONS = "\u02d0\u02f8\u0589\u05c3\u0703\u0704\u0903\u0a83\u16ec\u1803\u1809\u205a\u2236\u2982\ua4fd\ua789\ufe30"
+_LOOKS_LIKE = str.maketrans(_LETTERS + _COLONS, "aeopcyishoigi" + ":" * len(_COLONS))
+_BETWEEN = "\x00"
+"""Stands between two texts; in none of them is any left."""
+_SIGN = 40
+"""So long is the sign for what is left out, at most."""
 _NOT_IN_NAMES = frozenset('[](){}<>:;,|#`*_=~\\/"“”„‟«»‹›')
 
 
@@ -25,7 +36,38 @@ def unfenced(text: str) -> str:
 
 def harmless(text: str) -> str:
     """The text without marks of the prompt's own, and without characters that hide or turn around what it says."""
-    return _ANCHOR_LIKE.sub(r"\1 (quoted)", unfenced(_UNSEEN.sub("", text)))
+    return harmless_together([text])[0]
+
+
+def harmless_together(texts: Sequence[str]) -> list[str]:
+    """The same of texts that are read one after the other: no mark begins in one of them and ends in another."""
+    seen = (unfenced(_UNSEEN.sub("", text)) for text in texts)
+    return _no_anchor(_BETWEEN.join(seen)).split(_BETWEEN)
+
+
+def _no_anchor(text: str) -> str:
+    """The text without the colon after what an anchor's sentence begins with, whatever is written or hidden in between."""
+    letters = _letters(text)
+    if _ANCHOR_LIKE not in letters:
+        return text
+    places = [place for place, character in enumerate(text) for _ in _letters_of(character)]
+    kept = list(text)
+    start = letters.find(_ANCHOR_LIKE)
+    while start >= 0:
+        end = start + len(_ANCHOR_LIKE)
+        kept[places[end - 1]] = " (quoted)"
+        start = letters.find(_ANCHOR_LIKE, end)
+    return "".join(kept)
+
+
+def _letters(text: str) -> str:
+    """What the text looks like, as small letters and colons alone."""
+    plain = unicodedata.normalize("NFKD", text.translate(_LOOKS_LIKE)).casefold().translate(_LOOKS_LIKE)
+    return _NO_PART_OF_IT.sub("", plain)
+
+
+_letters_of = lru_cache(maxsize=4_096)(_letters)
+"""The same for one character."""
 
 
 def fenced(body: str, *, seed: str) -> str:
@@ -42,8 +84,9 @@ def _code(seed: str, tries: int, body: str) -> str:
 
 def anchor_sentence(words: str) -> str:
     """Which message somebody replies to (CTX-3): one line, which the quoted words can't end early."""
-    line = " ".join(harmless(words).replace("'", "’").split())
-    return f"User is replying to this specific message: '{clipped(line, ANCHOR_CHARACTERS)}'"
+    short = clipped(" ".join(words.split()), ANCHOR_CHARACTERS)
+    line = " ".join(harmless(short).replace("'", "’").split())
+    return f"User is replying to this specific message: '{line}'"
 
 
 def indented(text: str) -> str:
@@ -52,10 +95,10 @@ def indented(text: str) -> str:
 
 
 def clipped(text: str, limit: int) -> str:
-    """At most about so many characters: the beginning and the end, and a sign where something is missing."""
+    """At most so many characters: the beginning and the end, and a sign where something is missing."""
     if len(text) <= limit:
         return text
-    head, tail = limit * 2 // 3, limit // 3
+    head, tail = (limit - _SIGN) * 2 // 3, (limit - _SIGN) // 3
     return f"{text[:head].rstrip()} […{len(text) - head - tail:,} characters left out…] {text[-tail:].lstrip()}"
 
 

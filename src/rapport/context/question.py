@@ -14,6 +14,10 @@ MEANT = 3
 AWAY = timedelta(hours=1)
 """Who has said nothing for so long has left the talk."""
 
+PICTURE = "[picture]"
+"""How a picture is told in words, and what is loaded of a message that has nothing else."""
+
+_HEAD, _TAIL = 1_500, 500
 _MENTION = re.compile(r"(?<![\w@.])@[\w-]+(?:\.\w+)*[,:]?")
 _COMMAND = re.compile(r"^\s*/\w+(?:@[\w-]+)?")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -26,27 +30,34 @@ def _all(words: str) -> frozenset[str]:
 
 # With these words alone a call says only that it wants something said about what stands above it.
 _EMPTY = _all(
-    "a an one ones and or so as at by for from in of on to with about up out over into i me my we us our you your u ur he she they "
+    "a an the one ones and or so as at by for from in of on to with about up out over into i me my we us our you your u ur he she they "
     "them it its this that these those here there above below what what's whats who who's which how why is are was be am do "
     "does did can could would will should shall may might have has had not any some all anything something please pls plz "
     "ok okay well hmm um er just now then also too else again really more bit little quick quickly maybe "
     "think thinking thought thoughts idea ideas opinion opinions view views take say says said comment comments input "
     "suggestion suggestions suggest advice advise recommend recommendation recommendations feedback wdyt help helping "
     "assist agree disagree right wrong true correct chime weigh look see check read answer reply respond explain "
-    "clarify discuss tell let know make sense mean means meaning like get give got hey yo "
-    # German, French, Spanish
+    "clarify discuss tell let know make sense mean means meaning like get give got hey yo summarize summarise summary sum tldr "
+    "tl dr recap settle fact facts turn bot companion librarian wrap "
+    # German, French, Spanish, Russian, Chinese, Japanese, Korean
     "was wer wie ist das die der dem den es du ihr ihn sie wir uns dir dazu davon dafür meinst meint meinung denkst denkt "
     "hältst sagst sagt hilf helfen hilfe kannst könntest könnt bitte mal hier ideen idee vorschlag vorschläge rat stimmt "
     "que qu'en qu'est-ce quoi qui est ce cela ça c'est en de du la le les tu vous nous toi penses pensez dis dites avis ton "
     "votre peux pouvez aider aide aidez idées plaît s'il te "
     "qué que quién es esto eso esta este el lo los las tú tu nos piensas opinas opinan dices dice opinión puedes podrías "
+    "что думаешь думаете скажешь скажете как по твоему вашему мнение помоги помогите ты вы 你怎么看 怎么看 どう思う 어떻게 생각해 "
     "ayuda ayudar ayudarnos ayudarme ayúdanos favor por ideas consejo"
 )
 
 
+def looked_over(text: str) -> str:
+    """As much of a text as tells what it is about: of a very long one its beginning and its end."""
+    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} {text[-_TAIL:]}"
+
+
 def words_of(text: str) -> str:
-    """What is said without whom it addresses."""
-    return " ".join(_MENTION.sub(" ", _COMMAND.sub(" ", text, count=1)).split())
+    """What is said without whom it addresses; of a very long text what begins and ends it."""
+    return " ".join(_MENTION.sub(" ", _COMMAND.sub(" ", looked_over(text), count=1)).split())
 
 
 def is_bare(text: str) -> bool:
@@ -89,4 +100,5 @@ def tells(message: Message) -> bool:
 
 
 def _has_subject(message: Message) -> bool:
-    return bool(_WORD.search(message.text)) and not is_bare(message.text)
+    text = looked_over(message.text)
+    return text != PICTURE and bool(_WORD.search(text)) and not is_bare(text)

@@ -8,12 +8,17 @@ from datetime import timedelta
 from rapport.domain.conversation import Message
 
 
+def latest(messages: Sequence[Message], count: int) -> list[Message]:
+    """The last so many of them."""
+    return list(messages[-count:]) if count > 0 else []
+
+
 def session(call: Message, recent: Sequence[Message], *, lookback: int, minutes: float) -> list[Message]:
     """What was said before the call without a silence longer than `minutes`, at most `lookback` messages (CTX-4)."""
     longest = timedelta(minutes=minutes)
     said: list[Message] = []
     later = call
-    for message in reversed(recent[-lookback:]) if lookback > 0 else ():
+    for message in reversed(latest(recent, lookback)):
         if later.created_at - message.created_at > longest:
             break
         said.append(message)

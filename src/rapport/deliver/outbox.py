@@ -76,7 +76,7 @@ async def _deliver(database: Database, channel: Channel | None, effect: Effect) 
         bound.exception("deliver.unknown", reason=type(error).__name__)
     else:
         failpoints.reach("deliver.sent")
-        async with database.statement() as connection:
+        async with database.transaction() as connection:
             await Outbox(connection).sent(effect, platform_ids=platform_ids)
         bound.info("deliver.sent")
 

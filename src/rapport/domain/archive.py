@@ -44,6 +44,8 @@ class ArchivedMessage:
     thread_id: str | None = None
     is_bot: bool = False
     platform_id: str | None = None
+    context_snapshot: Mapping[str, Any] | None = None
+    """Of a reply that has brought along what it replies to: that, for when it isn't in the archive."""
 
     @property
     def additional_kwargs(self) -> Mapping[str, Any]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 
 from rapport.domain.agents import AgentProfile
 
 _TICKS = re.compile(r"`+")
+_BLANK_LINE = re.compile(r"\n[ \t\r]*(?=\n)")
+_FENCE = 3
+"""So many backticks can hold several paragraphs."""
 _QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
 
 
@@ -32,7 +36,7 @@ def mentions(text: str, agent: AgentProfile) -> bool:
     # Not inside a word or an address ("me@bot.example"), nor the beginning of a longer handle ("@bottle", "@bot_2").
     # A command, `/ask@bot`, is one too: in front of its @ stands what it is called, and in front of that nothing.
     return (
-        re.search(rf"(?:(?<![\w@.])|(?<!\S)/\w{{1,64}})@(?:{handles})(?![\w-]|\.\w)", text, re.IGNORECASE) is not None
+        re.search(rf"(?:(?<![\w@./])|(?<!\S)/\w{{1,64}})@(?:{handles})(?![\w-]|\.\w)", text, re.IGNORECASE) is not None
     )
 
 
@@ -43,22 +47,37 @@ def own_words(text: str) -> str:
 
 
 def _without_code(text: str) -> str:
-    """What is between backticks is code, if there are as many after it as before it; others are just backticks."""
+    """What is between backticks is code, if there are as many after it as before it; others are just backticks.
+
+    It doesn't begin within a word (it`s) and, but for a fence, ends with its paragraph.
+    """
     runs = list(_TICKS.finditer(text))
-    # From the last to the first: of each run, where the next one of its length stands.
-    closing: list[int | None] = [None] * len(runs)
-    latest: dict[int, int] = {}
-    for number in reversed(range(len(runs))):
-        length = len(runs[number].group())
-        closing[number] = latest.get(length)
-        latest[length] = number
+    closing = _closing(text, runs)
     kept: list[str] = []
     number = end = 0
     while number < len(runs):
-        if (close := closing[number]) is None:
+        begin = runs[number].start()
+        if (close := closing[number]) is None or _is_word(text[begin - 1 : begin]):
             number += 1
             continue
-        kept += [text[end : runs[number].start()], " "]
+        kept += [text[end:begin], " "]
         end = runs[close].end()
         number = close + 1
     return "".join([*kept, text[end:]])
+
+
+def _closing(text: str, runs: Sequence[re.Match[str]]) -> list[int | None]:
+    """Of each run of backticks, which of those after it ends what it begins: the next one of its length."""
+    breaks = [found.start() for found in _BLANK_LINE.finditer(text)]
+    closing: list[int | None] = [None] * len(runs)
+    latest: dict[tuple[int, int], int] = {}
+    for number in reversed(range(len(runs))):  # so that the next one is known already
+        length = len(runs[number].group())
+        paragraph = 0 if length >= _FENCE else bisect(breaks, runs[number].start())
+        closing[number] = latest.get((length, paragraph))
+        latest[length, paragraph] = number
+    return closing
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

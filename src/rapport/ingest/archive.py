@@ -20,7 +20,7 @@ from rapport.domain.errors import InvalidInput
 from rapport.domain.followups import TriggerType, trigger_type_of
 from rapport.domain.synthetic import is_synthetic
 from rapport.domain.text import checked_text
-from rapport.ingest.content import MAX_CHARACTERS, MAX_NAME, checked_content, checked_mentions
+from rapport.ingest.content import MAX_CHARACTERS, MAX_NAME, checked_content, checked_mentions, checked_snapshot
 
 MAX_ID = 120
 MAX_SOURCE = 160
@@ -211,11 +211,28 @@ def _message(
         thread_id=_optional(row, "thread_id"),
         is_bot=role == "assistant" or row.get("is_bot") is True,
         platform_id=_optional(row, "platform_id"),
+        context_snapshot=_snapshot(row.get("context_snapshot"), limit=limit),
     )
 
 
 def _optional(row: Mapping[str, Any], name: str) -> str | None:
     return None if row.get(name) is None else identifier(row[name], what=name, limit=MAX_NAME)
+
+
+def _snapshot(value: object, *, limit: int) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    told = mapping(value) or {}
+    text, known_as, said_at = told.get("text"), told.get("id"), told.get("created_at")
+    if not isinstance(text, str) or not isinstance(said_at, str | None):
+        raise InvalidInput("`context_snapshot` is what is replied to: `{id?, author?, text, created_at?}`.")
+    return checked_snapshot(
+        text,
+        id=None if known_as is None else identifier(known_as, what="context_snapshot.id", limit=MAX_NAME),
+        author=_author(told.get("author")),
+        created_at=said_at,
+        limit=limit,
+    )
 
 
 def _mentions(value: object) -> tuple[str, ...]:

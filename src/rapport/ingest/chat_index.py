@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import structlog
+
 from rapport.domain.agents import AGENTS
+from rapport.domain.errors import RapportError
 from rapport.domain.notes import Vector
 from rapport.domain.text import visible
 from rapport.storage.database import Database
@@ -18,6 +21,12 @@ STRETCH = 64
 """Messages looked at in one go: embedded in some tenths of a second, and stored in one short transaction."""
 MAX_CHARACTERS = 2_000
 """Of a message that are embedded: no embedder reads much more."""
+REFUSALS = 3
+"""A text that was refused so often, while others were taken, stays without a vector."""
+_PLAIN = "hello"
+"""What every embedder takes, if it is there."""
+
+log = structlog.get_logger()
 
 _HANDLES = "|".join(re.escape(handle) for handle in sorted({one for agent in AGENTS.values() for one in agent.handles}))
 _CALLS = re.compile(rf"(?<![\w@.])(?:/\w{{1,64}})?@(?:{_HANDLES})(?![\w-]|\.\w)", re.IGNORECASE)
@@ -54,6 +63,8 @@ class ChatIndex:
     embedder: Embedder
     _ready: set[int] = field(default_factory=set[int])
     """The lengths of vectors whose index is known to be there."""
+    _refused: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """How often, by conversation and message. Forgotten with the process, which costs a few more tries."""
 
     async def behind(self, *, limit: int = 1_000, after: str = "") -> list[str]:
         """Groups in which something may be without a vector, in the order of their ids."""
@@ -61,7 +72,7 @@ class ChatIndex:
             return await MessageVectors(connection).behind(self.embedder.name, limit=limit, after=after)
 
     async def go_on(self, conversation_id: str) -> Went:
-        """Embed the next messages of a group, if any are left."""
+        """Embed the next messages of a group, if any are left. A text that the embedder won't take holds up no others."""
         name = self.embedder.name
         async with self.database.statement() as connection:
             stretch = await MessageVectors(connection).following(
@@ -71,13 +82,43 @@ class ChatIndex:
             return Went(0, more=False)
         words = [(message_id, embedded_words(text)) for message_id, text in stretch.words]
         words = [(message_id, text) for message_id, text in words if visible(text)]
-        vectors = await self.embedder.embed([text for _, text in words]) if words else []
-        if vectors:
-            await self._be_ready_for(len(vectors[0]))
-        made = [(message_id, vector) for (message_id, _), vector in zip(words, vectors, strict=True)]
+        made = await self._embed(words) if words else []
+        if made:
+            await self._be_ready_for(len(made[0][1]))
+        taken = {message_id for message_id, _ in made}
+        is_whole = self._give_up_on(conversation_id, [one for one, _ in words if one not in taken])
         async with self.database.transaction() as connection:
-            await MessageVectors(connection).store(conversation_id, name, stretch, made)
-        return Went(len(made), more=not stretch.is_last)
+            moved = await MessageVectors(connection).store(conversation_id, name, stretch, made, is_whole=is_whole)
+        return Went(len(made), more=not (moved and stretch.is_last))
+
+    async def _embed(self, words: Sequence[tuple[str, str]]) -> list[tuple[str, Vector]]:
+        """The vectors of those that the embedder takes; raises what it raises when it is away."""
+        ids, texts = [message_id for message_id, _ in words], [text for _, text in words]
+        try:
+            return list(zip(ids, await self.embedder.embed(texts), strict=True))
+        except RapportError as error:
+            # Either it is away, or it refuses all because of one: that is told apart by what it can't refuse.
+            await self.embedder.embed([_PLAIN])
+            reason = str(error)
+        made: list[tuple[str, Vector]] = []
+        for message_id, text in words:
+            try:
+                made += [(message_id, vector) for vector in await self.embedder.embed([text])]
+            except RapportError as error:
+                reason = str(error)
+        log.warning("messages.refused", messages=len(words) - len(made), reason=reason)
+        return made
+
+    def _give_up_on(self, conversation_id: str, refused: Sequence[str]) -> bool:
+        """Count what was refused; whether all of it was often enough to go on without it."""
+        keys = [(conversation_id, message_id) for message_id in refused]
+        for key in keys:
+            self._refused[key] = self._refused.get(key, 0) + 1
+        if any(self._refused[key] < REFUSALS for key in keys):
+            return False
+        for key in keys:
+            del self._refused[key]
+        return True
 
     async def _be_ready_for(self, dimensions: int) -> None:
         if dimensions in self._ready:

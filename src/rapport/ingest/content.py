@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +26,9 @@ MAX_PAYLOAD = 200_000
 # What a block may carry into storage and to the model; everything else a client sends is dropped with a clear error.
 _IMAGE_CARRIERS = ("url", "base64", "data", "image_url", "file_id")
 _IMAGE_KEYS = frozenset({"type", "mime_type", "source_type", "id", *_IMAGE_CARRIERS})
+
+# As JSON escapes it. After an even number of backslashes it is one; after an odd number somebody wrote about it.
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def checked_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
@@ -94,7 +98,7 @@ def storable_payload(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
         told = orjson.dumps(payload)
     except TypeError:  # half of a surrogate pair, or no JSON at all
         return None
-    return None if len(told) > MAX_PAYLOAD or b"\\u0000" in told else payload
+    return None if len(told) > MAX_PAYLOAD or _NUL.search(told) else payload
 
 
 def _checked_block(block: Mapping[str, Any], *, limit: int) -> Mapping[str, Any]:

@@ -41,8 +41,8 @@ class Afterwards:
             where = (event.owner_id, event.conversation_id)
             self._summaries.begin(event, lambda: sum_up(*where, database=tools.database, writer=tools.agent))
         profile = AGENTS.get(event.agent_id, LIBRARIAN)
-        # A model that can save can also answer in a given form; for another one the rules have decided.
-        if tools.agent.can_save and (profile.autonomy is not None or profile.remembers):
+        # A model that calls tools can also answer in a given form; for another one the rules have decided.
+        if tools.agent.calls_tools and (profile.autonomy is not None or profile.remembers):
             self._reflections.begin(event, lambda: reflect(event, profile, tools), after=LULL)
 
     async def settled(self, conversation_id: str) -> None:

@@ -41,7 +41,8 @@ CROSS JOIN LATERAL (
 # Ten times as fast as so many inserts. There is no conflict to expect: whoever writes here holds the conversation's lock.
 _COPY = """
 COPY messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
-               client_message_id, sources, metadata, created_at, mentions, thread_id, is_bot, platform_id) FROM STDIN
+               client_message_id, sources, metadata, created_at, mentions, thread_id, is_bot, platform_id,
+               context_snapshot) FROM STDIN
 """
 
 # What begins like a marker, with what was said right after it: who asks decides whether it is one.
@@ -144,15 +145,17 @@ class Archives:
                         message.thread_id,
                         message.is_bot or message.role == "assistant",
                         message.platform_id,
+                        Jsonb(dict(message.context_snapshot)) if parent is None and message.context_snapshot else None,
                     )
                 )
         await self.connection.execute(
             "UPDATE conversations SET last_at = greatest(last_at, %s) WHERE id = %s", (times[-1], conversation_id)
         )
-        # From here on a group is embedded again; what has a vector keeps it.
+        # From here on a group is embedded again; what has a vector keeps it. Whoever is embedding it just now has not seen
+        # this, also if it lies where the mark has not come to yet: the count tells.
         await self.connection.execute(
-            "UPDATE chat_index SET embedded_to = %(begin)s WHERE conversation_id = %(conversation)s AND embedded_to > %(begin)s",
-            {"begin": times[0] - TICK, "conversation": conversation_id},
+            "UPDATE chat_index SET embedded_to = least(embedded_to, %s), imports = imports + 1 WHERE conversation_id = %s",
+            (times[0] - TICK, conversation_id),
         )
         replies = sum(message.reply_to is not None for message in fresh)
         answered = sum(parent is not None for parent in parents)

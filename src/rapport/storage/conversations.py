@@ -117,10 +117,17 @@ class Conversations:
                 return Permission(*row)
         raise no_such_conversation(conversation_id)
 
+    async def has_groups(self) -> bool:
+        """Whether anybody here has a group."""
+        found = await self.connection.execute("SELECT EXISTS (SELECT FROM conversations WHERE kind = 'group')")
+        row = await found.fetchone()
+        return row is not None and row[0]
+
     async def delete(self, owner_id: str, conversation_id: str) -> None:
-        """Erase a conversation with all that belongs to it, LangGraph's working state included."""
+        """Erase a conversation with all that belongs to it, LangGraph's working state included. Call it in a transaction."""
         if not is_id(conversation_id):
             raise no_such_conversation(conversation_id)
+        await self.connection.execute("SET LOCAL statement_timeout = 0")  # a million messages take as long as they take
         # The row goes first: whoever is about to write to the conversation waits for it and then finds nothing.
         cursor = await self.connection.execute(
             "SELECT id FROM conversations WHERE id = %s AND owner_id = %s FOR UPDATE",

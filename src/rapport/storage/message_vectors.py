@@ -30,14 +30,14 @@ ON CONFLICT DO NOTHING
 # counts, so that the walk gets on, but its words are not read. `last_at`, of the same moment, says how far this is everything.
 _FOLLOWING = """
 WITH mark AS (
-    SELECT c.last_at, i.embedded_to FROM chat_index i JOIN conversations c ON c.id = i.conversation_id
+    SELECT c.last_at, i.embedded_to, i.imports FROM chat_index i JOIN conversations c ON c.id = i.conversation_id
     WHERE i.conversation_id = %(conversation)s AND i.embedder = %(embedder)s
 ), following AS (
     SELECT id, content, created_at, role = 'system-summary' OR synthetic AS nobody_said FROM messages
     WHERE conversation_id = %(conversation)s AND created_at > (SELECT embedded_to FROM mark)
     ORDER BY created_at, id LIMIT %(limit)s
 )
-SELECT mark.last_at, CASE WHEN isfinite(mark.embedded_to) THEN mark.embedded_to END, f.id, f.created_at,
+SELECT mark.last_at, CASE WHEN isfinite(mark.embedded_to) THEN mark.embedded_to END, mark.imports, f.id, f.created_at,
        CASE WHEN NOT f.nobody_said AND NOT EXISTS (
            SELECT FROM message_vectors v
            WHERE v.conversation_id = %(conversation)s AND v.message_id = f.id AND v.embedder = %(embedder)s
@@ -56,9 +56,12 @@ WITH made AS (
     RETURNING 1
 )
 UPDATE chat_index SET vectors = vectors + (SELECT count(*) FROM made),
-    -- From where this walk began: who has moved the mark meanwhile knows of something that this walk doesn't.
-    embedded_to = CASE WHEN embedded_to = coalesce(%(since)s, '-infinity'::timestamptz) THEN %(upto)s ELSE embedded_to END
+    -- From where this walk began: who has moved the mark meanwhile knows of something that this walk doesn't. So does who
+    -- has imported, also where the mark hasn't come to yet.
+    embedded_to = CASE WHEN %(is_whole)s AND imports = %(imports)s
+        AND embedded_to = coalesce(%(since)s, '-infinity'::timestamptz) THEN %(upto)s ELSE embedded_to END
 WHERE conversation_id = %(conversation)s AND embedder = %(embedder)s
+RETURNING embedded_to >= %(upto)s
 """
 
 
@@ -86,6 +89,8 @@ class Stretch:
     """Id and words of those that have none yet; possibly of no message."""
     is_last: bool
     """Nothing follows."""
+    imports: int = 0
+    """How often something had been imported when they were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +116,34 @@ class MessageVectors:
             rows = await (await self.connection.execute(_FOLLOWING, parameters)).fetchall()
         if not rows or (rows[0][1] is not None and rows[0][1] >= rows[0][0]):
             return None
-        last_at, since, *_ = rows[0]
-        told = [row for row in rows if row[2] is not None]
+        last_at, since, imports, *_ = rows[0]
+        told = [row[3:] for row in rows if row[3] is not None]
         is_last = len(told) < limit
-        upto = last_at if is_last else told[-1][3]
-        return Stretch(since, upto, [(row[2], row[4]) for row in told if row[4] is not None], is_last)
+        upto = last_at if is_last else told[-1][1]
+        words = [(message_id, text) for message_id, _, text in told if text is not None]
+        return Stretch(since, upto, words, is_last, imports)
 
     async def store(
-        self, conversation_id: str, embedder: str, stretch: Stretch, vectors: Sequence[tuple[str, Vector]]
-    ) -> None:
-        """Keep vectors of messages and move the mark on. Twice is once. Call it in a transaction."""
+        self,
+        conversation_id: str,
+        embedder: str,
+        stretch: Stretch,
+        vectors: Sequence[tuple[str, Vector]],
+        *,
+        is_whole: bool = True,
+    ) -> bool:
+        """Keep vectors of messages and, if they are all of the stretch, move the mark on. Twice is once.
+
+        False: the mark is not there yet, and the same stretch has to be looked at again. Call it in a transaction.
+        """
         # Whoever erases the conversation locks its row first: so does this, or the two would wait for each other. Turns
         # don't notice.
         held = await self.connection.execute(
             "SELECT id FROM conversations WHERE id = %s FOR KEY SHARE", (conversation_id,)
         )
         if await held.fetchone() is None:
-            return
-        await self.connection.execute(
+            return True
+        moved = await self.connection.execute(
             _STORE,
             {
                 "conversation": conversation_id,
@@ -137,8 +152,12 @@ class MessageVectors:
                 "vectors": [vector_literal(vector) for _, vector in vectors],
                 "since": stretch.since,
                 "upto": stretch.upto,
+                "imports": stretch.imports,
+                "is_whole": is_whole,
             },
         )
+        row = await moved.fetchone()
+        return row is not None and bool(row[0])
 
     async def totals(self, embedder: str) -> tuple[int, int]:
         """About how many messages have a vector, and how many have one of another embedder."""
@@ -178,7 +197,9 @@ async def ensure_index(connection: Connection, dimensions: int) -> None:
     if not 1 <= dimensions <= 4000:  # what pgvector can index at half precision
         raise InvalidInput(f"Vectors of {dimensions} dimensions can't be indexed; at most 4,000 can.")
     size = int(dimensions)
-    await connection.execute(
-        f"CREATE INDEX IF NOT EXISTS message_vectors_near_{size} ON message_vectors USING hnsw"
-        f" ((embedding::halfvec({size})) halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
-    )
+    async with connection.transaction():
+        await connection.execute("SET LOCAL statement_timeout = 0")  # every vector of other embedders is looked at
+        await connection.execute(
+            f"CREATE INDEX IF NOT EXISTS message_vectors_near_{size} ON message_vectors USING hnsw"
+            f" ((embedding::halfvec({size})) halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
+        )

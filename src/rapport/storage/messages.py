@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import structlog
+from psycopg.types.json import Jsonb
 
 from rapport.domain.conversation import Author, Message
 from rapport.domain.errors import InvalidInput
@@ -30,6 +31,40 @@ WORDS = f"""id, conversation_id, role,
     CASE WHEN content = '' AND blocks IS NOT NULL THEN '[picture]' ELSE content END AS content, NULL::jsonb AS blocks,
     created_at, author_id, author_name, {BRIEF}"""
 """The same without pictures, which can be megabytes each."""
+LATELY = 10_000
+
+# The conversation as the index has it, and only so: then no other index answers, and no walk of all that was ever sent there.
+_BY_PART = f"""
+SELECT {COLUMNS} FROM messages
+WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND NOT synthetic AND id = ANY(ARRAY(
+    SELECT message_id FROM outbox
+    WHERE ARRAY[conversation_id] @> ARRAY[%(conversation)s::text] AND platform_ids @> %(parts)s::jsonb
+      AND jsonb_array_length(platform_ids) > 1))
+LIMIT 1
+"""
+
+# A backward walk of messages_order that ends at the first one found, and in any case; only that one's words are read.
+_LATEST_REPLY = f"""
+SELECT {COLUMNS} FROM messages
+WHERE conversation_id = %(conversation)s AND id = (
+    SELECT id FROM (
+        SELECT id, owner_id, role, synthetic FROM messages WHERE conversation_id = %(conversation)s
+        ORDER BY created_at DESC, id DESC LIMIT {LATELY}) AS latest
+    WHERE role = 'assistant' AND owner_id = %(owner)s AND NOT synthetic LIMIT 1)
+"""
+
+# A range of the primary key for each conversation: how much was said in them plays no part. (An id is of digits and capital
+# letters, which every collation has in the same order.)
+_BEGINNING_WITH = """
+SELECT c.id, m.id FROM conversations c CROSS JOIN LATERAL (
+    SELECT id FROM messages
+    WHERE conversation_id = c.id AND id >= %(prefix)s AND id <= %(last)s AND starts_with(id, %(prefix)s)
+      AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
+    ORDER BY id LIMIT 5
+) m
+WHERE c.owner_id = %(owner)s AND (%(conversation)s::text IS NULL OR c.id = %(conversation)s)
+LIMIT 5
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +126,43 @@ class Messages:
         return message_of(row) if row else None
 
     async def of_platform(self, owner_id: str, conversation_id: str, platform_id: str) -> Message | None:
-        """The one that the platform calls so."""
+        """The one that the platform calls so, or a part of it if it was sent in several."""
         found = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages"
             " WHERE conversation_id = %s AND platform_id = %s AND owner_id = %s AND NOT synthetic",
             (conversation_id, platform_id, owner_id),
         )
         row = await found.fetchone()
+        if row is None:
+            found = await self.connection.execute(
+                _BY_PART,
+                {"conversation": conversation_id, "owner": owner_id, "parts": Jsonb([platform_id])},
+            )
+            row = await found.fetchone()
         return message_of(row) if row else None
+
+    async def latest_reply(self, owner_id: str, conversation_id: str) -> Message | None:
+        """What the agent said last, if that is among the latest LATELY things that were said."""
+        found = await self.connection.execute(
+            _LATEST_REPLY.encode(), {"conversation": conversation_id, "owner": owner_id}
+        )
+        row = await found.fetchone()
+        return message_of(row) if row else None
+
+    async def beginning_with(
+        self, owner_id: str, prefix: str, conversation_id: str | None = None
+    ) -> list[tuple[str, str]]:
+        """Conversation and id of messages that somebody said and whose ids begin so, there or anywhere: the first few."""
+        found = await self.connection.execute(
+            _BEGINNING_WITH,
+            {
+                "owner": owner_id,
+                "conversation": conversation_id,
+                "prefix": prefix,
+                "last": prefix.ljust(26, "Z"),
+            },
+        )
+        return [(row[0], row[1]) for row in await found.fetchall()]
 
     async def reply_to_event(self, owner_id: str, conversation_id: str, event_id: str) -> Message | None:
         """The one reply an event has, once it has been answered."""

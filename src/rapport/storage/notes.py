@@ -263,10 +263,12 @@ async def ensure_vector_index(connection: Connection, dimensions: int) -> None:
     if not 1 <= dimensions <= 4000:  # what pgvector can index at half precision
         raise InvalidInput(f"Vectors of {dimensions} dimensions can't be indexed; at most 4,000 can.")
     size = int(dimensions)
-    await connection.execute(
-        f"CREATE INDEX IF NOT EXISTS points_near_{size} ON points USING hnsw ((embedding::halfvec({size}))"
-        f" halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
-    )
+    async with connection.transaction():
+        await connection.execute("SET LOCAL statement_timeout = 0")  # every vector of other embedders is looked at
+        await connection.execute(
+            f"CREATE INDEX IF NOT EXISTS points_near_{size} ON points USING hnsw ((embedding::halfvec({size}))"
+            f" halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
+        )
 
 
 def vector_literal(vector: Vector) -> str:

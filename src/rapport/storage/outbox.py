@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from psycopg.types.json import Jsonb
 
 from rapport.domain.conversation import Message
-from rapport.storage.database import Connection
+from rapport.domain.errors import Permanent, Transient
+from rapport.storage.database import Connection, attempt
 from rapport.storage.messages import COLUMNS, message_of
 
 # The oldest unsent row of each conversation, so that replies arrive in order even when one has to be tried again.
@@ -54,17 +56,15 @@ WHERE t.conversation_id = u.conversation_id AND t.id = u.event_id
 """
 
 
-# With what the platform calls it (the first part of it, if it was sent in several), so that a reply to it is known as one.
-_SENT = """
-WITH named AS (
-    UPDATE messages m SET platform_id = %(platform_ids)s ->> 0
-    WHERE m.conversation_id = %(conversation)s AND m.id = %(message)s AND m.platform_id IS NULL
-      AND NOT EXISTS (SELECT FROM messages o
-                      WHERE o.conversation_id = m.conversation_id AND o.platform_id = %(platform_ids)s ->> 0)
-)
-UPDATE outbox SET state = 'sent', sent_at = clock_timestamp(), platform_ids = %(platform_ids)s, error = NULL
-WHERE conversation_id = %(conversation)s AND id = %(id)s
+# What the platform calls it (the first part of it, if it was sent in several), so that a reply to it is known as one.
+_NAME = """
+UPDATE messages m SET platform_id = %(name)s
+WHERE m.conversation_id = %(conversation)s AND m.id = %(message)s AND m.platform_id IS NULL
+  AND NOT EXISTS (SELECT FROM messages o WHERE o.conversation_id = m.conversation_id AND o.platform_id = %(name)s)
 """
+
+_NAMING_SECONDS = 2.0
+"""So long it is waited for whoever stores, this very moment, a message that the platform calls the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +99,24 @@ class Outbox:
         )
 
     async def sent(self, effect: Effect, *, platform_ids: Sequence[str]) -> None:
+        """It has arrived, and this is what the platform calls it. Call it in a transaction."""
+        conversation_id = effect.message.conversation_id
+        # Whoever erases the conversation locks its row first: so does this, or the two would wait for each other.
+        await self.connection.execute("SELECT id FROM conversations WHERE id = %s FOR KEY SHARE", (conversation_id,))
         await self.connection.execute(
-            _SENT,
-            {
-                "platform_ids": Jsonb(list(platform_ids)),
-                "conversation": effect.message.conversation_id,
-                "message": effect.message.id,
-                "id": effect.id,
-            },
+            "UPDATE outbox SET state = 'sent', sent_at = clock_timestamp(), platform_ids = %s, error = NULL"
+            " WHERE conversation_id = %s AND id = %s",
+            (Jsonb(list(platform_ids)), conversation_id, effect.id),
         )
+        if not platform_ids:
+            return
+        # A channel may hear its own messages: then another one has that name by now, or gets it this very moment. That
+        # must not undo the mark, or what was sent would count as unknown.
+        with suppress(Permanent, Transient):
+            async with attempt(self.connection, patience=_NAMING_SECONDS):
+                await self.connection.execute(
+                    _NAME, {"name": platform_ids[0], "conversation": conversation_id, "message": effect.message.id}
+                )
 
     async def try_again(self, effect: Effect, *, error: str, delay: float) -> None:
         await self.connection.execute(

@@ -143,6 +143,10 @@ CREATE TABLE outbox (
 );
 CREATE INDEX outbox_waiting ON outbox (conversation_id, seq) WHERE state IN ('queued', 'sending');
 CREATE INDEX outbox_followups ON outbox (conversation_id) WHERE state = 'queued' AND spoken IS NOT NULL;
+-- Which message a part belongs to. By its conversation too, as an array because that is what GIN takes: platforms number
+-- the messages of every chat alike.
+CREATE INDEX outbox_parts ON outbox USING gin ((ARRAY[conversation_id]), platform_ids jsonb_path_ops)
+    WITH (fastupdate = off) WHERE jsonb_array_length(platform_ids) > 1;
 
 -- Notes that answers may cite.
 CREATE TABLE notes (
@@ -226,6 +230,7 @@ CREATE TABLE chat_index (
     owner_id         text NOT NULL,
     embedded_to      timestamptz NOT NULL DEFAULT '-infinity',  -- what was said up to here has its vector
     vectors          integer NOT NULL DEFAULT 0,                -- about how many there are
+    imports          integer NOT NULL DEFAULT 0,                -- how often something was imported: who embeds compares it
     PRIMARY KEY (conversation_id, embedder)
 );
 

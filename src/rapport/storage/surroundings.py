@@ -19,8 +19,13 @@ REPLIES = 40
 """So many replies to an anchor, and replies to those, are found, the nearest first."""
 BREADTH = 20
 """So many of them to one message: the latest."""
-EXACT_VECTORS = 4_000
+EXACT_VECTORS = 6_000
 """Up to so many vectors a group's own are compared one by one: exact, and faster than an index shared with all."""
+EXACT_SHARE = 300
+"""The index meets others' vectors on the way to a group's own, the more of them the smaller the group's share is. So a group
+is compared one by one up to the root of so many times all vectors, too: from there on the index is faster."""
+MOST_EXACT = 30_000
+"""But never more than these: some 30 ms."""
 
 _SAID = "conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic"
 
@@ -72,17 +77,18 @@ _RECENT_IN_TOPIC = _RECENT.replace("{topic}", " AND thread_id = %(topic)s").enco
 
 # A group with few vectors: all of them, by the primary key (the inner LIMIT says that there are few, whatever statistics
 # say of other groups). A group with many: the vector index, with the conversation written so that no other index answers.
-# Which of the two is run is decided by the count alone, before anything is read.
+# Which of the two is run is decided by the counts alone, before anything is read.
 _SIMILAR = f"""
 WITH own AS MATERIALIZED (
-    SELECT vectors <= {EXACT_VECTORS} AS are_few FROM chat_index
-    WHERE conversation_id = %(conversation)s AND embedder = %(embedder)s AND vectors > 0
+    SELECT vectors <= least({MOST_EXACT}, greatest({EXACT_VECTORS}, sqrt({EXACT_SHARE} * greatest(reltuples, 0)))) AS are_few
+    FROM chat_index, pg_class
+    WHERE conversation_id = %(conversation)s AND embedder = %(embedder)s AND vectors > 0 AND oid = 'message_vectors'::regclass
 ), near AS MATERIALIZED (
     (SELECT message_id, 1 - (embedding <=> %(vector)s::halfvec) AS similarity FROM (
         SELECT message_id, embedding, created_at FROM message_vectors
         WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND embedder = %(embedder)s
           AND (SELECT are_few FROM own)
-        ORDER BY conversation_id, message_id LIMIT {2 * EXACT_VECTORS}) AS few
+        ORDER BY conversation_id, message_id LIMIT {2 * MOST_EXACT}) AS few
      WHERE created_at < %(before)s
      ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(limit)s)
     UNION ALL

@@ -39,10 +39,10 @@ _TOPIC = _NEWEST.replace("{where}", "thread_id = (SELECT thread_id FROM asked){b
 # One backward walk, of messages_order from the end to what the summary covers or, in a forum, of the topic's messages; the
 # asked message by its key, the summary by its key: flat, however long the conversation is. (Both keys in one IN would be
 # looked for along the whole of messages_order while the table has no statistics.) In a group no summary stands for
-# anything: what belongs to a question is chosen from what was said.
+# anything: what belongs to a question is chosen from what was said. Only groups have topics: a direct chat is one talk.
 _LOAD = f"""
 WITH here AS (
-    SELECT CASE kind WHEN 'direct' THEN summary_id END AS summary_id,
+    SELECT kind, CASE kind WHEN 'direct' THEN summary_id END AS summary_id,
         CASE kind WHEN 'direct' THEN summarised_to ELSE '-infinity' END AS summarised_to,
         coalesce(resting_until > clock_timestamp(), false) AS is_resting, autonomy,
         EXISTS (SELECT FROM memories WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS has_memories,
@@ -53,7 +53,8 @@ WITH here AS (
             WHERE state = 'delivered' LIMIT {_MATTERS}) END AS matters
     FROM conversations WHERE id = %(conversation)s AND owner_id = %(owner)s
 ), asked AS MATERIALIZED (
-    SELECT created_at, thread_id FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s
+    SELECT created_at, CASE (SELECT kind FROM here) WHEN 'group' THEN thread_id END AS thread_id
+    FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s
 ), told AS (
     ({_WHOLE_CHAT})
     UNION ALL

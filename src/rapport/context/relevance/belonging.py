@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -10,13 +12,16 @@ from numpy.typing import NDArray
 
 from rapport.context.relevance.features import Matrix
 from rapport.context.relevance.lines import as_lines
-from rapport.context.relevance.reading import Line
+from rapport.context.relevance.reading import Line, plain, read
 from rapport.context.relevance.scorer import Threads, WordVectors, untangle
 from rapport.domain.conversation import Message
 from rapport.domain.selection import Reason
 
 SESSION_SECONDS = 3_600.0
 """What follows within this time was said in one go."""
+NAMED, MEANT = 0.3, 0.55
+"""From this share of its words on, or from this nearness, a message is what a question asks about."""
+MOST_NAMED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +42,14 @@ class Belonging:
             return ("topic",)
         links = self.threads.links
         other = max(others, key=lambda one: float(links[max(number, one), min(number, one)]))
-        return _reasons(
-            self.lines[max(number, other)], self.lines[min(number, other)], other == min(number, other), self
-        )
-
-
-def _reasons(later: Line, earlier: Line, is_later: bool, found: Belonging) -> tuple[Reason, ...]:
-    reasons: list[Reason] = []
-    if later.reply_to is not None and found.lines[later.reply_to] is earlier:
-        reasons.append("reply_chain")
-    if earlier.author in later.mentions or later.author in earlier.mentions:
-        reasons.append("addressed")
-    if later.at - earlier.at <= SESSION_SECONDS:
-        reasons.append("session")
-    else:
-        reasons.append("topic")
-    return tuple(reasons)
+        later, earlier = self.lines[max(number, other)], self.lines[min(number, other)]
+        reasons: list[Reason] = []
+        if later.reply_to == min(number, other):
+            reasons.append("reply_chain")
+        if earlier.author in later.mentions or later.author in earlier.mentions:
+            reasons.append("addressed")
+        reasons.append("session" if later.at - earlier.at <= SESSION_SECONDS else "topic")
+        return tuple(reasons)
 
 
 def belonging(
@@ -65,16 +62,42 @@ def belonging(
 ) -> Belonging:
     """Which of the messages, oldest first, belong to the one numbered `about`; of several, to any that may be meant.
 
-    As far as that one seems to begin something new, it may still have been said about `otherwise`.
+    As far as that one, being the last, seems to begin something new, it asks about an earlier one that its words name, or
+    else it may still have been said about `otherwise`.
     """
     lines = as_lines(messages, handles)
     threads = untangle(lines, words)
     scores = threads.together[list(about)].mean(0)
-    if otherwise and list(about) != list(otherwise):
-        is_new = float(np.mean([threads.links[number, number] for number in about]))
-        scores += 0.5 * is_new * threads.together[list(otherwise)].mean(0)
+    if list(about) == [len(lines) - 1] and list(otherwise) != list(about):  # a call that asks something itself
+        is_new = float(threads.links[-1, -1])
+        if named := _asked_about(lines, words):
+            scores += is_new * threads.together[named].mean(0)
+        elif otherwise:
+            scores += 0.5 * is_new * threads.together[list(otherwise)].mean(0)
         np.minimum(scores, 1, out=scores)
     return Belonging(scores, frozenset(_worth_showing(scores, about)).union(about), lines, threads)
+
+
+def _asked_about(lines: Sequence[Line], words: WordVectors | None) -> list[int]:
+    """The lines that have most of what the last one asks about: of its words, each worth as much as it is rare here, or else
+    of its meaning."""
+    said = [read(line.text).words for line in lines]
+    counts = Counter(word for one in said for word in dict.fromkeys(one))
+    rare = {word: math.log((len(lines) + 1) / counts[word]) for word in dict.fromkeys(said[-1])}
+    whole = sum(rare.values()) or 1.0
+    shares = [sum(rare[word] for word in dict.fromkeys(one) if word in rare) / whole for one in said[:-1]]
+    if named := _highest(shares, MOST_NAMED, least=NAMED):
+        return named
+    if words is None:
+        return []
+    vectors = words([plain(line.text) for line in lines])
+    return _highest([float(one) for one in vectors[:-1] @ vectors[-1]], MOST_NAMED, least=MEANT)
+
+
+def _highest(values: Sequence[float], most: int, *, least: float) -> list[int]:
+    """The highest of the values, from `least` on and none far below the highest."""
+    order = sorted(range(len(values)), key=lambda number: (-values[number], -number))[:most]
+    return [number for number in order if values[number] >= max(least, values[order[0]] - 0.1)]
 
 
 def _worth_showing(scores: Matrix, about: Sequence[int]) -> list[int]:

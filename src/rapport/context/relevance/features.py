@@ -231,7 +231,7 @@ def _words(columns: dict[str, Matrix], readings: Sequence[Reading], vectors: Mat
     rows: list[int] = []
     cells: list[int] = []
     for number, one in enumerate(readings):
-        for word in set(one.words):
+        for word in dict.fromkeys(one.words):
             rows.append(number)
             cells.append(known.setdefault(word, len(known)))
     counts = np.zeros((n, max(1, len(known))), np.float32)

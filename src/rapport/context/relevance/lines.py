@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from itertools import islice
 
 from rapport.context.question import author_of
-from rapport.context.relevance.reading import Line
+from rapport.context.relevance.reading import READ_CHARACTERS, REMEMBERED, Line
 from rapport.domain.conversation import Message
 
 _MENTION = re.compile(r"(?<![\w@.])@([\w.|\[\]{}^`\\-]*\w)")
@@ -26,7 +27,10 @@ def as_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line
     numbers = {message.id: number for number, message in enumerate(messages)}
     lines: list[Line] = []
     for number, message in enumerate(messages):
-        named = [*(name.casefold() for name in message.mentions), *_mentioned(message.text)][:MOST_MENTIONS]
+        text = message.text[:READ_CHARACTERS]
+        named = [*(name.casefold() for name in message.mentions), *(_mentioned(text) if "@" in text else ())][
+            :MOST_MENTIONS
+        ]
         mentions = dict.fromkeys(people.get(name, name) for name in named)
         author = author_of(message)
         for nobody in (author, None):
@@ -36,7 +40,7 @@ def as_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line
             Line(
                 author,
                 message.created_at.timestamp(),
-                message.text,
+                text,
                 tuple(name for name in mentions if name),
                 replied if replied is not None and replied < number else None,
                 message.author.name if message.author else "",
@@ -45,10 +49,10 @@ def as_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line
     return lines
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=REMEMBERED)
 def _mentioned(text: str) -> tuple[str, ...]:
     """The names after an @ in a text, in small letters."""
-    return tuple(name.casefold() for name in _MENTION.findall(text)) if "@" in text else ()
+    return tuple(found.group(1).casefold() for found in islice(_MENTION.finditer(text), MOST_MENTIONS))
 
 
 def _people(messages: Sequence[Message]) -> dict[str, str | None]:

@@ -8,6 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
+READ_CHARACTERS = 2_000
+"""So much of a message is read; the scorer has never seen more of one."""
+REMEMBERED = 10_000
+"""So many texts stay read: the latest messages of a hundred busy chats."""
+
 _WORD = re.compile(r"[^\W_](?:[\w'’./+#-]*\w)?")
 _HANDLE = re.compile(r"(?<![\w@.])@[\w|\[\]{}^`\\-]+")
 _LINK = re.compile(r"https?://\S+")
@@ -202,11 +207,16 @@ class Reading:
 
 def plain(text: str) -> str:
     """What a message says without whom it addresses; of a very long one, its beginning."""
-    return _HANDLE.sub(" ", text[:2_000]).strip()
+    return _HANDLE.sub(" ", text[:READ_CHARACTERS]).strip()
 
 
-@lru_cache(maxsize=20_000)
 def read(text: str) -> Reading:
+    """What a message says; of a very long one, its beginning."""
+    return _read(text[:READ_CHARACTERS])
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read(text: str) -> Reading:
     said = plain(text)
     words = tuple(w for w in _WORD.findall(_LINK.sub(" ", said.lower())) if w not in _COMMON)
     return Reading(words, tuple(form.search(said) is not None for _, form in FORMS), float(np.log1p(len(said)) / 5))

@@ -13,6 +13,9 @@ CREATE UNIQUE INDEX messages_platform_id ON messages (conversation_id, platform_
 CREATE INDEX messages_replies ON messages (conversation_id, reply_to_id, created_at, id) WHERE reply_to_id IS NOT NULL;
 CREATE INDEX messages_topic ON messages (conversation_id, thread_id, created_at, id) WHERE thread_id IS NOT NULL;
 
+CREATE INDEX outbox_parts ON outbox USING gin ((ARRAY[conversation_id]), platform_ids jsonb_path_ops)
+    WITH (fastupdate = off) WHERE jsonb_array_length(platform_ids) > 1;
+
 CREATE INDEX conversations_groups ON conversations (id, last_at) WHERE kind = 'group';
 
 CREATE TABLE message_vectors (
@@ -34,5 +37,6 @@ CREATE TABLE chat_index (
     owner_id         text NOT NULL,
     embedded_to      timestamptz NOT NULL DEFAULT '-infinity',
     vectors          integer NOT NULL DEFAULT 0,
+    imports          integer NOT NULL DEFAULT 0,
     PRIMARY KEY (conversation_id, embedder)
 );

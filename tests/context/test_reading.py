@@ -1,0 +1,26 @@
+"""What the scorer reads of a chat, and how much of it stays read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rapport.context.relevance.lines import MOST_MENTIONS, as_lines
+from rapport.context.relevance.reading import READ_CHARACTERS, read
+from rapport.domain.conversation import Author, Message
+
+
+def said(text: str) -> Message:
+    return Message("one", "here", "user", text, datetime(2025, 11, 18, tzinfo=UTC), Author("ann", "Ann"))
+
+
+def test_of_a_very_long_message_the_beginning_is_read_and_nothing_more_kept() -> None:
+    beginning = "word " * (READ_CHARACTERS // 5)
+    assert read(f"{beginning}{'x' * 29_000}") is read(f"{beginning}something else")
+    [line] = as_lines([said(f"@ben {'word ' * 6_000}@cara")], handles=())
+    assert len(line.text) == READ_CHARACTERS
+    assert line.mentions == ("ben",)
+
+
+def test_who_names_everybody_addresses_a_few() -> None:
+    [line] = as_lines([said(" ".join(f"@p{number}" for number in range(300)))], handles=())
+    assert line.mentions == tuple(f"p{number}" for number in range(MOST_MENTIONS))
