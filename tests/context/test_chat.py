@@ -108,8 +108,8 @@ def test_what_is_left_out_is_counted_where_that_is_known() -> None:
     lines = quoted(old, recent[3], recent[4], recent[6], recent[19], recent=recent)
     assert [line for line in lines if line.startswith("—")] == [
         "— three days later —",  # how much was said since then nobody has counted
-        "— one message of other talk left out —",
-        "— 12 messages of other talk left out —",
+        "— one message left out —",
+        "— 12 messages left out —",
     ]
 
 

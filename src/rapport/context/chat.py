@@ -152,8 +152,6 @@ class Scribe:
 
     def _replying(self, message: Message) -> Iterator[str]:
         """To whom, where that is known."""
-        if message.id == self._call.id:
-            return
         target = message.reply_to_id or (message.event_id if message.role == "assistant" else None)
         if target is None and message.context_snapshot is None:
             return
@@ -257,7 +255,7 @@ def _between(before: Message, after: Message, places: Sequence[tuple[datetime, s
     if places and _place(before) >= places[0]:
         left_out = bisect_left(places, _place(after)) - bisect_right(places, _place(before))
         if left_out > 0:
-            told.append(f"{_count(left_out)} message{'s' if left_out > 1 else ''} of other talk left out")
+            told.append(f"{_count(left_out)} message{'s' if left_out > 1 else ''} left out")
     return [f"— {'; '.join(told)} —"] if told else []
 
 
