@@ -114,7 +114,7 @@ class Terminal:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p", "-S", "-200")
 
-    def shows(self, pattern: str, *, seconds: float = 30) -> str:
+    def shows(self, pattern: str, *, seconds: float = 60) -> str:
         """Wait until the screen shows a pattern."""
         deadline = time.monotonic() + seconds
         while not re.search(pattern, screen := self.screen, re.DOTALL):
