@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context train-context e2e e2e-crash lock clean
+.PHONY: help setup serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context bench-stalled bench-telegram train-context e2e e2e-crash lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -60,6 +60,12 @@ bench-memory: $(VENV)/.installed-dev ## how well follow-ups remember, beside ans
 
 bench-context: $(VENV)/.installed-dev ## how well context is chosen in group chats, and what that costs (about forty minutes)
 	@met=0; for part in quality growth; do $(BIN)/python -m bench.context.$$part || met=1; done; exit $$met
+
+bench-telegram: $(VENV)/.installed-dev ## updates of Telegram three times each, through kill -9; their rate; in long chats (about five minutes)
+	$(BIN)/python -m bench.telegram
+
+bench-stalled: $(VENV)/.installed-dev ## 500 clients that stop reading: what they cost, and when they are gone (about two minutes)
+	$(BIN)/python -m bench.stalled
 
 TRAINING := .venv-train
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import psycopg
 import pytest
 
-from rapport.domain.conversation import Author, Incoming, Message
+from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Conflict
+from rapport.domain.outgoing import Outgoing
 from rapport.ingest.accept import accept
 from rapport.ingest.content import MAX_PAYLOAD, storable_payload
 from rapport.storage.database import Connection, Database
@@ -137,9 +138,10 @@ async def test_a_reply_to_any_part_of_what_the_agent_sent_is_for_the_agent(
 ) -> None:
     where, elsewhere = await group(world, channel="recording"), await group(world)
 
-    async def in_parts(message: Message) -> list[str]:
+    async def in_parts(message: Outgoing) -> AsyncIterator[str]:
         world.channel.sent.append(message.text)
-        return ["p1", "p2", "p3"]
+        for part in ("p1", "p2", "p3"):
+            yield part
 
     monkeypatch.setattr(world.channel, "send", in_parts)
     long = await world.says(where, "@bot tell me everything")
@@ -159,14 +161,14 @@ async def test_what_was_sent_stays_sent_when_its_echo_comes_at_the_same_moment(
     where = await group(world, channel="recording")
     async with await psycopg.AsyncConnection.connect(world.database.url) as echo:
 
-        async def send(message: Message) -> list[str]:
+        async def send(message: Outgoing) -> AsyncIterator[str]:
             world.channel.sent.append(message.text)
             await echo.execute(
                 "INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at, platform_id)"
                 " VALUES (%s, 'echo', 'local', 'user', %s, now(), 'p1')",
                 (where, message.text),
             )
-            return ["p1"]
+            yield "p1"
 
         async def waits() -> bool:
             return await world.sql(

@@ -327,7 +327,9 @@ async def test_a_crash_between_send_and_mark_does_not_send_twice(world: World) -
     async with world.database.transaction() as connection:
         # In one transaction, so that the world's own worker can't be quicker.
         await Events(connection).finish(event, Reply("hi"), agent_name="x", push=True)
-        taken = await Outbox(connection).claim(worker_id="dies after sending")
+        taken = await Outbox(connection).claim(
+            worker_id="dies after sending", channels=["recording"], patience=60
+        )
     assert taken is not None
     await world.drain()
     assert await world.sql("SELECT state FROM outbox") == [("unknown",)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from pydantic import PrivateAttr
 
 from rapport.app import App, open_app
 from rapport.channels.http.limits import Limiter
+from rapport.channels.http.sending import PROTOCOLS
 from rapport.cli.serve import rate_limiter, web_app
-from rapport.domain.conversation import Message
 from rapport.domain.followups import Timer, TriggerType
 from rapport.domain.ids import new_id
+from rapport.domain.outgoing import Outgoing
 from rapport.domain.synthetic import is_synthetic
 from rapport.runtime.runtime import Runtime
 from rapport.settings import Settings
@@ -129,12 +130,16 @@ class RecordingChannel:
 
     sent: list[str] = field(default_factory=list[str])
     failures: deque[Exception] = field(default_factory=deque[Exception])
+    typing: list[str] = field(default_factory=list[str])
 
-    async def send(self, message: Message) -> Sequence[str]:
+    async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
         if self.failures:
             raise self.failures.popleft()
-        self.sent.append(message.text)
-        return [f"platform-{len(self.sent)}"]
+        self.sent.append(outgoing.text)
+        yield f"platform-{len(self.sent)}"
+
+    async def show_typing(self, conversation_id: str, message_id: str) -> None:
+        self.typing.append(message_id)
 
 
 @dataclass
@@ -248,6 +253,11 @@ def settings_for(url: str, **changes: Any) -> Settings:
         "rate_limit": False,
         "redis_url": None,
         "trusted_proxies": "",
+        "telegram_bot_token": None,
+        "telegram_allowed_chats": "",
+        "telegram_allowed_users": "",
+        "telegram_webhook_url": None,
+        "telegram_api_url": "http://127.0.0.1:9",
         **changes,
     }
     return Settings.model_construct(None, **values)
@@ -263,7 +273,7 @@ async def open_world(
     channel = RecordingChannel()
     async with (
         rate_limiter(settings) as configured,
-        open_app(settings, model=model or scripted, channels={"recording": channel}) as app,
+        open_app(settings, model=model or scripted, channels={"recording": channel}, reaches_out=True) as app,
     ):
         web = web_app(app, limiter or configured)
         async with serving(web) as address, httpx.AsyncClient(base_url=address, timeout=30) as http:
@@ -279,9 +289,9 @@ async def serving(web: Any) -> AsyncGenerator[str]:
             port=0,
             log_config=None,
             lifespan="off",
-            ws="none",
             proxy_headers=False,
             timeout_graceful_shutdown=1,
+            **PROTOCOLS,
         )
     )
     server.capture_signals = contextlib.nullcontext  # pyright: ignore[reportAttributeAccessIssue]

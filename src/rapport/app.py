@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from rapport.agent.graph import LangGraphAgent
+    from rapport.answering import Tools
+    from rapport.channels.telegram.api import BotApi
+    from rapport.channels.telegram.bot import TelegramBot
     from rapport.chiming import Chooser
     from rapport.deliver.outbox import Channel
     from rapport.knowledge.library import Library
@@ -46,6 +49,7 @@ class App:
     memory: MemoryBook
     metrics: Metrics
     chooser: Chooser
+    telegram: TelegramBot | None = None
 
 
 @asynccontextmanager
@@ -83,8 +87,12 @@ async def open_app(
     *,
     model: BaseChatModel | None = None,
     channels: Mapping[str, Channel] | None = None,
+    reaches_out: bool = False,
 ) -> AsyncGenerator[App]:
-    """Everything wired and running; leaving it drains the turns and closes what was opened."""
+    """Everything wired and running; leaving it drains the turns and closes what was opened.
+
+    With `reaches_out` it is also there for those who talk on other platforms, if the settings name any.
+    """
     if settings.failpoint:
         failpoints.arm(settings.failpoint)
     async with AsyncExitStack() as stack:
@@ -131,10 +139,16 @@ async def open_app(
             make_chooser(settings, database, questions),
             autonomy=settings.autonomy,
         )
-        runtime = Runtime(tools, saver, channels=channels, max_turns=settings.max_turns)
+        api = await stack.enter_async_context(_telegram_api(settings)) if reaches_out else None
+        runtime = Runtime(
+            tools, saver, channels={**(channels or {}), **_ways_out(api, database)}, max_turns=settings.max_turns
+        )
         stack.push_async_callback(runtime.stop)
         await runtime.start()
         await _prepare(embedder, database, tools.chooser)
+        telegram = None if api is None else _telegram(settings, api, runtime, tools)
+        if telegram is not None:
+            runtime.attend(telegram)
         yield App(
             settings,
             database,
@@ -145,7 +159,49 @@ async def open_app(
             memory,
             tools.metrics,
             tools.chooser,
+            telegram,
         )
+
+
+@asynccontextmanager
+async def _telegram_api(settings: Settings) -> AsyncGenerator[BotApi | None]:
+    """The bot that the settings name, ready to call; None if they name none."""
+    if settings.telegram_bot_token is None:
+        yield None
+        return
+    from rapport.channels.telegram.api import BotApi
+
+    api = BotApi(settings.telegram_bot_token, url=settings.telegram_api_url)
+    await api.open()
+    try:
+        yield api
+    finally:
+        await api.close_connections()
+
+
+def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
+    if api is None:
+        return {}
+    from rapport.channels.telegram.channel import TelegramChannel
+    from rapport.channels.telegram.places import CHANNEL
+
+    return {CHANNEL: TelegramChannel(api, database)}
+
+
+def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: Tools) -> TelegramBot:
+    from rapport.channels.telegram.admission import read_admission
+    from rapport.channels.telegram.bot import TelegramBot
+    from rapport.channels.telegram.commands import Desk
+    from rapport.domain.agents import COMPANION
+
+    return TelegramBot(
+        api,
+        read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users),
+        Desk(tools.database, runtime, tools.chooser, tools.book, settings.autonomy),
+        runtime.delivery.post,
+        agent_id=COMPANION.id,
+        webhook_url=settings.telegram_webhook_url,
+    )
 
 
 def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> Chooser:

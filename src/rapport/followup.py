@@ -18,7 +18,7 @@ from rapport.autonomy.triggers import synthetic_message
 from rapport.context.question import author_of
 from rapport.context.summaries import MAX_CHAT_HISTORY, is_crowded
 from rapport.domain import failpoints
-from rapport.domain.agents import AGENTS, LIBRARIAN, AgentProfile
+from rapport.domain.agents import AgentProfile, agent_of
 from rapport.domain.conversation import Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
@@ -65,7 +65,7 @@ class FollowedUp:
 async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bool) -> FollowedUp:
     """Say something unasked, if every gate is open before the model is asked and still is when it has answered."""
     assert event.trigger_type is not None
-    profile = AGENTS.get(event.agent_id, LIBRARIAN)
+    profile = agent_of(event.agent_id, called=event.handle)
     clock = Phases(tools.metrics)
     prompt = profile.autonomy.prompt(event.trigger_type) if profile.autonomy else PROMPTS[event.trigger_type]
     trigger = synthetic_message(event.trigger_type, prompt=prompt, reason=event.trigger_reason, id=event.id)

@@ -102,6 +102,8 @@ def configure_logging(
         logging.getLogger(noisy).setLevel(max(number, logging.WARNING))
     # Complains of whatever a client sends, which the client is told anyway.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
+    # Quotes whatever a server answers, and what it was asked; what went wrong is said by whoever asked.
+    logging.getLogger("telegram").setLevel(logging.CRITICAL)
 
 
 def _json(_logger: WrappedLogger, _name: str, event: EventDict) -> str:

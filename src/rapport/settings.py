@@ -40,6 +40,15 @@ class Settings(BaseSettings):
     rate_limit: bool = False
     redis_url: Annotated[str | None, Field(validation_alias=AliasChoices("REDIS_URL"), repr=False)] = None
     trusted_proxies: str = ""
+    telegram_bot_token: Annotated[
+        str | None, Field(validation_alias=AliasChoices("TELEGRAM_BOT_TOKEN"), repr=False)
+    ] = None
+    telegram_allowed_chats: Annotated[str, Field(validation_alias=AliasChoices("TELEGRAM_ALLOWED_CHATS"))] = ""
+    telegram_allowed_users: Annotated[str, Field(validation_alias=AliasChoices("TELEGRAM_ALLOWED_USERS"))] = ""
+    telegram_webhook_url: Annotated[str | None, Field(validation_alias=AliasChoices("TELEGRAM_WEBHOOK_URL"))] = None
+    telegram_api_url: Annotated[str, Field(validation_alias=AliasChoices("TELEGRAM_API_URL"))] = (
+        "https://api.telegram.org"
+    )
     failpoint: str | None = None
 
     @property
@@ -56,7 +65,14 @@ class Settings(BaseSettings):
 def read_settings() -> Settings:
     """The settings of this process. Keys for providers may stand in `.env` too: their own libraries find them then."""
     load_dotenv(Path(".env"), override=False)
-    for name in ("DATABASE_URL", "REDIS_URL", "RAPPORT_FAILPOINT"):
+    for name in (
+        "DATABASE_URL",
+        "REDIS_URL",
+        "RAPPORT_FAILPOINT",
+        "TELEGRAM_BOT_TOKEN",
+        "TELEGRAM_WEBHOOK_URL",
+        "TELEGRAM_API_URL",
+    ):
         if os.environ.get(name) == "":
             del os.environ[name]
     return Settings()

@@ -24,13 +24,13 @@ from rapport.answering import (
 )
 from rapport.context.summaries import is_crowded
 from rapport.domain import failpoints
-from rapport.domain.agents import AGENTS, LIBRARIAN, AgentProfile
+from rapport.domain.agents import AgentProfile, agent_of
 from rapport.domain.draft import Draft
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.followups import Plan
 from rapport.given import Given, given_to_group, given_to_one, messages_to_load
-from rapport.memory.book import Prepared
+from rapport.memory.book import Applied, Prepared
 from rapport.memory.extraction import remarks_in
 from rapport.memory.query import query_for
 from rapport.memory.recall import Recalled
@@ -57,7 +57,7 @@ MEMORY_PATIENCE = 1.0
 
 async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bool) -> Finished:
     """Answer one event: load, look up, ask, check, commit. No transaction is open while others think."""
-    profile = AGENTS.get(event.agent_id, LIBRARIAN)
+    profile = agent_of(event.agent_id, called=event.handle)
     clock = Phases(tools.metrics)
     async with tools.database.statement() as connection:
         if push:  # what was about to be said when somebody spoke, and is not, must not be answered from either
@@ -218,9 +218,12 @@ async def _commit(
             return await Events(connection).finish(event, reply, agent_name=profile.name, push=push, plan=plan)
     async with tools.database.transaction() as connection:
         finished = await Events(connection).finish(event, reply, agent_name=profile.name, push=push, plan=plan)
+        applied = Applied()
         try:
             async with attempt(connection, patience=MEMORY_PATIENCE):
-                await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
+                applied = await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
         except (Transient, Permanent) as error:
             log.warning("memory.not_saved", reason=str(error))
-        return finished
+            applied = Applied()
+    tools.book.announce(event.owner_id, applied.changes)
+    return finished

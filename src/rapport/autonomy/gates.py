@@ -27,6 +27,7 @@ def closed_gate(standing: Standing, *, server: bool, autonomy: Autonomy | None) 
     if autonomy is None:
         return "agent"
     closed: tuple[tuple[Gate, Callable[[], bool]], ...] = (
+        ("unreachable", lambda: standing.is_unreachable),
         ("conversation", lambda: not _wanted(standing)),
         ("muted", lambda: standing.muted_until is not None and standing.now < standing.muted_until),
         ("resting", lambda: standing.is_resting),

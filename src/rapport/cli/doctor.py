@@ -15,6 +15,7 @@ from rapport.agent.metadata import verify_metadata
 from rapport.agent.models import BUILTIN, close_model, make_model
 from rapport.app import open_database
 from rapport.cli.main import secrets_in
+from rapport.cli.telegram import Caution, what_it_hears, which_bot, who_may_talk
 from rapport.domain.errors import RapportError
 from rapport.knowledge.embedders.choose import close_embedder, make_embedder
 from rapport.logs import Redactor
@@ -51,8 +52,9 @@ async def examine(settings: Settings) -> bool:
             results.append(False)
         else:
             ms = (time.perf_counter() - began) * 1000
+            mark = "[yellow]![/yellow]" if isinstance(found, Caution) else "[green]✓[/green]"
             console.print(
-                f"[green]✓[/green] [bold]{name}[/bold]: {escape(found)} [dim]({ms:.0f} ms)[/dim]", soft_wrap=True
+                f"{mark} [bold]{name}[/bold]: {escape(redact(found))} [dim]({ms:.0f} ms)[/dim]", soft_wrap=True
             )
             results.append(True)
 
@@ -67,10 +69,21 @@ async def examine(settings: Settings) -> bool:
             await part("Memories", lambda: _memories(opened, settings))
             await part("Follow-ups", lambda: _followups(opened, settings))
             await part("Access", lambda: _access(opened, settings))
+            if settings.telegram_bot_token is not None:
+                await part("Telegram access", lambda: who_may_talk(opened, settings))
             return found
 
+    if settings.telegram_bot_token is None:
+        await part("Telegram", _no_telegram)
+    else:
+        await part("Telegram", lambda: which_bot(settings))
+        await part("Telegram groups", lambda: what_it_hears(settings))
     await part("Database", database)
     return all(results)
+
+
+async def _no_telegram() -> str:
+    return "off: TELEGRAM_BOT_TOKEN is not set (docs/telegram.md says how to begin)"
 
 
 async def _model(settings: Settings) -> str:

@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -21,7 +21,7 @@ from rapport.domain.errors import Permanent
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from fastapi import APIRouter, FastAPI
 
     from rapport.channels.http.limits import Limiter
 
@@ -65,13 +65,13 @@ async def serve(settings: Settings) -> None:
     """Serve until told to stop."""
     listening = _listen(settings)  # first of all: a taken port is said at once, not after the database has started
     stop = Stop()
-    async with rate_limiter(settings) as limiter, open_app(settings) as app:
+    async with rate_limiter(settings) as limiter, open_app(settings, reaches_out=True) as app:
         await refuse_open_door(app)
+        from rapport.channels.http.sending import PROTOCOLS
+
         config = uvicorn.Config(
             web_app(app, limiter),
             loop="none",
-            http="httptools",
-            ws="none",
             lifespan="off",
             log_config=None,
             log_level="warning",
@@ -80,6 +80,7 @@ async def serve(settings: Settings) -> None:
             timeout_graceful_shutdown=int(FINISH_SECONDS) + 2,
             timeout_keep_alive=30,
             server_header=False,
+            **PROTOCOLS,
         )
         spare_the_collector()
         server = Server(config, app)
@@ -94,6 +95,7 @@ def web_app(app: App, limiter: Limiter | None) -> FastAPI:
     return http_app(
         app.runtime,
         app.database,
+        app.runtime.live,
         loopback=app.settings.is_loopback,
         max_characters=app.settings.max_message_characters,
         model=app.settings.model,
@@ -102,9 +104,20 @@ def web_app(app: App, limiter: Limiter | None) -> FastAPI:
         memory=app.memory,
         chooser=app.chooser,
         limiter=limiter,
-        wake=app.runtime.timekeeper.wake,
+        wake=app.runtime.timers_changed,
         metrics=app.metrics,
+        telegram=app.telegram is not None,
+        called_by=_callers(app),
     )
+
+
+def _callers(app: App) -> Sequence[APIRouter]:
+    """The routes by which other platforms call."""
+    if app.telegram is None or not app.telegram.is_called:
+        return ()
+    from rapport.channels.telegram.webhook import webhook_routes
+
+    return (webhook_routes(app.telegram.inbox, secret=app.telegram.api.webhook_secret),)
 
 
 @contextlib.asynccontextmanager
@@ -123,7 +136,7 @@ async def rate_limiter(settings: Settings) -> AsyncGenerator[Limiter | None]:
 async def work(settings: Settings) -> None:
     """Run turns until told to stop."""
     stop = Stop()
-    async with open_app(settings) as app:
+    async with open_app(settings, reaches_out=True) as app:
         spare_the_collector()
         told = asyncio.Event()
         stop.then(lambda _number: told.set())

@@ -3,71 +3,88 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Protocol
 
 import structlog
 
 from rapport.domain import failpoints
-from rapport.domain.conversation import Message
 from rapport.domain.errors import Permanent, Transient
+from rapport.domain.outgoing import Outgoing
+from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.outbox import Effect, Outbox
 
 log = structlog.get_logger()
 
-MAX_ATTEMPTS = 8
 SEND_SECONDS = 60.0
+PATIENCE = 86_400.0
+"""Seconds after which what can't be sent is given up: an answer of yesterday answers nothing any more."""
+LONGEST_PAUSE = 300.0
+"""Seconds between two tries, unless the channel asks for more."""
+MARK_SECONDS = 0.5
+"""So long it is waited for a database that is away, before it is told again what became of something."""
 
 
 class OutcomeUnknown(Transient):
     """The send may or may not have arrived: repeating it could show the message twice."""
 
 
+class Unreachable(Permanent):
+    """Nobody is there any more: the chat is gone, or whoever it was with wants to hear nothing."""
+
+
 class Channel(Protocol):
     """A way to reach people outside."""
 
-    async def send(self, message: Message) -> Sequence[str]:
-        """Deliver; returns the platform's own ids. Raises Transient (not delivered), OutcomeUnknown or Permanent."""
+    def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
+        """Deliver what has not arrived yet, part by part, and give the platform's id of each part that has arrived.
+
+        Raises Transient (that part was not delivered), OutcomeUnknown, Unreachable or Permanent.
+        """
+        ...
+
+    async def show_typing(self, conversation_id: str, message_id: str) -> None:
+        """Let people see for some seconds that an answer to that message is being written. May fail in any way."""
         ...
 
 
-async def deliver_waiting(database: Database, channels: Mapping[str, Channel], *, worker_id: str) -> bool:
-    """Send the next message that is due; False when there is none. Called by one task of a worker only.
+async def claim_waiting(
+    database: Database, channels: Collection[str], *, worker_id: str, under_way: Collection[str]
+) -> Effect | None:
+    """The next thing that is due, to be sent by this worker, which is at those `under_way`; None when there is none.
 
     A crash between send and mark leaves the row `sending`; it counts as unknown then and is not sent again.
     """
     async with database.transaction() as connection:
         outbox = Outbox(connection)
-        await outbox.give_up_own(worker_id=worker_id)
+        await outbox.give_up_own(worker_id=worker_id, except_for=under_way)
         if taken_back := await outbox.take_back():
             log.info("deliver.taken_back", messages=taken_back)
-        effect = await outbox.claim(worker_id=worker_id)
-    if effect is None:
-        return False
-    await _deliver(database, channels.get(effect.channel), effect)
-    return True
+        return await outbox.claim(worker_id=worker_id, channels=channels, patience=PATIENCE)
 
 
-async def _deliver(database: Database, channel: Channel | None, effect: Effect) -> None:
-    bound = log.bind(conversationId=effect.message.conversation_id, messageId=effect.message.id, channel=effect.channel)
+async def deliver(database: Database, channels: Mapping[str, Channel], effect: Effect) -> None:
+    """Send it, and mark what became of it."""
+    bound = log.bind(conversationId=effect.conversation_id, messageId=effect.outgoing.id, channel=effect.channel)
     try:
-        if channel is None:
-            raise Permanent(f"This process has no channel {effect.channel!r}.")
-        async with asyncio.timeout(SEND_SECONDS):
-            platform_ids = await channel.send(effect.message)
+        await _send(database, channels[effect.channel], effect)
     except (OutcomeUnknown, TimeoutError) as error:
         await _park(database, effect, error, unknown=True)
         bound.warning("deliver.unknown", reason=str(error) or "no answer in time")
     except Transient as error:
-        if effect.attempts >= MAX_ATTEMPTS:
+        if effect.is_overdue:
             await _park(database, effect, error, unknown=False)
             bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
             return
-        delay = max(error.retry_after, float(2**effect.attempts))
-        async with database.statement() as connection:
-            await Outbox(connection).try_again(effect, error=str(error), delay=delay)
+        delay = max(error.retry_after, min(float(2**effect.attempts), LONGEST_PAUSE))
+        reason = str(error)
+        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay))
         bound.info("deliver.delayed", reason=str(error), delay=delay)
+    except Unreachable as error:
+        await _park(database, effect, error, unknown=False)
+        await _mark(database, lambda outbox: Conversations(outbox.connection).lost(effect.conversation_id))
+        bound.warning("deliver.unreachable", reason=str(error))
     except Permanent as error:
         await _park(database, effect, error, unknown=False)
         bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
@@ -75,12 +92,34 @@ async def _deliver(database: Database, channel: Channel | None, effect: Effect) 
         await _park(database, effect, error, unknown=True)
         bound.exception("deliver.unknown", reason=type(error).__name__)
     else:
-        failpoints.reach("deliver.sent")
-        async with database.transaction() as connection:
-            await Outbox(connection).sent(effect, platform_ids=platform_ids)
         bound.info("deliver.sent")
 
 
+async def _send(database: Database, channel: Channel, effect: Effect) -> None:
+    """Send it part by part, and mark each part that has arrived before the next one goes."""
+    arriving = aiter(channel.send(effect.outgoing))
+    while True:
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                platform_id = await anext(arriving)
+        except StopAsyncIteration:
+            break
+        failpoints.reach("deliver.sent")
+        await _mark(database, lambda outbox, name=platform_id: outbox.arrived(effect, name))
+    await _mark(database, lambda outbox: outbox.sent(effect))
+
+
 async def _park(database: Database, effect: Effect, error: Exception, *, unknown: bool) -> None:
-    async with database.statement() as connection:
-        await Outbox(connection).give_up(effect, error=str(error), unknown=unknown)
+    await _mark(database, lambda outbox: outbox.give_up(effect, error=str(error), unknown=unknown))
+
+
+async def _mark(database: Database, mark: Callable[[Outbox], Awaitable[None]]) -> None:
+    """Store what became of it, also if the database is away for a while: nobody else knows, and to forget that something
+    has arrived is to send it twice."""
+    while True:
+        try:
+            async with database.transaction() as connection:
+                return await mark(Outbox(connection))
+        except Transient as error:
+            log.warning("deliver.unmarked", reason=str(error))
+            await asyncio.sleep(MARK_SECONDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from rapport.domain.followups import Autonomy
@@ -44,7 +44,7 @@ COMPANION = AgentProfile(
 LIBRARIAN = AgentProfile(
     id="librarian",
     name="Librarian",
-    description="Answers carefully and says what it does not know.",
+    description="Answers from your notes alone, cites what it used, and says so when they don't hold the answer.",
     persona=(
         "You are a careful, helpful assistant. Answer clearly and concisely. When you can't know something, say so "
         "instead of guessing."
@@ -54,3 +54,9 @@ LIBRARIAN = AgentProfile(
 )
 
 AGENTS: dict[str, AgentProfile] = {agent.id: agent for agent in (COMPANION, LIBRARIAN)}
+
+
+def agent_of(agent_id: str, *, called: str | None = None) -> AgentProfile:
+    """Who answers; a conversation of an agent that is gone gets the careful one. `called` is one more handle it has there."""
+    agent = AGENTS.get(agent_id, LIBRARIAN)
+    return agent if called is None else replace(agent, handles=(called, *agent.handles))

@@ -13,6 +13,9 @@ Block: TypeAlias = Mapping[str, Any]
 """A LangChain content block: `{"type": "text", "text": …}` or `{"type": "image", …}`."""
 Content: TypeAlias = "str | Sequence[Block]"
 
+FETCHED = "api"
+"""The channel of conversations whose replies are fetched by whoever asks; through every other they are sent."""
+
 LOCAL_USER = "local"
 """The owner of everything on a server that has no keys."""
 
@@ -108,3 +111,8 @@ class Incoming:
     """The message that this one replies to, `{id?, author?, text, created_at?}`, for the case that it isn't stored here."""
     payload: Mapping[str, Any] | None = None
     """The platform's own update, kept for whoever looks into it."""
+    said_at: datetime | None = None
+    """When it was said, by the platform's clock; what is less than a second of it puts messages of one second in order.
+    Without it, it is said when it is stored."""
+    for_agent: bool | None = None
+    """Whether it is for the agent, where the channel knows; else that is seen from its words and what it replies to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from rapport.domain.conversation import Message
 
@@ -23,6 +23,8 @@ class Draft:
         self._settled = False
         self.cancelled = False
         self.listeners = 0
+        self.on_news: Callable[[], None] | None = None
+        """Called whenever there are more words, and when there will be none any more."""
 
     @property
     def text(self) -> str:
@@ -90,10 +92,25 @@ class Draft:
                 # Many small tokens may have come meanwhile: they go out as one.
                 piece, at = "".join(self._parts[at:]), len(self._parts)
                 yield piece
-            elif self.done.done() or self._left:
+            elif self.is_over:
                 return
             elif not await self._hear(silence):
                 yield ""
+
+    def after(self, at: int) -> tuple[str, int]:
+        """What was streamed after the first `at` tokens, and how many there are now."""
+        return "".join(self._parts[at:]), len(self._parts)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be streamed: it is done, it failed, or it is made elsewhere."""
+        return self.done.done() or self._left
+
+    @property
+    def reply_id(self) -> str | None:
+        """The id of the stored reply, once it is done."""
+        done = self.done
+        return done.result().id if done.done() and not done.cancelled() and done.exception() is None else None
 
     async def _hear(self, seconds: float) -> bool:
         try:
@@ -124,3 +141,5 @@ class Draft:
         # Whoever waits now is woken; whoever looks next waits for the next news.
         self._news.set()
         self._news = asyncio.Event()
+        if self.on_news is not None:
+            self.on_news()

@@ -36,6 +36,10 @@ class ClaimedEvent:
     trigger_type: TriggerType | None = None
     """Set when this is a follow-up: nobody said anything."""
     trigger_reason: str | None = None
+    handle: str | None = None
+    """What the agent is called where this conversation takes place, beside its own handles."""
+    is_cancelled: bool = False
+    """Somebody has cancelled it before it began."""
 
 
 @dataclass(frozen=True, slots=True)

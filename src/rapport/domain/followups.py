@@ -13,7 +13,7 @@ TRIGGER_TYPES: tuple[TriggerType, ...] = get_args(TriggerType)
 
 State: TypeAlias = Literal["pending", "fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired"]
 Gate: TypeAlias = Literal[
-    "server", "agent", "conversation", "muted", "resting", "consecutive", "too_soon", "quiet_hours"
+    "server", "agent", "unreachable", "conversation", "muted", "resting", "consecutive", "too_soon", "quiet_hours"
 ]
 GATES: tuple[Gate, ...] = get_args(Gate)
 
@@ -105,6 +105,8 @@ class Standing:
     followups: int
     followed_up_at: datetime | None
     quiet: QuietHours | None
+    is_unreachable: bool = False
+    """Nothing can be sent there: the chat is gone, or whoever it was with has blocked the agent."""
     late: float = 0.0
     """Seconds since the follow-up was due."""
 

@@ -1,8 +1,9 @@
-"""Accepting a message: one transaction, and only then an acknowledgement."""
+"""Accepting a message, or a change of one: one transaction, and only then an acknowledgement."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 from rapport.domain import failpoints
 from rapport.domain.agents import AGENTS
@@ -12,6 +13,7 @@ from rapport.domain.event import Accepted
 from rapport.domain.ids import is_id
 from rapport.ingest.addressing import addressed_agents
 from rapport.ingest.content import storable_payload
+from rapport.storage.arrivals import Arrivals
 from rapport.storage.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
 from rapport.storage.events import Events
@@ -33,8 +35,8 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
         parent = await _parent(connection, incoming)
         if parent is not None:  # it is here: what the reply has brought along of it is not needed
             incoming = replace(incoming, reply_to_id=parent.id, context_snapshot=None)
-        events = Events(connection)
-        accepted = await events.store(
+        arrivals = Arrivals(connection)
+        accepted = await arrivals.store(
             incoming,
             addressed=addressed,
             replies_to_agent=parent is not None and parent.role == "assistant",
@@ -42,7 +44,7 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
             claim=claim,
         )
         if accepted is None:
-            return await _accepted_before(events, incoming)
+            return await _accepted_before(arrivals, incoming)
     failpoints.reach("ingest.stored")
     return accepted
 
@@ -61,8 +63,8 @@ async def _parent(connection: Connection, incoming: Incoming) -> Message | None:
     return None
 
 
-async def _accepted_before(events: Events, incoming: Incoming) -> Accepted:
-    known = await events.known(incoming)
+async def _accepted_before(arrivals: Arrivals, incoming: Incoming) -> Accepted:
+    known = await arrivals.known(incoming)
     if known is None:  # erased since
         raise no_such_conversation(incoming.conversation_id)
     message, accepted = known
@@ -71,3 +73,23 @@ async def _accepted_before(events: Events, incoming: Incoming) -> Accepted:
         name = "client_message_id" if by_client else "platform_id"
         raise Conflict(f"This `{name}` was already used for a different message of this conversation.")
     return accepted
+
+
+async def change(database: Database, incoming: Incoming, *, edited_at: datetime) -> bool:
+    """Store what somebody has changed of a message that is known by its platform's id; False if none is.
+
+    With `for_agent` it is answered now, unless it was before.
+    """
+    if incoming.payload is not None:
+        incoming = replace(incoming, payload=storable_payload(incoming.payload))
+    assert incoming.platform_id is not None
+    async with database.transaction() as connection:
+        arrivals = Arrivals(connection)
+        changed = await arrivals.change(incoming, edited_at=edited_at)
+        if changed is not None:
+            is_call = incoming.for_agent and not incoming.is_bot
+            if is_call and await arrivals.call(incoming, changed, worker_id="a change"):
+                await Events(connection).hint("queued")
+            return True
+        where = (incoming.owner_id, incoming.conversation_id)
+        return await Messages(connection).of_platform(*where, incoming.platform_id) is not None

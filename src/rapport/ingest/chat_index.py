@@ -29,7 +29,8 @@ _PLAIN = "hello"
 log = structlog.get_logger()
 
 _HANDLES = "|".join(re.escape(handle) for handle in sorted({one for agent in AGENTS.values() for one in agent.handles}))
-_CALLS = re.compile(rf"(?<![\w@.])(?:/\w{{1,64}})?@(?:{_HANDLES})(?![\w-]|\.\w)", re.IGNORECASE)
+# On Telegram every bot's name ends so.
+_CALLS = re.compile(rf"(?<![\w@.])(?:/\w{{1,64}})?@(?:{_HANDLES}|\w{{2,29}}bot)(?![\w-]|\.\w)", re.IGNORECASE)
 
 
 class Embedder(Protocol):

@@ -109,8 +109,8 @@ def read_telegram(
                 continue
             if message.reply_to == topic:  # everything in a topic replies to its beginning, which nobody said
                 message = replace(message, reply_to=None)
-            # Elsewhere each member has numbers of their own for the same messages.
-            platform_id = message.row_id if chat.has_own_numbers else None
+            # As the live channel has it. Elsewhere each member has numbers of their own for the same messages.
+            platform_id = f"-100{chat.number}/{message.row_id}" if chat.has_own_numbers else None
             rows.add(place, replace(message, thread_id=topic, platform_id=platform_id))
         except InvalidInput as error:
             rows.problems.append(Problem(place, str(error)))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
-from typing import Literal, get_args
+from typing import TypeAlias, get_args
 
 import structlog
 
 from rapport.domain.errors import Conflict, InvalidInput
+from rapport.domain.live import MemoryChange
 from rapport.domain.memories import CAPACITY, MAX_CHARACTERS, SAME, WARN_AT, Memory, Origin, Remark
 from rapport.domain.notes import Vector
 from rapport.domain.text import checked_text, visible
@@ -61,9 +62,13 @@ class Prepared:
 class Change:
     """What became of one memory."""
 
-    kind: Literal["created", "updated", "deleted"]
+    kind: MemoryChange
     memory: Memory
     """As it is now; of one that is deleted, as it was."""
+
+
+Hearer: TypeAlias = Callable[[str, MemoryChange, Memory], None]
+"""Who is told whose memory has changed, and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,13 @@ class MemoryBook:
 
     database: Database
     embedder: Embedder
+    hearers: list[Hearer] = field(default_factory=list[Hearer])
+
+    def announce(self, owner_id: str, changes: Sequence[Change]) -> None:
+        """Tell whoever wants to hear it what has changed. Whoever calls `apply` calls this when it has committed."""
+        for change in changes:
+            for hear in self.hearers:
+                hear(owner_id, change.kind, change.memory)
 
     async def create(self, owner_id: str, agent_id: str, remark: Remark) -> Memory:
         """A new memory. Raises Duplicate if one says the same or has its key, Full if there is no place."""
@@ -112,13 +124,15 @@ class MemoryBook:
                 raise _says_the_same(twins[0])
             if (made := await _added(memories, owner_id, agent_id, new)) is None:
                 raise Full(_FULL)
-            return made
+        self.announce(owner_id, [Change("created", made)])
+        return made
 
     async def upsert(self, owner_id: str, agent_id: str, remark: Remark) -> Memory:
         """Remember it: under its key, merged with what says the same, or anew. Raises Full if there is no place."""
         prepared = await self._embedded([checked(remark)])
         async with self.database.transaction() as connection:
             applied = await self.apply(connection, owner_id, agent_id, prepared)
+        self.announce(owner_id, applied.changes)
         if applied.refused:
             raise Full(_FULL)
         return applied.changes[0].memory
@@ -177,17 +191,32 @@ class MemoryBook:
             if taken is not None and taken.id != memory_id:
                 raise _key_taken(taken)
             if embedded is None or embedded.remark.content == before.content:
-                return await memories.keep(before, key=kept_key)
-            if twins := await _twins(memories, owner_id, agent_id, embedded, but=memory_id):
+                edited = await memories.keep(before, key=kept_key)
+            elif twins := await _twins(memories, owner_id, agent_id, embedded, but=memory_id):
                 raise _says_the_same(twins[0])
-            return await _rewritten(memories, before, embedded, key=kept_key)
+            else:
+                edited = await _rewritten(memories, before, embedded, key=kept_key)
+        self.announce(owner_id, [Change("updated", edited)])
+        return edited
 
     async def delete(self, owner_id: str, agent_id: str, memory_id: str) -> Memory:
         """Forget one, and return what it was; raises NotFound."""
         async with self.database.transaction() as connection:
             memories = Memories(connection)
             await memories.take_turns(owner_id, agent_id)
-            return await memories.delete(owner_id, agent_id, memory_id)
+            gone = await memories.delete(owner_id, agent_id, memory_id)
+        self.announce(owner_id, [Change("deleted", gone)])
+        return gone
+
+    async def delete_all(self, owner_id: str, agent_id: str) -> int:
+        """Forget everything; returns how much that was. Again, it is nothing."""
+        async with self.database.transaction() as connection:
+            memories = Memories(connection)
+            await memories.take_turns(owner_id, agent_id)
+            gone = await memories.page(owner_id, agent_id, limit=CAPACITY)
+            count = await memories.delete_all(owner_id, agent_id)
+        self.announce(owner_id, [Change("deleted", one) for one in gone])
+        return count
 
     async def page(
         self, owner_id: str, agent_id: str, *, limit: int, before: tuple[datetime, str] | None = None

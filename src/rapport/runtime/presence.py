@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
 import structlog
 
 from rapport.domain.errors import Permanent, Transient
-from rapport.storage.database import Connection, own_connection
-from rapport.storage.events import HINTS
+from rapport.storage.database import Connection, Database, own_connection
+from rapport.storage.events import HINTS, Events
 from rapport.storage.workers import Workers
 
 log = structlog.get_logger()
@@ -26,6 +27,8 @@ class Presence:
         self._worker_id = worker_id
         self._on_hint = on_hint
         self._joined = asyncio.Event()
+        self.has_company = False
+        """Whether other processes are there, as of the latest heartbeat: then hints are worth giving."""
 
     async def wait_joined(self) -> None:
         await self._joined.wait()
@@ -48,6 +51,7 @@ class Presence:
         workers = Workers(connection)
         await workers.join(self._worker_id)
         await connection.execute(f"LISTEN {HINTS}".encode())
+        self.has_company = await workers.has_others(self._worker_id)
         self._joined.set()
         self._on_hint("joined")
         renew_at = time.monotonic() + HEARTBEAT_SECONDS
@@ -61,3 +65,11 @@ class Presence:
                 # Others gave this worker up (a long pause, a suspended laptop): its fences protect what they did since.
                 log.warning("worker.rejoined", worker=self._worker_id)
                 await workers.join(self._worker_id)
+            self.has_company = await workers.has_others(self._worker_id)
+
+
+async def give_hint(database: Database, text: str) -> None:
+    """Tell the other processes; if that fails they find out by looking."""
+    with contextlib.suppress(Transient, Permanent):
+        async with database.statement() as connection:
+            await Events(connection).hint(text)

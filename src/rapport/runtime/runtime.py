@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import structlog
 
 from rapport.answering import Tools
 from rapport.deliver.outbox import Channel
-from rapport.domain.conversation import Incoming, Message
+from rapport.domain.conversation import FETCHED, Incoming, Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.event import Accepted, ClaimedEvent, Finished
@@ -23,11 +22,15 @@ from rapport.ingest.chat_index import ChatIndex
 from rapport.runtime.afterwards import Afterwards
 from rapport.runtime.delivery import Delivery
 from rapport.runtime.indexing import Indexing
-from rapport.runtime.presence import Presence
+from rapport.runtime.live import Live
+from rapport.runtime.presence import Presence, give_hint
+from rapport.runtime.strays import Strays, put_back
 from rapport.runtime.tasks import end_all, is_set
 from rapport.runtime.ticket import Ticket
 from rapport.runtime.timekeeper import Timekeeper
-from rapport.runtime.working_state import WorkingState
+from rapport.runtime.typing import typing_shown
+from rapport.runtime.watch import Inlet, Watch
+from rapport.runtime.working_state import WorkingState, forget
 from rapport.storage.conversations import Conversations
 from rapport.storage.events import Events, Superseded
 from rapport.storage.messages import Messages
@@ -38,7 +41,6 @@ log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
 HAND_OVER_SECONDS = 0.5
-STRAY_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -69,17 +71,20 @@ class Runtime:
         self._max_turns = max_turns
         self._turns: dict[str, _Turn] = {}
         self._drafts: dict[str, Draft] = {}
-        self._strays: dict[str, float] = {}
+        self._strays = Strays(self.worker_id)
+        self._inlets: list[Inlet] = []
         self._more_followups = False
         self._wake = asyncio.Event()
-        self.timekeeper = Timekeeper(tools.database, metrics=tools.metrics, on_fired=self._wake.set)
-        self._delivery = Delivery(tools.database, self._channels, worker_id=self.worker_id)
+        self.timekeeper = Timekeeper(tools.database, metrics=tools.metrics, on_fired=self._fired)
+        self.delivery = Delivery(tools.database, self._channels, worker_id=self.worker_id)
         self._accepting = 0
         self._stopping = False
         self.has_left = False
         self._drained: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._presence = Presence(tools.database.url, self.worker_id, on_hint=self._heard)
+        self.live = Live(tools.database, has_company=lambda: self._presence.has_company)
+        tools.book.hearers.append(self.live.remembered)
 
     # ---- life
 
@@ -91,9 +96,10 @@ class Runtime:
             asyncio.create_task(self.timekeeper.run(), name="timekeeper"),
             asyncio.create_task(self._working_state.run(), name="working state"),
             asyncio.create_task(self._indexing.run(), name="indexing"),
+            asyncio.create_task(self.live.run(), name="live"),
         ]
         if self._channels:
-            self._loops.append(asyncio.create_task(self._delivery.run(), name="delivery"))
+            self._loops.append(asyncio.create_task(self.delivery.run(), name="delivery"))
         try:
             async with asyncio.timeout(15):
                 await self._presence.wait_joined()
@@ -102,10 +108,16 @@ class Runtime:
                 "The database accepts no further connection for this worker's presence: is max_connections used up?"
             ) from error
 
+    def attend(self, inlet: Inlet) -> None:
+        """Let messages come in there too, from now on; one process at a time sees to it."""
+        self._inlets.append(inlet)
+        self._loops.append(asyncio.create_task(Watch(self._database.url, inlet).run(), name=f"watch {inlet.name}"))
+
     def begin_drain(self, seconds: float) -> None:
         """Take nothing new; finish what runs within `seconds`, hand over the rest."""
         if self._drained is None:
             self._stopping = True
+            self.live.close()
             self._drained = asyncio.create_task(self._drain(seconds), name="drain")
 
     async def stop(self, *, seconds: float = 5.0) -> None:
@@ -128,13 +140,12 @@ class Runtime:
             await asyncio.sleep(0.02)
         left = [turn.task for turn in self._turns.values()]
         await end_all([*left, *self._afterwards.tasks])
+        await self.delivery.finish(end - time.monotonic())
         if left or self._drafts:
             await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer at once, and the client still waits
         self.has_left = True
         for draft in self._drafts.values():
             draft.nudge()
-
-    # ---- what channels ask for
 
     async def accept(self, incoming: Incoming, *, listen: bool = False) -> Ticket:
         """Store a message; when this returns it is safe, and its turn has begun or stands in line."""
@@ -156,6 +167,7 @@ class Runtime:
         finally:
             self._accepting -= 1
         if not accepted.repeated:
+            self.live.stored(accepted.conversation_id)
             self._tools.metrics.received()
             log.info(
                 "chat.event",
@@ -165,14 +177,14 @@ class Runtime:
                 messageId=accepted.message_id,
             )
         if accepted.answered and not claim:
-            await self._hint("queued")  # this process has its hands full: somebody else may be free
+            await give_hint(self._database, "queued")  # this process has its hands full: somebody else may be free
         return Ticket(accepted, draft, self)
 
-    async def cancel(self, owner_id: str, conversation_id: str) -> bool:
-        """Stop the conversation's running turn, wherever it runs; False when none does."""
+    async def cancel(self, owner_id: str, conversation_id: str, message_id: str | None = None) -> bool:
+        """Stop the conversation's running turn, wherever it runs, or only what answers a message; False when none does."""
         async with self._database.statement() as connection:
             await Conversations(connection).get(owner_id, conversation_id)
-            event_id = await Events(connection).request_cancel(owner_id, conversation_id)
+            event_id = await Events(connection).request_cancel(owner_id, conversation_id, message_id)
         if event_id is None:
             return False
         turn = self._turns.get(event_id)
@@ -189,6 +201,7 @@ class Runtime:
         await self._working_state.flush()  # what is pending would otherwise be written after the rest is gone
         async with self._database.transaction() as connection:
             await Conversations(connection).delete(owner_id, conversation_id)
+        self.live.stored(conversation_id)
 
     async def stored_reply(self, accepted: Accepted) -> Message | None:
         """The reply, if there is one yet; raises NotFound when the conversation is gone and there will be none."""
@@ -223,8 +236,10 @@ class Runtime:
             older.task.cancel()
             self._drafts.pop(event.id, None)
         draft = self._draft(event.id)
+        draft.cancelled |= event.is_cancelled
         task = asyncio.create_task(self._run(event, draft), name=f"turn {event.id}")
         self._turns[event.id] = _Turn(event, draft, task)
+        self.live.began(event, draft)
         draft.nudge()  # it may have stood in line for a while, with somebody waiting for its tokens
 
     async def _run(self, event: ClaimedEvent, draft: Draft) -> None:
@@ -233,25 +248,26 @@ class Runtime:
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
             await self._afterwards.settled(event.conversation_id)
-            push = event.channel in self._channels
-            if event.trigger_type is not None:
-                await self._go_on(event, await follow_up(event, self._tools, draft=draft, push=push))
-            else:
-                finished = await take_turn(event, self._tools, draft=draft, push=push)
-                draft.finish(finished.reply)
-                await self._go_on(event, finished)
+            push = event.channel != FETCHED  # by whichever process has that channel
+            async with typing_shown(self._channels, event):
+                if event.trigger_type is not None:
+                    finished = await follow_up(event, self._tools, draft=draft, push=push)
+                else:
+                    finished = await take_turn(event, self._tools, draft=draft, push=push)
+                    draft.finish(finished.reply)
+            await self._go_on(event, finished)
         except Superseded as gone:
             log.info("turn.superseded", reason=str(gone))
-            await self._forget_working_state(event)
+            await forget(self._working_state, event)
         except asyncio.CancelledError:
-            await asyncio.shield(self._put_back(event, "handed over", delay=0))
+            await asyncio.shield(put_back(self._database, event, "handed over", delay=0))
             raise
         except Transient as error:
             log.warning("turn.postponed", reason=str(error))
             draft.fail(
                 Transient(f"{error} Your message is stored and will be answered.", retry_after=error.retry_after)
             )
-            await self._put_back(event, str(error), delay=min(5.0, 0.25 * 2**event.attempts))
+            await put_back(self._database, event, str(error), delay=min(5.0, 0.25 * 2**event.attempts))
         except Exception as error:
             log.exception(
                 "chat.error",
@@ -259,27 +275,29 @@ class Runtime:
                 errorType=type(error).__name__,
                 message=str(error),
             )
-            await self._put_back(event, str(error), delay=min(5.0, 0.25 * 2**event.attempts))
+            await put_back(self._database, event, str(error), delay=min(5.0, 0.25 * 2**event.attempts))
         finally:
             if self.runs(event.id, draft):
                 del self._turns[event.id]
             if self._drafts.get(event.id) is draft:
                 del self._drafts[event.id]
+            self.live.ended(event, draft)
             draft.leave()  # whoever still waits finds the reply of the next attempt in the log
             if event.trigger_type is not None and self._more_followups:
                 self._wake.set()  # the next one has its place
 
     async def _go_on(self, event: ClaimedEvent, finished: Finished | FollowedUp) -> None:
         """What follows from a turn's end: its reply is sent, its waiters are told, the line moves on."""
+        self.live.stored(event.conversation_id)
         if isinstance(finished, FollowedUp):
             log.info("autonomy.follow_up", **finished.facts)
             self._tools.metrics.followed_up(**finished.facts)
         elif event.accepted_by != self.worker_id:
-            await self._hint(f"done {event.id}")
-        if finished.reply is not None and event.channel in self._channels:
-            self._delivery.wake()
-        if finished.reply is not None and event.kind == "group":
-            self._indexing.noticed(event.conversation_id)
+            await give_hint(self._database, f"done {event.id}")
+        if finished.reply is not None:
+            self.delivery.wake()
+            if event.kind == "group":
+                self._indexing.noticed(event.conversation_id)
         if finished.more:
             await self._next(event.conversation_id)
         elif finished.reply is not None and not self._stopping:
@@ -292,17 +310,12 @@ class Runtime:
             self._tools.metrics.followed_up(trigger_type, "superseded")
         if accepted.interrupted is not None:
             self._heard(f"done {accepted.interrupted}")
-            await self._hint(f"done {accepted.interrupted}")
-
-    async def _forget_working_state(self, event: ClaimedEvent) -> None:
-        """Of a turn that must not be shown nothing stays: its conversation may have been erased."""
-        with contextlib.suppress(Transient, Permanent):
-            await self._working_state.adelete_thread(event.id)
+            await give_hint(self._database, f"done {accepted.interrupted}")
 
     async def _next(self, conversation_id: str) -> None:
         """Go on with the conversation's next event."""
         if self._stopping:
-            await self._hint("queued")
+            await give_hint(self._database, "queued")
             return
         async with self._database.statement() as connection:
             claimed = await Events(connection).claim_waiting(worker_id=self.worker_id, conversation_id=conversation_id)
@@ -311,30 +324,16 @@ class Runtime:
     async def _begin_all(self, claimed: list[ClaimedEvent]) -> None:
         for event in claimed:
             if self._stopping:  # it began while these were being claimed
-                await self._put_back(event, "handed over", delay=0)
+                await put_back(self._database, event, "handed over", delay=0)
             else:
                 self._begin(event)
-
-    async def _hint(self, text: str) -> None:
-        """Tell the others; if that fails they find out by looking."""
-        with contextlib.suppress(Transient, Permanent):
-            async with self._database.statement() as connection:
-                await Events(connection).hint(text)
-
-    async def _put_back(self, event: ClaimedEvent, why: str, *, delay: float) -> None:
-        try:
-            async with self._database.transaction() as connection:
-                events = Events(connection)
-                if await events.put_back(event, error=why, delay=delay):
-                    await events.hint("queued")
-        except (Transient, Permanent) as error:
-            # Still ours in the database, but not in our memory: the next look for strays puts it back.
-            log.warning("turn.stray", conversationId=event.conversation_id, reason=str(error))
 
     # ---- the loop
 
     def _heard(self, hint: str) -> None:
         """A hint of another process: worth a look, never more."""
+        if self.live.heard(hint):
+            return
         word, _, event_id = hint.partition(" ")
         if word == "cancel":
             self._cancel_here(event_id)
@@ -347,10 +346,21 @@ class Runtime:
                 draft.nudge()
         else:
             self._wake.set()
+            for inlet in self._inlets:
+                inlet.wake()
 
     def _cancel_here(self, event_id: str) -> None:
         if (turn := self._turns.get(event_id)) is not None:
             turn.draft.cancel()
+
+    def _fired(self) -> None:
+        self._wake.set()
+        self.live.look()
+
+    def timers_changed(self) -> None:
+        """Somebody has set, moved or cancelled a timer."""
+        self.timekeeper.wake()
+        self.live.look()
 
     async def _work(self) -> None:
         """Look for work now and then, and at once when there is a hint."""
@@ -375,7 +385,7 @@ class Runtime:
             events = Events(connection)
             for event_id in await events.cancelled(worker_id=self.worker_id):
                 self._cancel_here(event_id)
-            await self._return_strays(events)
+            await self._strays.put_back(events, self._turns)
             free = self._max_turns - len(self._turns)
             claimed = await events.claim_waiting(worker_id=self.worker_id, limit=free) if free > 0 else []
             # What nobody waits for has a quarter of the places, so that there is room for those who speak meanwhile.
@@ -387,13 +397,3 @@ class Runtime:
             self._more_followups = len(waiting) >= free
             claimed += waiting
         await self._begin_all(claimed)
-
-    async def _return_strays(self, events: Events) -> None:
-        """Put back what is ours by the database but unknown here, for so long that it can't be just arriving."""
-        now = time.monotonic()
-        unknown = await events.running_of(self.worker_id) - set(self._turns)
-        self._strays = {event_id: self._strays.get(event_id, now) for event_id in unknown}
-        strays = {event_id for event_id, since in self._strays.items() if now - since >= STRAY_SECONDS}
-        if strays:
-            await events.return_strays(self.worker_id, strays)
-            log.warning("worker.strays", events=len(strays))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rapport.domain.conversation import Conversation, Kind
+from rapport.domain.conversation import FETCHED, Conversation, Kind
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.ids import is_id, new_id
 from rapport.domain.timing import Permission
@@ -28,14 +28,15 @@ class Conversations:
         *,
         agent_id: str,
         kind: Kind = "direct",
-        channel: str = "api",
+        channel: str = FETCHED,
         title: str | None = None,
+        handle: str | None = None,
     ) -> Conversation:
         """A new, empty conversation."""
         cursor = await self.connection.execute(
-            f"INSERT INTO conversations (id, owner_id, agent_id, kind, channel, title)"
-            f" VALUES (%s, %s, %s, %s, %s, %s) RETURNING {_COLUMNS}",
-            (new_id(), owner_id, agent_id, kind, channel, title),
+            f"INSERT INTO conversations (id, owner_id, agent_id, kind, channel, title, handle)"
+            f" VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING {_COLUMNS}",
+            (new_id(), owner_id, agent_id, kind, channel, title, handle),
         )
         row = await cursor.fetchone()
         assert row is not None
@@ -116,6 +117,22 @@ class Conversations:
             if row := await cursor.fetchone():
                 return Permission(*row)
         raise no_such_conversation(conversation_id)
+
+    async def rename(self, conversation_id: str, title: str | None) -> None:
+        """It is called so from now on."""
+        await self.connection.execute("UPDATE conversations SET title = %s WHERE id = %s", (title, conversation_id))
+
+    async def lost(self, conversation_id: str) -> None:
+        """Nothing can be sent there any more, until somebody speaks."""
+        await self.connection.execute(
+            "UPDATE conversations SET unreachable_at = clock_timestamp() WHERE id = %s", (conversation_id,)
+        )
+
+    async def found_again(self, conversation_id: str) -> None:
+        """It can be sent to again."""
+        await self.connection.execute(
+            "UPDATE conversations SET unreachable_at = NULL WHERE id = %s", (conversation_id,)
+        )
 
     async def has_groups(self) -> bool:
         """Whether anybody here has a group."""

@@ -11,13 +11,13 @@ from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.followups import Gate, Plan, QuietHours, Standing, State
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
-from rapport.storage.events import PLANNED_WITH_REPLY, Superseded, plan_parameters
+from rapport.storage.events import NOW_IN_LINE, PLANNED_WITH_REPLY, Superseded, plan_parameters
 from rapport.storage.messages import COLUMNS, message_of
 
 _STANDING = """
 SELECT clock_timestamp(), c.kind, c.autonomy, c.muted_until, coalesce(c.resting_until > clock_timestamp(), false),
        c.followups, c.followed_up_at, p.time_zone, p.quiet_from, p.quiet_to, c.spoken,
-       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0)
+       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0), c.unreachable_at IS NOT NULL
 FROM conversations c LEFT JOIN preferences p ON p.owner_id = c.owner_id
 LEFT JOIN timers t ON t.conversation_id = c.id AND t.id = %(event)s
 WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
@@ -32,7 +32,8 @@ WITH event AS (
     RETURNING id, spoken
 ), line AS (
     UPDATE conversations
-    SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond') + interval '1 microsecond',
+    SET (last_at, replied_at) = (
+            SELECT at + interval '1 microsecond', at + interval '1 microsecond' FROM ({NOW_IN_LINE}) AS spoken_at),
         followups = followups + 1, followed_up_at = clock_timestamp(), failed_at = '{{}}', resting_until = NULL
     FROM event WHERE conversations.id = %(conversation)s
     RETURNING conversations.last_at, unanswered, event.id AS event_id, conversations.spoken, event.spoken AS heard
@@ -103,7 +104,7 @@ class Followups:
         if row is None or row[10] != event.spoken:
             return None
         quiet = QuietHours(row[7], row[8], row[9]) if row[8] is not None else None
-        return Standing(*row[:7], quiet=quiet, late=row[11])
+        return Standing(*row[:7], quiet=quiet, is_unreachable=row[12], late=row[11])
 
     async def end(
         self, event: ClaimedEvent, state: State, *, gate: Gate | None = None, regenerated: bool = False
@@ -168,7 +169,7 @@ class Followups:
             raise Superseded("Somebody has spoken, another worker has taken over, or the conversation was deleted.")
         return Finished(message_of(row[1:]), more=row[0])
 
-    async def stats(self, owner_id: str, *, days: int) -> list[Tally]:
+    async def stats(self, owner_id: str, *, days: float) -> list[Tally]:
         """What became of the owner's follow-ups that fired in the last `days`."""
         found = await self.connection.execute(_STATS, {"owner": owner_id, "days": days})
         return [Tally(*row) for row in await found.fetchall()]

@@ -141,6 +141,14 @@ class Messages:
             row = await found.fetchone()
         return message_of(row) if row else None
 
+    async def topic(self, conversation_id: str, message_id: str) -> str | None:
+        """The forum topic that a message was said in, if it was in one."""
+        found = await self.connection.execute(
+            "SELECT thread_id FROM messages WHERE conversation_id = %s AND id = %s", (conversation_id, message_id)
+        )
+        row = await found.fetchone()
+        return row[0] if row else None
+
     async def latest_reply(self, owner_id: str, conversation_id: str) -> Message | None:
         """What the agent said last, if that is among the latest LATELY things that were said."""
         found = await self.connection.execute(

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from rapport.domain.conversation import Message
 from rapport.domain.errors import Permanent, Transient
+from rapport.domain.outgoing import Button, Notice, Outgoing
 from rapport.storage.database import Connection, attempt
-from rapport.storage.messages import COLUMNS, message_of
 
-# The oldest unsent row of each conversation, so that replies arrive in order even when one has to be tried again.
-_CLAIM = f"""
+# The oldest unsent row of each conversation, so that replies arrive in order even when one has to be tried again; with the
+# message, if it is one, and what the platform calls the message that it answers. Only what this process has a channel for.
+_CLAIM = """
 WITH taken AS (
     UPDATE outbox o SET state = 'sending', worker_id = %(worker)s, attempts = o.attempts + 1
     FROM (
         SELECT conversation_id, id FROM outbox q
-        WHERE state = 'queued' AND due_at <= clock_timestamp()
+        WHERE state = 'queued' AND due_at <= clock_timestamp() AND channel = ANY(%(channels)s)
           -- Nobody has spoken since: what is overtaken this very moment is taken back the next time.
           AND (spoken IS NULL OR spoken = (SELECT c.spoken FROM conversations c WHERE c.id = q.conversation_id))
           AND NOT EXISTS (SELECT FROM outbox o WHERE o.conversation_id = q.conversation_id
@@ -27,10 +28,12 @@ WITH taken AS (
         ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED
     ) head
     WHERE o.conversation_id = head.conversation_id AND o.id = head.id
-    RETURNING o.id AS effect_id, o.conversation_id, o.owner_id AS effect_owner, o.channel, o.attempts, o.message_id
+    RETURNING o.*
 )
-SELECT effect_id, effect_owner, channel, attempts, {", ".join("m." + column.strip() for column in COLUMNS.split(","))}
-FROM taken JOIN messages m ON m.conversation_id = taken.conversation_id AND m.id = taken.message_id
+SELECT t.id, t.channel, t.attempts, t.created_at < clock_timestamp() - %(patience)s * interval '1 second',
+       t.conversation_id, t.message_id, t.platform_ids, t.notice, m.content, m.thread_id, asked.platform_id
+FROM taken t LEFT JOIN messages m ON m.conversation_id = t.conversation_id AND m.id = t.message_id
+LEFT JOIN messages asked ON asked.conversation_id = m.conversation_id AND asked.id = m.reply_to_id
 """
 
 
@@ -69,65 +72,111 @@ _NAMING_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One message to send."""
+    """One thing to send."""
 
     id: str
-    owner_id: str
     channel: str
     attempts: int
-    message: Message
+    is_overdue: bool
+    """It has been tried for so long that it is not worth another try."""
+    outgoing: Outgoing
+
+    @property
+    def conversation_id(self) -> str:
+        return self.outgoing.conversation_id
 
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
     connection: Connection
 
-    async def claim(self, *, worker_id: str) -> Effect | None:
-        """The next message to send; nobody else sends it meanwhile. One at a time: what was never tried is never lost."""
-        found = await self.connection.execute(_CLAIM, {"worker": worker_id})
+    async def claim(self, *, worker_id: str, channels: Collection[str], patience: float) -> Effect | None:
+        """The next thing to send; nobody else sends it meanwhile. One at a time: what was never tried is never lost.
+
+        After `patience` seconds it is not worth another try.
+        """
+        found = await self.connection.execute(
+            _CLAIM, {"worker": worker_id, "channels": list(channels), "patience": patience}
+        )
         row = await found.fetchone()
-        return Effect(row[0], row[1], row[2], row[3], message_of(row[4:])) if row else None
+        return Effect(row[0], row[1], row[2], row[3], _outgoing(*row[4:])) if row else None
+
+    async def post(self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str) -> None:
+        """Have something said that is nobody's message; under the same name only once."""
+        await self.connection.execute(
+            "INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, notice)"
+            " VALUES (%(conversation)s, %(name)s, %(owner)s, %(channel)s, %(name)s, %(notice)s) ON CONFLICT DO NOTHING",
+            {
+                "conversation": conversation_id,
+                "name": name,
+                "owner": owner_id,
+                "channel": channel,
+                "notice": Jsonb(asdict(notice)),
+            },
+        )
 
     async def take_back(self, conversation_id: str | None = None) -> int:
         """Follow-ups, everywhere or there, that somebody's words have overtaken before they were sent; returns how many."""
         return (await self.connection.execute(_TAKE_BACK, {"conversation": conversation_id})).rowcount
 
-    async def give_up_own(self, *, worker_id: str) -> None:
+    async def give_up_own(self, *, worker_id: str, except_for: Collection[str]) -> None:
         """What this worker was sending when it lost track: it may have arrived."""
         await self.connection.execute(
-            "UPDATE outbox SET state = 'unknown' WHERE state = 'sending' AND worker_id = %s", (worker_id,)
+            "UPDATE outbox SET state = 'unknown' WHERE state = 'sending' AND worker_id = %s AND id <> ALL(%s)",
+            (worker_id, list(except_for)),
         )
 
-    async def sent(self, effect: Effect, *, platform_ids: Sequence[str]) -> None:
-        """It has arrived, and this is what the platform calls it. Call it in a transaction."""
-        conversation_id = effect.message.conversation_id
+    async def arrived(self, effect: Effect, platform_id: str) -> None:
+        """A part of it has arrived, and this is what the platform calls it. Call it in a transaction."""
         # Whoever erases the conversation locks its row first: so does this, or the two would wait for each other.
-        await self.connection.execute("SELECT id FROM conversations WHERE id = %s FOR KEY SHARE", (conversation_id,))
         await self.connection.execute(
-            "UPDATE outbox SET state = 'sent', sent_at = clock_timestamp(), platform_ids = %s, error = NULL"
-            " WHERE conversation_id = %s AND id = %s",
-            (Jsonb(list(platform_ids)), conversation_id, effect.id),
+            "SELECT id FROM conversations WHERE id = %s FOR KEY SHARE", (effect.conversation_id,)
         )
-        if not platform_ids:
-            return
+        await self.connection.execute(
+            "UPDATE outbox SET platform_ids = platform_ids || %s WHERE conversation_id = %s AND id = %s",
+            (Jsonb([platform_id]), effect.conversation_id, effect.id),
+        )
         # A channel may hear its own messages: then another one has that name by now, or gets it this very moment. That
         # must not undo the mark, or what was sent would count as unknown.
         with suppress(Permanent, Transient):
             async with attempt(self.connection, patience=_NAMING_SECONDS):
                 await self.connection.execute(
-                    _NAME, {"name": platform_ids[0], "conversation": conversation_id, "message": effect.message.id}
+                    _NAME, {"name": platform_id, "conversation": effect.conversation_id, "message": effect.outgoing.id}
                 )
+
+    async def sent(self, effect: Effect) -> None:
+        """All of it has arrived."""
+        await self.connection.execute(
+            "UPDATE outbox SET state = 'sent', sent_at = clock_timestamp(), error = NULL"
+            " WHERE conversation_id = %s AND id = %s",
+            (effect.conversation_id, effect.id),
+        )
 
     async def try_again(self, effect: Effect, *, error: str, delay: float) -> None:
         await self.connection.execute(
             "UPDATE outbox SET state = 'queued', error = %s, due_at = clock_timestamp() + %s * interval '1 second'"
             " WHERE conversation_id = %s AND id = %s",
-            (error, delay, effect.message.conversation_id, effect.id),
+            (error, delay, effect.conversation_id, effect.id),
         )
 
     async def give_up(self, effect: Effect, *, error: str, unknown: bool) -> None:
         """Park it: `unknown` when it may have arrived after all."""
         await self.connection.execute(
             "UPDATE outbox SET state = %s, error = %s WHERE conversation_id = %s AND id = %s",
-            ("unknown" if unknown else "failed", error, effect.message.conversation_id, effect.id),
+            ("unknown" if unknown else "failed", error, effect.conversation_id, effect.id),
         )
+
+
+def _outgoing(
+    conversation_id: str,
+    message_id: str,
+    arrived: list[str],
+    notice: dict[str, Any] | None,
+    text: str | None,
+    thread_id: str | None,
+    answered: str | None,
+) -> Outgoing:
+    if notice is None:
+        return Outgoing(conversation_id, message_id, text or "", answered, thread_id, arrived=arrived)
+    buttons = [Button(**button) for button in notice.pop("buttons")]
+    return Outgoing(conversation_id, message_id, **notice, buttons=buttons, arrived=arrived)

@@ -13,6 +13,16 @@ CREATE TABLE api_keys (
     revoked_at  timestamptz
 );
 
+-- Browsers that are signed in. A session is opened by a key and ends with it.
+CREATE TABLE sessions (
+    hash        bytea PRIMARY KEY,              -- SHA-256 of a 256-bit random token, which only the browser has
+    key_id      text NOT NULL REFERENCES api_keys (id) ON DELETE CASCADE,
+    owner_id    text NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at  timestamptz NOT NULL
+);
+CREATE INDEX sessions_by_key ON sessions (key_id, created_at);
+
 CREATE TABLE conversations (
     id          text PRIMARY KEY,
     owner_id    text NOT NULL,
@@ -39,7 +49,14 @@ CREATE TABLE conversations (
     followed_up_at  timestamptz,                                   -- when the last one was said
     autonomy        boolean,                                       -- unset: on in direct chats, off in groups
     muted_until     timestamptz,
-    reflected_to    timestamptz NOT NULL DEFAULT '-infinity'       -- up to here the model has been asked what to remember
+    reflected_to    timestamptz NOT NULL DEFAULT '-infinity',      -- up to here the model has been asked what to remember
+    -- When the agent last spoke. What people say is dated by their platform's clock, if it has one: but never, because
+    -- clocks differ, to before what they have just been answered.
+    replied_at      timestamptz NOT NULL DEFAULT '-infinity',
+    said_to         timestamptz NOT NULL DEFAULT '-infinity',      -- the latest date of what people said, by their platform
+    placed_at       timestamptz NOT NULL DEFAULT '-infinity',      -- and where that stands: what is said later stands after it
+    unreachable_at  timestamptz,                                   -- since when nothing can be sent there; unset: it can
+    handle          text                                           -- what the agent is called there, beside its own handles
 );
 CREATE INDEX conversations_recent ON conversations (owner_id, last_at DESC, id DESC);
 -- Which groups have something new to embed is asked of this index alone.
@@ -70,6 +87,9 @@ CREATE TABLE messages (
     platform_id        text,                    -- what the platform calls it
     context_snapshot   jsonb,                   -- of a reply: what it replies to, if that isn't stored here
     payload            jsonb,                   -- the platform's own update, for whoever looks into it; never loaded or shown
+    -- Rises whenever a message of the conversation is stored or changed, in the order of the commits, because it is given
+    -- under the conversation's lock: whoever has seen everything up to a number misses nothing by asking for what is after it.
+    seq                bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     PRIMARY KEY (conversation_id, id)
 );
 CREATE UNIQUE INDEX messages_order ON messages (conversation_id, created_at, id);
@@ -81,6 +101,7 @@ CREATE UNIQUE INDEX messages_platform_id ON messages (conversation_id, platform_
 -- The latest replies to a message, and the latest messages of a topic: a short walk each, however many there are.
 CREATE INDEX messages_replies ON messages (conversation_id, reply_to_id, created_at, id) WHERE reply_to_id IS NOT NULL;
 CREATE INDEX messages_topic ON messages (conversation_id, thread_id, created_at, id) WHERE thread_id IS NOT NULL;
+CREATE INDEX messages_news ON messages (conversation_id, seq) WHERE NOT synthetic;
 
 -- One row per process that runs turns. It lives while its lease is renewed, or ends at once when its session ends:
 -- it holds an advisory lock on `number` for as long as it is there.
@@ -138,6 +159,7 @@ CREATE TABLE outbox (
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     sent_at          timestamptz,
     spoken           bigint,                    -- of a follow-up: sent only while nobody has spoken since
+    notice           jsonb,                     -- what the channel itself says: then there is no message of that id
     PRIMARY KEY (conversation_id, id),
     UNIQUE (conversation_id, message_id)
 );
@@ -287,3 +309,46 @@ CREATE TABLE memories (
 );
 CREATE UNIQUE INDEX memories_key ON memories (owner_id, agent_id, key) WHERE key IS NOT NULL;
 CREATE INDEX memories_by_embedder ON memories (embedder, owner_id, id);
+
+-- Telegram. An update is stored under its own number before Telegram hears that it has arrived; when it has been worked
+-- through its words go, and the number stays for some days: the same again is known.
+CREATE TABLE telegram_updates (
+    bot_id       bigint NOT NULL,
+    update_id    bigint NOT NULL,
+    chat_id      bigint NOT NULL,
+    payload      text,                          -- JSON as it came: jsonb would refuse some of what people can write
+    attempts     integer NOT NULL DEFAULT 0,    -- that failed
+    error        text,
+    received_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    done_at      timestamptz,
+    PRIMARY KEY (bot_id, update_id)
+);
+CREATE INDEX telegram_updates_waiting ON telegram_updates (bot_id, update_id) WHERE done_at IS NULL;
+CREATE INDEX telegram_updates_done ON telegram_updates (bot_id, done_at) WHERE done_at IS NOT NULL;
+
+-- Which conversation a chat is. The chat has another id after it became a supergroup; the settings may still name the old.
+CREATE TABLE telegram_chats (
+    bot_id           bigint NOT NULL,
+    chat_id          bigint NOT NULL,
+    conversation_id  text NOT NULL UNIQUE REFERENCES conversations (id) ON DELETE CASCADE,
+    owner_id         text NOT NULL,
+    admitted_as      bigint NOT NULL,           -- the id by which the settings let it in
+    PRIMARY KEY (bot_id, chat_id)
+);
+
+-- Who is meant by an @name: the one who was last seen with it.
+CREATE TABLE telegram_people (
+    username  text PRIMARY KEY,                 -- in small letters
+    user_id   bigint NOT NULL
+);
+
+-- Who wanted to talk and was not let in, lately: for whoever sets up who may.
+CREATE TABLE telegram_refused (
+    bot_id   bigint NOT NULL,
+    chat_id  bigint NOT NULL,
+    kind     text NOT NULL,
+    name     text NOT NULL,
+    times    integer NOT NULL DEFAULT 1,
+    last_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (bot_id, chat_id)
+);

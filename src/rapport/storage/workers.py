@@ -13,6 +13,7 @@ GRACE_SECONDS = 2
 """How long a worker that has lost its session may take to come back before others take over its turns."""
 
 _PRESENCE = 0x7072_6573  # "pres": the class of the advisory locks that workers hold on their numbers
+_WATCH = 0x7761_7463  # "watc": that of the locks on what one process at a time does for all
 _PARAMETERS = {"class": _PRESENCE, "lease": LEASE_SECONDS, "grace": GRACE_SECONDS}
 
 # A worker lives while it renews its lease; and it is known to be gone much sooner when the session that held its
@@ -52,6 +53,12 @@ class Workers:
         )
         return found.rowcount == 1
 
+    async def has_others(self, worker_id: str) -> bool:
+        """Whether any other worker has joined, or has died without anybody noticing yet."""
+        found = await self.connection.execute("SELECT EXISTS (SELECT FROM workers WHERE id <> %s)", (worker_id,))
+        row = await found.fetchone()
+        return row is not None and row[0]
+
     async def leave(self, worker_id: str) -> None:
         """Say goodbye; what this worker still had is given back by `bury` as if it had died."""
         await self.connection.execute("DELETE FROM workers WHERE id = %s", (worker_id,))
@@ -74,3 +81,10 @@ class Workers:
             f"DELETE FROM workers w WHERE w.id <> %(me)s AND NOT ({_ALIVE})".encode(), parameters
         )
         return found.rowcount
+
+
+async def take_watch(connection: Connection, name: str) -> bool:
+    """Whether this connection has the watch of that name now: until it is closed, and nobody else meanwhile."""
+    found = await connection.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_WATCH, name))
+    row = await found.fetchone()
+    return row is not None and row[0]

@@ -1,0 +1,65 @@
+"""Who may talk with the bot: nobody, until the settings name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rapport.channels.telegram.happened import Glance
+from rapport.domain.errors import InvalidInput
+from rapport.domain.text import checked_text
+
+_OWNER = re.compile(r"[A-Za-z0-9_.@:-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Which chats are let in, each by its id, and whose they are if the settings say so."""
+
+    chats: Mapping[int, str | None]
+    users: Mapping[int, str | None]
+
+    @property
+    def is_nobody(self) -> bool:
+        return not (self.chats or self.users)
+
+    def admits(self, glance: Glance, *, known_as: int | None = None) -> int | None:
+        """The id by which a chat is let in; None: it isn't. `known_as` is the id by which it was let in before it had to
+        change its own.
+
+        In a group that is let in everybody may speak; directly only who is named, as a user or as a chat, which is the same.
+        """
+        for chat_id in (glance.chat_id, known_as):
+            if chat_id is not None and (chat_id in self.chats or (glance.kind == "direct" and chat_id in self.users)):
+                return chat_id
+        return None
+
+    def owner_of(self, admitted_as: int) -> str:
+        """To whom the conversation belongs that this chat is: to the chat itself, unless the settings name somebody."""
+        named = self.chats.get(admitted_as) or self.users.get(admitted_as)
+        return named or f"telegram:{admitted_as}"
+
+
+def read_admission(chats: str, users: str) -> Admission:
+    """The two lists as the settings have them; raises InvalidInput, with what to write instead."""
+    return Admission(_list(chats, "TELEGRAM_ALLOWED_CHATS"), _list(users, "TELEGRAM_ALLOWED_USERS"))
+
+
+def _list(written: str, setting: str) -> dict[int, str | None]:
+    """`-1001234567890, 99=ann`: ids, each perhaps with the Rapport user whose notes and memories it shares."""
+    found: dict[int, str | None] = {}
+    for entry in re.split(r"[,;\s]+", re.sub(r"\s*=\s*", "=", written.strip())):
+        if not entry:
+            continue
+        number, _, owner = entry.partition("=")
+        if re.fullmatch(r"-?[0-9]{1,18}", number) is None:
+            raise InvalidInput(
+                f"{setting}: {checked_text(entry, what=setting, limit=200)!r} is not an id. Ids are numbers, such as 123456789"
+                " for a person or -1001234567890 for a group; names can change hands. Leave it empty, write to the bot, and"
+                " the log says the id."
+            )
+        if "=" in entry and _OWNER.fullmatch(owner) is None:
+            raise InvalidInput(f"{setting}: after {number}= comes the name of a Rapport user, such as `local`.")
+        found[int(number)] = owner or None
+    return found

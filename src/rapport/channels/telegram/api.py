@@ -1,0 +1,169 @@
+"""The Bot API: python-telegram-bot's client, with answers as they come and errors that say what to do."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import warnings
+from datetime import timedelta
+from typing import Any
+
+import httpx
+from telegram import Bot
+from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, RetryAfter, TelegramError
+from telegram.request import HTTPXRequest
+from telegram.warnings import PTBDeprecationWarning
+
+from rapport.domain.errors import Permanent, RapportError, Transient
+
+# The library warns of itself, on stderr and with every flood, of a type that is provided for here.
+warnings.filterwarnings("ignore", message=r"(?s).*`retry_after`", category=PTBDeprecationWarning)
+
+OFFICIAL = "https://api.telegram.org"
+POLL_SECONDS = 30
+"""So long Telegram waits for something new before it answers that there is nothing."""
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 20.0
+CONFLICT_SECONDS = 5.0
+"""So long another program that asks for the same updates is left alone."""
+LARGEST_POOL = 16
+
+_BEFORE = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+"""What fails before anything has been sent."""
+_NO_ANSWER = ("(504)", "gateway time", "invalid server response")
+"""How it reads when somebody answered who can't know what became of the request."""
+
+
+class TokenRefused(Permanent):
+    """Telegram does not know this token, or knows it no longer."""
+
+
+class Elsewhere(Transient):
+    """Another program asks for the same bot's updates."""
+
+
+class Unanswered(Transient):
+    """No answer came: whether the request has done anything is not known."""
+
+
+class Blocked(Permanent):
+    """The bot may not write there: it was blocked, removed or muted, or the chat is gone."""
+
+
+class Refused(Permanent):
+    """Telegram does not take the request as it is."""
+
+
+class Supergroup(Permanent):
+    """The group has become a supergroup, which is another chat."""
+
+    def __init__(self, new_chat_id: int) -> None:
+        super().__init__("The group has become a supergroup.")
+        self.new_chat_id = new_chat_id
+
+
+class BotApi(Bot):
+    """One bot. Results are plain JSON: of what a server may leave out, nothing is required that isn't used."""
+
+    def __init__(self, token: str, *, url: str = OFFICIAL) -> None:
+        address = url.rstrip("/")
+        super().__init__(
+            token,
+            base_url=f"{address}/bot",
+            base_file_url=f"{address}/file/bot",
+            request=_connections(LARGEST_POOL),
+            get_updates_request=_connections(1),
+        )
+
+    @property
+    def number(self) -> int:
+        """What its rows are kept under: the bot's id, with which its token begins."""
+        first = self.token.partition(":")[0]
+        if first.isascii() and first.isdigit() and len(first) < 19:
+            return int(first)
+        return int.from_bytes(hashlib.sha256(self.token.encode()).digest()[:8]) >> 1
+
+    @property
+    def webhook_secret(self) -> str:
+        """What Telegram shows when it calls: made from the token, so that every process knows it and nobody else can."""
+        return hmac.new(self.token.encode(), b"rapport webhook", hashlib.sha256).hexdigest()
+
+    async def open(self) -> None:
+        """Make ready to call."""
+        await self._request[0].initialize()
+        await self._request[1].initialize()
+
+    async def close_connections(self) -> None:
+        await self._request[0].shutdown()
+        await self._request[1].shutdown()
+
+    async def call(self, method: str, **parameters: Any) -> Any:
+        """What the method gives. Raises one of the errors above, Transient or Permanent."""
+        given = {name: value for name, value in parameters.items() if value is not None}
+        # Only the one connection that waits for updates waits longer than for an answer.
+        reading = {"read_timeout": given["timeout"] + ANSWER_SECONDS} if method == "getUpdates" else {}
+        try:
+            return await self._post(method, given, **reading)
+        except (TelegramError, httpx.HTTPError) as error:
+            raise self._translated(error) from None  # with its cause it would name the address, and so the token
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise Unanswered(f"Telegram gave no answer that can be read: {type(error).__name__}") from None
+
+    def _translated(self, error: Exception) -> RapportError:
+        said = str(error).replace(self.token, "[redacted]")
+        match error:
+            case RetryAfter():
+                return Transient(f"Telegram asks to wait: {said}", retry_after=_seconds_of(error))
+            case ChatMigrated():
+                return Supergroup(error.new_chat_id)
+            case Conflict():
+                return Elsewhere(said, retry_after=CONFLICT_SECONDS)
+            case InvalidToken():
+                return TokenRefused("Telegram does not accept TELEGRAM_BOT_TOKEN (any more).")
+            case Forbidden():
+                return Blocked(said)
+            case BadRequest():
+                return _refusal(said)
+            case _:
+                return self._unanswered(error, said)
+
+    def _unanswered(self, error: Exception, said: str) -> RapportError:
+        cause = error.__cause__ or error
+        if isinstance(cause, _BEFORE):
+            return Transient(f"Telegram can't be reached: {said}")
+        if isinstance(cause, httpx.HTTPError) or any(sign in said.lower() for sign in _NO_ANSWER):
+            return Unanswered(f"Telegram gave no answer: {said}")
+        return Transient(f"Telegram failed: {said}", retry_after=2)
+
+
+def _seconds_of(error: RetryAfter) -> float:
+    wait = error.retry_after
+    return wait.total_seconds() if isinstance(wait, timedelta) else float(wait)
+
+
+def _connections(size: int) -> HTTPXRequest:
+    return HTTPXRequest(
+        connection_pool_size=size,
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=ANSWER_SECONDS,
+        write_timeout=ANSWER_SECONDS,
+        pool_timeout=ANSWER_SECONDS,
+    )
+
+
+_GONE = (
+    "chat not found",
+    "user not found",
+    "group chat was deactivated",
+    "chat was deleted",
+    "user is deactivated",
+    "have no rights to send",
+    "not enough rights to send",
+    "chat_write_forbidden",
+    "need administrator rights",
+    "peer_id_invalid",
+)
+
+
+def _refusal(said: str) -> Permanent:
+    return Blocked(said) if any(word in said.lower() for word in _GONE) else Refused(said)

@@ -1,0 +1,225 @@
+"""The bot: asks Telegram for what is new, or has itself called, and stores it before Telegram hears that it has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+import structlog
+
+from rapport.channels.telegram.admission import Admission
+from rapport.channels.telegram.api import POLL_SECONDS, BotApi, Elsewhere, TokenRefused
+from rapport.channels.telegram.commands import COMMANDS, Desk
+from rapport.channels.telegram.happened import Me
+from rapport.channels.telegram.hearing import Hearing, Post
+from rapport.channels.telegram.inbox import Inbox
+from rapport.channels.telegram.reader import Reader
+from rapport.domain.errors import Permanent, Transient
+from rapport.ingest.archive import mapping
+
+log = structlog.get_logger()
+
+KINDS = json.dumps(["message", "edited_message", "callback_query", "my_chat_member"])
+"""What Telegram is asked to tell."""
+WEBHOOK_PATH = "/telegram/webhook"
+BATCH = 100
+AT_ONCE_SECONDS = 1.0
+"""An answer without news that comes sooner was not waited for: the next question is not asked at once."""
+LONGEST_PAUSE = 60.0
+WEBHOOK_SECONDS = 300.0
+"""So often it is looked whether Telegram still calls us."""
+
+PRIVACY = (
+    "privacy mode is on: in groups the bot is given only commands, messages that tag it and replies to it, so it can't know"
+    " what people talked about. To turn it off: @BotFather, /setprivacy, Disable; then remove the bot from the group and add"
+    " it again. It is given every message of its groups then, and Rapport stores them"
+)
+
+
+class TelegramBot:
+    """One bot. Of all processes that have it, one asks and reads; each may be called."""
+
+    def __init__(
+        self,
+        api: BotApi,
+        admission: Admission,
+        desk: Desk,
+        post: Post,
+        *,
+        agent_id: str,
+        webhook_url: str | None = None,
+    ) -> None:
+        self.api = api
+        self.admission = admission
+        self._desk = desk
+        self._post = post
+        self._agent_id = agent_id
+        self._webhook_url = webhook_url
+        self._known = asyncio.Event()
+        self._me: Me | None = None
+        self._reader: Reader | None = None
+        self.inbox = Inbox(desk.database, admission, bot=api.number, on_stored=self.wake)
+
+    @property
+    def name(self) -> str:
+        return f"telegram-{self.api.number}"
+
+    @property
+    def is_called(self) -> bool:
+        """Whether Telegram calls us, instead of being asked."""
+        return self._webhook_url is not None
+
+    @property
+    def loops(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        return (self._be_called if self.is_called else self._poll, self._read)
+
+    def wake(self) -> None:
+        if self._reader is not None:
+            self._reader.wake()
+
+    # ---- what is new
+
+    async def _poll(self) -> None:
+        """Ask, store, and only then let Telegram forget; for ever."""
+        await self._introduce()
+        offset: int | None = None
+        pauses = _Pauses()
+        while True:
+            began = time.monotonic()
+            try:
+                found = await self.api.call(
+                    "getUpdates", timeout=POLL_SECONDS, offset=offset, limit=BATCH, allowed_updates=KINDS
+                )
+                updates = _updates(found)
+                await self.inbox.take(updates)
+                # Without news nothing is to be forgotten, and without an offset nothing is passed over: after a quiet week
+                # Telegram begins to number anew, anywhere.
+                before, offset = offset, _highest(updates)
+                pauses.reset()
+                if offset in (None, before) and time.monotonic() - began < AT_ONCE_SECONDS:
+                    await asyncio.sleep(AT_ONCE_SECONDS / 2)
+            except Elsewhere as error:
+                await self._share(error, pauses)
+            except (Transient, Permanent) as error:
+                await self._wait(error, pauses)
+
+    async def _share(self, error: Elsewhere, pauses: _Pauses) -> None:
+        """Somebody else has the updates: a webhook that is still set, which is ours to delete, or another program."""
+        if "webhook" in str(error).lower():
+            log.warning("telegram.webhook_deleted", reason=str(error))
+            try:
+                await self.api.call("deleteWebhook")
+                return
+            except (Transient, Permanent) as failure:
+                error = Elsewhere(str(failure))
+        log.error(
+            "telegram.conflict",
+            reason=str(error),
+            remedy="another program asks for this bot's updates: stop it, or give it a token of its own",
+        )
+        await pauses.sleep(at_least=error.retry_after)
+
+    async def _be_called(self) -> None:
+        """Have Telegram call us, and see to it that it goes on doing so."""
+        await self._introduce()
+        assert self._webhook_url is not None
+        url = webhook_address(self._webhook_url)
+        pauses = _Pauses()
+        is_set = False
+        while True:
+            try:
+                info = await self._info() if is_set else dict[str, Any]()
+                if info.get("url") != url:
+                    await self.api.call(
+                        "setWebhook", url=url, secret_token=self.api.webhook_secret, allowed_updates=KINDS
+                    )
+                    is_set = True
+                    log.info("telegram.webhook_set", url=url)
+                elif error := info.get("last_error_message"):
+                    log.warning("telegram.webhook_failed", reason=str(error), waiting=info.get("pending_update_count"))
+                pauses.reset()
+                await asyncio.sleep(WEBHOOK_SECONDS)
+            except (Transient, Permanent) as error:
+                await self._wait(error, pauses)
+
+    async def _info(self) -> Mapping[str, Any]:
+        return mapping(await self.api.call("getWebhookInfo")) or {}
+
+    async def _wait(self, error: Transient | Permanent, pauses: _Pauses) -> None:
+        if isinstance(error, TokenRefused):
+            log.error("telegram.token_refused", remedy="set TELEGRAM_BOT_TOKEN to the token that @BotFather gives now")
+            await pauses.sleep(at_least=LONGEST_PAUSE / 2)
+            return
+        log.warning("telegram.unreachable", reason=str(error))
+        await pauses.sleep(at_least=error.retry_after if isinstance(error, Transient) else 1.0)
+
+    # ---- who I am
+
+    async def _introduce(self) -> None:
+        """Learn the bot's own name, which every message is read with; register the commands."""
+        pauses = _Pauses()
+        while True:
+            try:
+                told = await self.api.call("getMe")
+                self._me = Me(int(told["id"]), str(told["username"]), self._agent_id)
+                break
+            except (KeyError, TypeError, ValueError):
+                await self._wait(Permanent("It does not say who the bot is."), pauses)
+            except (Transient, Permanent) as error:
+                await self._wait(error, pauses)
+        self._known.set()
+        way = "called" if self.is_called else "asking"
+        log.info("telegram.started", bot=self._me.username, way=way)
+        if self.admission.is_nobody:
+            log.warning(
+                "telegram.nobody_allowed",
+                remedy="write to the bot; the log then says what to set TELEGRAM_ALLOWED_USERS or TELEGRAM_ALLOWED_CHATS to",
+            )
+        if told.get("can_read_all_group_messages") is False and any(chat < 0 for chat in self.admission.chats):
+            log.warning("telegram.privacy_mode", remedy=PRIVACY)
+        commands = json.dumps([{"command": name, "description": about} for name, about in COMMANDS])
+        try:
+            await self.api.call("setMyCommands", commands=commands)
+        except (Transient, Permanent) as error:
+            log.warning("telegram.commands_not_registered", reason=str(error))
+
+    async def _read(self) -> None:
+        await self._known.wait()
+        assert self._me is not None
+        hearing = Hearing(self.api, self.admission, self._desk, self._post, self._me)
+        self._reader = Reader(self._desk.database, hearing, bot=self.api.number)
+        await self._reader.run(self._me)
+
+
+class _Pauses:
+    """Longer and longer ones, until something works."""
+
+    def __init__(self) -> None:
+        self._next = 1.0
+
+    def reset(self) -> None:
+        self._next = 1.0
+
+    async def sleep(self, *, at_least: float) -> None:
+        await asyncio.sleep(max(at_least, self._next))
+        self._next = min(self._next * 2, LONGEST_PAUSE)
+
+
+def webhook_address(url: str) -> str:
+    """Where Telegram is to call a server that is reached at this address."""
+    base = url.rstrip("/")
+    return base if base.endswith(WEBHOOK_PATH) else base + WEBHOOK_PATH
+
+
+def _updates(found: object) -> list[Mapping[str, Any]]:
+    """What is an update of what was given for updates."""
+    each = cast("list[object]", found) if isinstance(found, list) else []
+    return [update for update in map(mapping, each) if update is not None]
+
+
+def _highest(updates: Sequence[Mapping[str, Any]]) -> int | None:
+    numbers = [update["update_id"] for update in updates if isinstance(update.get("update_id"), int)]
+    return max(numbers) + 1 if numbers else None

@@ -1,0 +1,95 @@
+"""The way out: what the agent says, and the bot's own notices, as messages of Telegram."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from rapport.channels.telegram.api import Blocked, BotApi, Refused, Supergroup, TokenRefused, Unanswered
+from rapport.channels.telegram.markup import Part, parts
+from rapport.channels.telegram.places import chat_of_conversation, moved
+from rapport.deliver.outbox import OutcomeUnknown, Unreachable
+from rapport.domain.errors import NotFound, Transient
+from rapport.domain.outgoing import Outgoing
+from rapport.storage.database import Database
+from rapport.storage.messages import Messages
+
+TOKEN_SECONDS = 60.0
+"""What can't be sent because the token is refused waits for a new one; so often that is tried."""
+_NO_PREVIEW = json.dumps({"is_disabled": True})
+"""Nobody should fetch an address only because the agent has named it."""
+
+
+class TelegramChannel:
+    """Sends, each message in as many parts as it needs, as a reply to what it answers and in its topic."""
+
+    def __init__(self, api: BotApi, database: Database) -> None:
+        self._api = api
+        self._database = database
+
+    async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
+        """Send what has not arrived yet; gives the id of each part that has."""
+        try:
+            chat_id = await chat_of_conversation(self._database, outgoing.conversation_id, bot=self._api.number)
+        except NotFound as error:
+            raise Unreachable(str(error)) from error
+        pieces = parts(outgoing.text)
+        for number, part in enumerate(pieces[len(outgoing.arrived) :], len(outgoing.arrived)):
+            where = _place(outgoing, chat_id, is_first=number == 0, is_last=number == len(pieces) - 1)
+            try:
+                sent = await self._send(part, where)
+            except Supergroup as error:
+                await moved(self._database, chat_id, error.new_chat_id, bot=self._api.number)
+                chat_id = error.new_chat_id
+                sent = await self._send(part, {**where, "chat_id": chat_id, "reply_parameters": None})
+            yield f"{chat_id}/{sent['message_id']}"
+
+    async def show_typing(self, conversation_id: str, message_id: str) -> None:
+        chat_id = await chat_of_conversation(self._database, conversation_id, bot=self._api.number)
+        async with self._database.statement() as connection:
+            topic = await Messages(connection).topic(conversation_id, message_id)
+        await self._api.call("sendChatAction", chat_id=chat_id, action="typing", message_thread_id=_number(topic))
+
+    async def _send(self, part: Part, where: dict[str, Any]) -> dict[str, Any]:
+        """One message. What Telegram does not take with its formatting is sent without; into a topic that is gone, beside it."""
+        try:
+            return await self._try(text=part.html, parse_mode="HTML", **where)
+        except Refused as error:
+            said = str(error).lower()
+            if "can't parse" in said or "too long" in said:
+                return await self._try(text=part.plain, **where)
+            if "thread not found" in said and where["message_thread_id"] is not None:
+                return await self._try(text=part.html, parse_mode="HTML", **{**where, "message_thread_id": None})
+            raise
+
+    async def _try(self, **parameters: Any) -> dict[str, Any]:
+        try:
+            return await self._api.call("sendMessage", link_preview_options=_NO_PREVIEW, **parameters)
+        except Unanswered as error:
+            raise OutcomeUnknown(str(error)) from error
+        except Blocked as error:
+            raise Unreachable(str(error)) from error
+        except TokenRefused as error:
+            raise Transient(str(error), retry_after=TOKEN_SECONDS) from error
+
+
+def _place(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: bool) -> dict[str, Any]:
+    """Where in the chat a part goes: the first one as a reply, the last one with the buttons."""
+    reply, keyboard = None, None
+    chat, _, answered = (outgoing.reply_to_platform_id or "").partition("/")
+    if is_first and chat == str(chat_id):  # the messages of the group that this one was have other numbers
+        reply = json.dumps({"message_id": _number(answered), "allow_sending_without_reply": True})
+    if is_last and outgoing.buttons:
+        row = [{"text": button.label, "callback_data": button.data} for button in outgoing.buttons]
+        keyboard = json.dumps({"inline_keyboard": [row]})
+    return {
+        "chat_id": chat_id,
+        "message_thread_id": _number(outgoing.thread_id),
+        "reply_parameters": reply,
+        "reply_markup": keyboard,
+    }
+
+
+def _number(written: str | None) -> int | None:
+    return int(written) if written and written.isascii() and written.isdigit() else None

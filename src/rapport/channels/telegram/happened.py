@@ -1,0 +1,145 @@
+"""What an update of Telegram tells: that somebody said or pressed something, or that a chat has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from rapport.domain.conversation import Author, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """The bot that updates are read for, and the agent that speaks through it."""
+
+    id: int
+    username: str
+    """Without the @."""
+    agent_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Where something happened."""
+
+    id: int
+    kind: Kind
+    title: str | None
+    """Of a direct chat the person's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user of Telegram."""
+
+    id: int
+    username: str | None
+    name: str
+
+    @property
+    def author(self) -> Author:
+        """As exports of chats name them, too."""
+        return Author(f"user{self.id}", self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """Where an update comes from and by whom, as far as that can be seen without reading it."""
+
+    chat_id: int
+    kind: Kind
+    title: str | None
+    """Of a direct chat the person's name."""
+    person_id: int | None
+    person_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a message begins with, if that is a command for this bot or for any bot that listens."""
+
+    name: str
+    """In lower case, without / and @bot."""
+    argument: str
+    """The rest of the message."""
+    named: bool
+    """Whether it was addressed to this bot, as in /help@bot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Somebody said something, or changed what they had said; all of it can be stored as it is."""
+
+    chat: Chat
+    person: Person | None
+    """None for an anonymous admin and for a channel: they speak as a chat."""
+    author: Author
+    text: str
+    said_at: datetime
+    """The platform's second, and below it the message's number: messages of one second keep their order."""
+    platform_id: str
+    message_id: int
+    thread_id: str | None
+    is_bot: bool
+    is_admin: bool
+    """An anonymous admin of the group: nobody else can speak as the group itself."""
+    for_agent: bool
+    usernames: tuple[str, ...]
+    """Whom else it names, in lower case and without @: only somebody who has seen them knows their ids."""
+    mentions: tuple[str, ...]
+    """Ids of authors whom it tags without a username, and the agent's if it tags the bot."""
+    reply_to_platform_id: str | None
+    context_snapshot: Mapping[str, Any] | None
+    command: Command | None
+    edited_at: datetime | None
+    """Of a changed message: when it was changed."""
+    album: str | None
+    """Messages of one album were sent at once, and only one of them has words."""
+    has_words: bool
+    """Whether it has a text or a caption of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pressed:
+    """Somebody pressed a button under one of the bot's messages."""
+
+    chat: Chat
+    person: Person
+    callback_id: str
+    data: str
+    platform_id: str | None
+    """What the message with the button is called, if the update says so."""
+    message_id: int | None
+    thread_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A group became a supergroup, which is another chat to Telegram."""
+
+    old: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class Belongs:
+    """The bot was added or removed, blocked or unblocked, or what it may do was changed."""
+
+    chat: Chat
+    person: Person
+    """Who did it."""
+    is_member: bool
+    can_speak: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """Nobody said anything."""
+
+    why: str
+    """For the log: without a word of anybody's."""
+
+
+Happened: TypeAlias = "Said | Pressed | Moved | Belongs | Nothing"

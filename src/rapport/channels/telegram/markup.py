@@ -1,0 +1,395 @@
+"""What the agent writes, which is Markdown, as Telegram shows it: its HTML, in messages of the right length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block import reference as read_definition
+from markdown_it.rules_block.table import escapedSplit
+from markdown_it.token import Token
+
+from rapport.channels.telegram.split import INNER, OUTER, ROOM, Flow, Part, Tag, Tags, escape, units
+from rapport.channels.telegram.table import drawn
+
+__all__ = ["Part", "parts"]
+
+LONGEST_FORMATTED = 60_000
+"""Characters: more than a model writes at once. Beyond it text goes out as it stands, since hostile Markdown takes the
+parser a second for every so many."""
+
+_DEEPEST = 16
+"""Levels of quotes, lists and items; what lies deeper is shown as it stands."""
+_WIDEST_INDENT = 16
+_SCHEMES = frozenset({"http", "https", "mailto", "tg"})
+_RULE = "———"
+
+_BOLD = Tag("b", "<b>", "</b>")
+_CODE = Tag("code", "<code>", "</code>")
+_PRE = Tag("pre", "<pre>", "</pre>")
+_QUOTE = Tag("blockquote", "<blockquote>", "</blockquote>")
+_EMPHASIS = {"strong_open": _BOLD, "em_open": Tag("i", "<i>", "</i>"), "s_open": Tag("s", "<s>", "</s>")}
+
+# Telegram makes spaces of them, and would trim those.
+_CONTROLS = {code: " " for code in range(32) if chr(code) not in "\t\n"}
+
+
+def parts(markdown: str, *, limit: int = 4096) -> list[Part]:
+    """The text as messages of at most `limit` UTF-16 code units (64 at least), each valid alone; none if it shows nothing."""
+    source = _clean(markdown)
+    flow = Flow(limit)
+    if len(source) > LONGEST_FORMATTED:
+        for block in source.split("\n\n"):
+            flow.add_gap("\n\n", (), OUTER)
+            flow.add(block)
+    else:
+        _Page(source, flow, limit).write()
+    return flow.parts()
+
+
+def _clean(markdown: str) -> str:
+    """The text without what can't be sent: halves of characters and control characters."""
+    whole = markdown.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
+
+
+@dataclass(slots=True)
+class _Level:
+    """A quote, a list or an item of one, while its inside is read; the outermost is the text itself."""
+
+    tags: Tags = ()
+    indent: str = ""
+    number: int | None = None
+    """Of the next item, if the items are numbered."""
+
+
+class _Page:
+    """One text on its way from the parser's tokens into a flow of words."""
+
+    def __init__(self, source: str, flow: Flow, limit: int) -> None:
+        self._lines = source.split("\n")
+        self._flow = flow
+        self._limit = limit
+        env: dict[str, Any] = {}
+        self._tokens = _PARSER.parse(source, env)
+        self._definitions = _Definitions(env, self._tokens)
+        self._levels = [_Level()]
+        self._gap = ""
+        self._gap_tags: Tags = ()
+        self._gap_rank: int | None = None
+        self._fresh = True
+        """Nothing has begun on this level yet."""
+        self._heading = False
+        self._after_heading = False
+        self._rows: list[list[str]] | None = None
+        self._row_line = 0
+        self._alignments: list[str] = []
+
+    def write(self) -> None:
+        """Everything that is to be seen, into the flow."""
+        handlers: dict[str, Callable[[Token], None]] = {
+            "paragraph_open": self._begin,
+            "heading_open": self._open_heading,
+            "heading_close": self._close_heading,
+            "inline": self._inline,
+            "fence": self._code,
+            "code_block": self._code,
+            "hr": self._thematic_break,
+            "blockquote_open": self._open_quote,
+            "bullet_list_open": self._open_list,
+            "ordered_list_open": self._open_list,
+            "list_item_open": self._open_item,
+            "blockquote_close": self._close_level,
+            "bullet_list_close": self._close_level,
+            "ordered_list_close": self._close_level,
+            "list_item_close": self._close_level,
+            "table_open": self._open_table,
+            "th_open": self._open_column,
+            "tr_open": self._open_row,
+            "table_close": self._close_table,
+            "definition": self._definition,
+            "as_it_stands": self._as_it_stands,
+        }
+        for token in self._tokens:
+            if handler := handlers.get(token.type):
+                handler(token)
+
+    # Words and the gaps between them
+
+    def _say(self, text: str, tags: Tags, *, indent: bool = True) -> None:
+        """Words, after the gap that is due."""
+        if not text:
+            return
+        if self._gap:
+            self._flow.add_gap(self._gap, self._gap_tags, self._gap_rank)
+            if indent and self._gap != " ":
+                self._flow.add(self._levels[-1].indent, self._levels[-1].tags)
+            self._gap, self._gap_rank = "", None
+        self._flow.add(text, tags)
+
+    def _begin(self, token: Token, *, own_line: bool = False) -> None:
+        """A block begins: it keeps the distance that it has in the source."""
+        if self._fresh:
+            self._fresh = False
+            if own_line and self._gap == " ":
+                self._gap = "\n"
+            return
+        line = token.map[0] if token.map else 0
+        # Under quotes an empty line has their markers.
+        apart = token.type == "heading_open" or not self._lines[line - 1].strip("> \t")
+        # What was to be seen before may have been nothing: then its distance counts.
+        self._gap = "\n\n" if apart or self._gap == "\n\n" else "\n"
+        self._gap_tags = self._levels[-1].tags
+        self._gap_rank = OUTER if apart and len(self._levels) == 1 else INNER
+        if self._after_heading:
+            # A heading stays with what it is about.
+            self._gap_rank = None
+        self._after_heading = False
+
+    # Blocks
+
+    def _open_heading(self, token: Token) -> None:
+        self._begin(token)
+        self._heading = True
+
+    def _close_heading(self, token: Token) -> None:
+        self._heading = False
+        self._after_heading = True
+
+    def _code(self, token: Token) -> None:
+        self._begin(token, own_line=True)
+        language = token.info.split()[0] if token.info.strip() else ""
+        self._preformatted(token.content, _code_block(language))
+
+    def _preformatted(self, text: str, tag: Tag) -> None:
+        if text.strip():
+            self._say(text.removesuffix("\n"), (*self._levels[-1].tags, tag), indent=False)
+
+    def _thematic_break(self, token: Token) -> None:
+        self._begin(token)
+        self._say(_RULE, self._levels[-1].tags)
+
+    def _open_quote(self, token: Token) -> None:
+        self._begin(token, own_line=True)
+        # Telegram knows no quote within a quote.
+        self._open_level(_Level(_within(self._levels[-1].tags, _QUOTE)))
+
+    def _open_list(self, token: Token) -> None:
+        self._begin(token)
+        start = token.attrGet("start")
+        number = None
+        if token.type == "ordered_list_open":
+            number = 1 if start is None else int(start)
+        self._open_level(_Level(self._levels[-1].tags, self._levels[-1].indent, number))
+
+    def _open_item(self, token: Token) -> None:
+        self._begin(token)
+        level = self._levels[-1]
+        marker = "•"
+        if level.number is not None:
+            marker = f"{level.number}{token.markup}"
+            level.number += 1
+        self._say(marker, level.tags)
+        self._gap, self._gap_tags = " ", level.tags
+        indent = level.indent + " " * (len(marker) + 1)
+        self._open_level(_Level(level.tags, indent[:_WIDEST_INDENT]))
+
+    def _open_level(self, level: _Level) -> None:
+        self._levels.append(level)
+        self._fresh = True
+
+    def _close_level(self, token: Token) -> None:
+        self._levels.pop()
+        self._fresh = False
+
+    def _open_table(self, token: Token) -> None:
+        self._begin(token, own_line=True)
+        self._rows, self._alignments = [], []
+
+    def _open_column(self, token: Token) -> None:
+        self._alignments.append(str(token.attrGet("style") or "").removeprefix("text-align:"))
+
+    def _open_row(self, token: Token) -> None:
+        if self._rows is not None:
+            self._close_row()
+            self._rows.append([])
+            self._row_line = token.map[0] if token.map else 0
+
+    def _close_row(self) -> None:
+        """Cells that the head has no columns for are no less part of the text; the parser leaves them out."""
+        if self._rows and len(self._rows) > 1:
+            cells = escapedSplit(self._lines[self._row_line])
+            if not cells[0].strip("> \t"):
+                del cells[0]
+            self._rows[-1] += (cell.strip() for cell in cells[len(self._alignments) :] if cell.strip())
+
+    def _close_table(self, token: Token) -> None:
+        self._close_row()
+        self._preformatted(drawn(self._rows or [], self._alignments), _PRE)
+        self._rows = None
+
+    def _definition(self, token: Token) -> None:
+        self._begin(token)
+        if not self._definitions.is_used(token):
+            self._say(token.content, self._levels[-1].tags)
+
+    def _as_it_stands(self, token: Token) -> None:
+        self._begin(token)
+        self._say(token.content, self._levels[-1].tags)
+
+    # Within a line
+
+    def _inline(self, token: Token) -> None:
+        children = token.children or []
+        if self._rows is not None:
+            self._rows[-1].append(_text_of(children))
+            return
+        tags = self._levels[-1].tags
+        around = [_within(tags, _BOLD) if self._heading else tags]
+        for at, child in enumerate(children):
+            if child.nesting > 0:
+                tag = (
+                    self._link(child, islice(children, at + 1, None))
+                    if child.type == "link_open"
+                    else _EMPHASIS.get(child.type)
+                )
+                around.append(_within(around[-1], tag))
+            elif child.nesting < 0:
+                around.pop()
+            else:
+                self._leaf(child, around[-1])
+
+    def _leaf(self, token: Token, tags: Tags) -> None:
+        if token.type in {"softbreak", "hardbreak"}:
+            self._say("\n" + self._levels[-1].indent, tags)
+        elif token.type == "code_inline":
+            self._say(token.content, _as_code(tags))
+        elif token.type == "image":
+            tag = self._link(token, token.children or [])
+            self._say(_text_of([token]), _within(tags, tag))
+        else:
+            self._say(token.content, tags)
+
+    def _link(self, token: Token, following: Iterable[Token]) -> Tag | None:
+        """The tag of a link or an image, unless it leads nowhere or would crowd out its own text."""
+        address = str(token.attrGet("src" if token.type == "image" else "href") or "")
+        if not _leads_somewhere(address):
+            return None
+        tag = Tag("a", '<a href="{}">'.format(escape(address).replace('"', "&quot;")), "</a>")
+        if tag.cost <= self._limit // 2:
+            return tag
+        text = 0
+        for child in following:
+            if child.type == "link_close":
+                break
+            text += units(escape(child.content))
+        return tag if tag.cost + text <= self._limit - ROOM else None
+
+
+def _within(tags: Tags, tag: Tag | None) -> Tags:
+    """These tags and that one inside them; no tag holds another of its name."""
+    return tags if tag is None or any(tag.name == other.name for other in tags) else (*tags, tag)
+
+
+def _as_code(tags: Tags) -> Tags:
+    """Code takes no other formatting; in a link the link is worth more."""
+    if any(tag.name == "a" for tag in tags):
+        return tags
+    return (*(tag for tag in tags if tag.name == _QUOTE.name), _CODE)
+
+
+def _code_block(language: str) -> Tag:
+    if 0 < len(language) <= 32 and all(character.isalnum() or character in "+#-._" for character in language):
+        return Tag("pre", f'<pre><code class="language-{language}">', "</code></pre>", simpler=_PRE)
+    return _PRE
+
+
+def _leads_somewhere(address: str) -> bool:
+    scheme, colon, rest = address.partition(":")
+    return bool(colon and rest) and scheme.lower() in _SCHEMES
+
+
+def _text_of(tokens: Iterable[Token]) -> str:
+    """Their words on one line."""
+    words: list[str] = []
+    for token in tokens:
+        if token.type in {"softbreak", "hardbreak"}:
+            words.append(" ")
+        elif token.type == "image":
+            address = str(token.attrGet("src"))
+            words.append(_text_of(token.children or []) or (address if _leads_somewhere(address) else ""))
+        else:
+            words.append(token.content)
+    return " ".join("".join(words).split())
+
+
+# The parser
+
+
+class _Definitions:
+    """Addresses of links that stand apart from them; one that no link uses is text like any other."""
+
+    def __init__(self, env: dict[str, Any], tokens: Sequence[Token]) -> None:
+        self._known: dict[str, dict[str, Any]] = env.get("references", {})
+        self._used: set[str] = set()
+        if self._known:
+            for token in tokens:
+                for child in token.children or []:
+                    self._used.add(str(child.meta.get("label", "")))
+
+    def is_used(self, token: Token) -> bool:
+        """Whether a link leads where this one says, and not another of the same name."""
+        name = str(token.meta["id"])
+        return name in self._used and self._known.get(name, {}).get("map") == token.map
+
+
+def _define(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a definition, keeping its text; `[note-1]: yes` is none, for it leads nowhere."""
+    if not read_definition(state, start, end, silent):
+        return False
+    if not silent:
+        token = state.tokens[-1]
+        token.content = state.getLines(start, state.line, state.blkIndent, False).strip()
+        if (
+            not _leads_somewhere(str(token.meta["url"]))
+            and state.env["references"][token.meta["id"]]["map"] == token.map
+        ):
+            del state.env["references"][token.meta["id"]]
+    return True
+
+
+def _stop_descending(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Past the deepest level everything is taken as it stands; the parser by itself would leave it out."""
+    if silent or state.level < _DEEPEST:
+        return False
+    line = start + 1
+    while line < end and (state.isEmpty(line) or state.sCount[line] >= state.blkIndent):
+        line += 1
+    token = state.push("as_it_stands", "", 0)
+    token.map = [start, line]
+    token.content = state.getLines(start, line, state.blkIndent, False).strip()
+    state.line = line
+    return True
+
+
+class _Markdown(MarkdownIt):
+    """A parser that takes every address for one: those that lead nowhere are left out later, their text isn't."""
+
+    def validateLink(self, url: str) -> bool:  # noqa: N802 - the parser's own name for it
+        """Yes."""
+        return True
+
+
+def _parser() -> MarkdownIt:
+    options = {"maxNesting": _DEEPEST + 4, "store_labels": True, "inline_definitions": True}
+    parser = _Markdown("commonmark", options).enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
+    parser.block.ruler.at("reference", _define)
+    parser.block.ruler.before("table", "stop_descending", _stop_descending)
+    return parser
+
+
+_PARSER = _parser()

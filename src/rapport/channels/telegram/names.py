@@ -1,0 +1,106 @@
+"""How Telegram's people and chats are named here: ids as in exports of chats, and names that can be read and stored."""
+
+from __future__ import annotations
+
+import telegram
+from typing_extensions import TypeIs
+
+from rapport.channels.telegram.happened import Chat, Person
+from rapport.domain.conversation import Author
+from rapport.domain.text import visible
+from rapport.ingest.content import MAX_NAME
+
+PRIVATE = "private"
+_CHANNELS = 1_000_000_000_000
+"""Bots see channels and supergroups by a number that is so much further below zero than the one in exports."""
+_BLANK = str.maketrans("", "", "\u115f\u1160\u2800\u3164\uffa0")
+"""Letters by their category, and yet nothing to see: people use them to have no name."""
+
+
+def storable(text: object) -> str:
+    """The text with what can't be stored (NUL, halves of surrogate pairs) replaced; no offset in it moves."""
+    if not isinstance(text, str):
+        raise TypeError("a text was expected")
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\x00", "\ufffd")
+
+
+def number(value: object) -> int:
+    """The value, if it is a number that an id can be."""
+    if not is_number(value):
+        raise ValueError("a number was expected")
+    return value
+
+
+def is_number(value: object) -> TypeIs[int]:
+    """Whether it can be an id, which is never 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < abs(value) < 2**63
+
+
+def in_a_line(text: str) -> str:
+    """The text without line breaks: what stands in a line with others must not begin one of its own."""
+    return " ".join(storable(text).split())
+
+
+def first_visible(*names: object) -> str | None:
+    """The first of the names that one can see, on one line and not too long; None if there is none."""
+    for name in names:
+        shown = in_a_line(name)[:MAX_NAME].rstrip() if isinstance(name, str) else ""
+        if visible(shown.translate(_BLANK)):
+            return shown
+    return None
+
+
+def full_name(first: object, last: object) -> str:
+    return " ".join(part for part in (first, last) if isinstance(part, str))
+
+
+def person_of(user: telegram.User) -> Person:
+    """Somebody by their name; else by their username; else by their id, as a deleted account has neither."""
+    user_id = number(user.id)
+    username = first_visible(user.username)
+    name = first_visible(full_name(user.first_name, user.last_name), username) or f"user{user_id}"
+    return Person(user_id, username, name)
+
+
+def place_of(chat: telegram.Chat) -> Chat:
+    """The chat as it is shown."""
+    if chat.type == PRIVATE:
+        chat_id = number(chat.id)
+        name = first_visible(full_name(chat.first_name, chat.last_name), chat.username)
+        return Chat(chat_id, "direct", name or f"user{chat_id}")
+    return Chat(number(chat.id), "group", first_visible(chat.title))
+
+
+def author_of_chat(chat: telegram.Chat) -> Author:
+    """A chat that speaks: a channel, or the group itself for an anonymous admin."""
+    chat_id = number(chat.id)
+    if chat_id > 0:
+        author_id = f"user{chat_id}"
+    elif chat_id < -_CHANNELS:
+        author_id = f"channel{-chat_id - _CHANNELS}"
+    else:
+        author_id = f"chat{-chat_id}"
+    name = first_visible(chat.title, full_name(chat.first_name, chat.last_name), chat.username)
+    return Author(author_id, name or author_id)
+
+
+def author_of_origin(origin: telegram.MessageOrigin) -> Author | None:
+    """Who first said what was forwarded or is replied to elsewhere; None if Telegram has a new way to say so."""
+    if isinstance(origin, telegram.MessageOriginUser):
+        return person_of(origin.sender_user).author
+    if isinstance(origin, telegram.MessageOriginHiddenUser):
+        name = first_visible(origin.sender_user_name) or "a deleted account"
+        return Author(name, name)
+    if isinstance(origin, telegram.MessageOriginChat):
+        return author_of_chat(origin.sender_chat)
+    if isinstance(origin, telegram.MessageOriginChannel):
+        return author_of_chat(origin.chat)
+    return None
+
+
+def signature_of(origin: telegram.MessageOrigin) -> str | None:
+    """Who signed it, where a chat speaks for somebody."""
+    if isinstance(origin, telegram.MessageOriginChat | telegram.MessageOriginChannel):
+        return first_visible(origin.author_signature)
+    return None

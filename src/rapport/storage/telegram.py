@@ -1,0 +1,224 @@
+"""What Telegram has given us: updates until they are worked through, chats as conversations, names, and who was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rapport.storage.database import Connection
+
+KEPT_DAYS = 3
+"""So long the numbers of updates are known. Telegram repeats none that is older than a day."""
+REFUSED_KEPT = 50
+"""Chats that were not let in: anybody may try, and what is kept of it must not grow."""
+
+# In the order in which Telegram numbers them, whatever the order in which they came; of one chat, so that each can be gone on
+# with by itself.
+_WAITING = """
+SELECT u.update_id, u.chat_id, u.payload, u.attempts FROM telegram_updates u JOIN (
+    SELECT chat_id FROM telegram_updates
+    WHERE bot_id = %(bot)s AND done_at IS NULL AND chat_id <> ALL(%(except_for)s) ORDER BY update_id LIMIT 1
+) AS head USING (chat_id)
+WHERE u.bot_id = %(bot)s AND u.done_at IS NULL ORDER BY u.update_id LIMIT %(limit)s
+"""
+
+_REFUSE = """
+INSERT INTO telegram_refused (bot_id, chat_id, kind, name) VALUES (%(bot)s, %(chat)s, %(kind)s, %(name)s)
+ON CONFLICT (bot_id, chat_id) DO UPDATE SET times = least(telegram_refused.times + 1, 1000000), name = excluded.name,
+    last_at = clock_timestamp()
+"""
+
+_FORGET_REFUSED = """
+DELETE FROM telegram_refused WHERE bot_id = %(bot)s AND chat_id NOT IN (
+    SELECT chat_id FROM telegram_refused WHERE bot_id = %(bot)s ORDER BY last_at DESC LIMIT %(kept)s)
+"""
+
+# The group and the supergroup that it has become are one conversation. Both sides of the move tell of it, and a message may
+# have come from the new side first: then that one has begun a conversation of its own, and the old one stays as it is.
+_MOVE = """
+UPDATE telegram_chats SET chat_id = %(new)s WHERE bot_id = %(bot)s AND chat_id = %(old)s
+  AND NOT EXISTS (SELECT FROM telegram_chats WHERE bot_id = %(bot)s AND chat_id = %(new)s)
+"""
+
+# What the platform calls the latest messages of a conversation, those of others and our own with all their parts; and of
+# each whether it was surely there before that one was sent: some seconds before, because clocks differ.
+_NUMBERS = """
+SELECT platform_id, created_at < coalesce(
+    (SELECT created_at FROM messages WHERE conversation_id = %(conversation)s AND id = %(message)s),
+    clock_timestamp()) - interval '10 seconds'
+FROM (
+    SELECT platform_id, created_at FROM messages
+    WHERE conversation_id = %(conversation)s AND platform_id IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT 500
+) said
+UNION ALL
+SELECT jsonb_array_elements_text(platform_ids), false FROM (
+    SELECT platform_ids FROM outbox WHERE conversation_id = %(conversation)s AND id <> %(message)s
+    ORDER BY seq DESC LIMIT 500
+) sent
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An update that has not been worked through."""
+
+    update_id: int
+    chat_id: int
+    payload: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A chat of Telegram, and the conversation that it is here."""
+
+    chat_id: int
+    conversation_id: str
+    owner_id: str
+    admitted_as: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A chat that wanted to talk and was not let in."""
+
+    chat_id: int
+    kind: str
+    name: str
+    times: int
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    connection: Connection
+    bot_id: int
+
+    async def store(self, update_id: int, chat_id: int, payload: str) -> bool:
+        """Keep an update; False if it was known."""
+        found = await self.connection.execute(
+            "INSERT INTO telegram_updates (bot_id, update_id, chat_id, payload) VALUES (%s, %s, %s, %s)"
+            " ON CONFLICT DO NOTHING",
+            (self.bot_id, update_id, chat_id, payload),
+        )
+        return found.rowcount == 1
+
+    async def waiting(self, limit: int, *, except_for: Sequence[int] = ()) -> list[Waiting]:
+        """What has not been worked through of the chat that waits longest, but for those: the oldest number first."""
+        found = await self.connection.execute(
+            _WAITING, {"bot": self.bot_id, "limit": limit, "except_for": list(except_for)}
+        )
+        return [Waiting(*row) for row in await found.fetchall()]
+
+    async def is_waiting(self, chat_id: int) -> bool:
+        """Whether something from that chat waits: what is stored was let in."""
+        found = await self.connection.execute(
+            "SELECT EXISTS (SELECT FROM telegram_updates WHERE bot_id = %s AND chat_id = %s AND done_at IS NULL)",
+            (self.bot_id, chat_id),
+        )
+        row = await found.fetchone()
+        return row is not None and row[0]
+
+    async def done(self, update_id: int, *, error: str | None = None) -> None:
+        """It has been worked through, or can't be."""
+        await self.connection.execute(
+            "UPDATE telegram_updates SET done_at = clock_timestamp(), payload = NULL, error = %s"
+            " WHERE bot_id = %s AND update_id = %s",
+            (error, self.bot_id, update_id),
+        )
+
+    async def failed(self, update_id: int, *, error: str) -> None:
+        """It could not be worked through now."""
+        await self.connection.execute(
+            "UPDATE telegram_updates SET attempts = attempts + 1, error = %s WHERE bot_id = %s AND update_id = %s",
+            (error, self.bot_id, update_id),
+        )
+
+    async def forget_old(self) -> None:
+        """Drop the numbers that can't come again."""
+        await self.connection.execute(
+            "DELETE FROM telegram_updates WHERE bot_id = %s AND done_at < clock_timestamp() - %s * interval '1 day'",
+            (self.bot_id, KEPT_DAYS),
+        )
+
+    async def refuse(self, chat_id: int, *, kind: str, name: str) -> None:
+        """Remember that a chat was not let in: the latest of them are."""
+        values = {"bot": self.bot_id, "chat": chat_id, "kind": kind, "name": name, "kept": REFUSED_KEPT}
+        await self.connection.execute(_REFUSE, values)
+        await self.connection.execute(_FORGET_REFUSED, values)
+
+    async def refused(self) -> Sequence[Refused]:
+        """Who was not let in lately, the latest first."""
+        found = await self.connection.execute(
+            "SELECT chat_id, kind, name, times, last_at FROM telegram_refused WHERE bot_id = %s ORDER BY last_at DESC",
+            (self.bot_id,),
+        )
+        return [Refused(*row) for row in await found.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    connection: Connection
+    bot_id: int
+
+    async def of_chat(self, chat_id: int) -> Place | None:
+        return await self._one("chat_id = %s", chat_id)
+
+    async def of_conversation(self, conversation_id: str) -> Place | None:
+        return await self._one("conversation_id = %s", conversation_id)
+
+    async def hold(self, chat_id: int) -> None:
+        """Until the transaction ends, nobody else who holds this chat goes on."""
+        await self.connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"telegram chat {self.bot_id} {chat_id}",)
+        )
+
+    async def settle(self, place: Place) -> None:
+        """From now on this chat is that conversation."""
+        await self.connection.execute(
+            "INSERT INTO telegram_chats (bot_id, chat_id, conversation_id, owner_id, admitted_as) VALUES (%s, %s, %s, %s, %s)"
+            " ON CONFLICT (bot_id, chat_id) DO UPDATE SET conversation_id = excluded.conversation_id,"
+            " owner_id = excluded.owner_id, admitted_as = excluded.admitted_as",
+            (self.bot_id, place.chat_id, place.conversation_id, place.owner_id, place.admitted_as),
+        )
+
+    async def numbers(self, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
+        """What the platform calls the latest messages there, and of each whether it was there before that one was sent."""
+        found = await self.connection.execute(_NUMBERS, {"conversation": conversation_id, "message": message_id})
+        return [(row[0], row[1]) for row in await found.fetchall()]
+
+    async def move(self, old: int, new: int) -> bool:
+        """The chat has another id now; False if it wasn't known, or the new one is already."""
+        found = await self.connection.execute(_MOVE, {"bot": self.bot_id, "old": old, "new": new})
+        return found.rowcount == 1
+
+    async def _one(self, condition: str, value: object) -> Place | None:
+        found = await self.connection.execute(
+            f"SELECT chat_id, conversation_id, owner_id, admitted_as FROM telegram_chats WHERE bot_id = %s AND {condition}".encode(),
+            (self.bot_id, value),
+        )
+        row: tuple[Any, ...] | None = await found.fetchone()
+        return Place(*row) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    connection: Connection
+
+    async def seen(self, username: str, user_id: int) -> None:
+        """That name is this person's now. Nothing is written if it was."""
+        await self.connection.execute(
+            "INSERT INTO telegram_people (username, user_id) VALUES (%s, %s)"
+            " ON CONFLICT (username) DO UPDATE SET user_id = excluded.user_id WHERE telegram_people.user_id <> excluded.user_id",
+            (username.lower(), user_id),
+        )
+
+    async def named(self, usernames: Sequence[str]) -> dict[str, int]:
+        """The ids of those who are known by these names."""
+        found = await self.connection.execute(
+            "SELECT username, user_id FROM telegram_people WHERE username = ANY(%s)",
+            ([name.lower() for name in usernames],),
+        )
+        return {row[0]: row[1] for row in await found.fetchall()}

@@ -1,0 +1,156 @@
+"""A Bot API on loopback that others wrote (npm's `telegram-test-api`), and people who talk through it.
+
+It leaves out much of what Telegram says, refuses what it doesn't know with 500, and hands out an update once: what it gave to
+a process that died is lost there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+FOLDER = Path(__file__).parent / "bot_api"
+BOT_NAME = "TestNameBot"
+TOKEN = "4242:" + "x" * 35
+_INSTALLED = FOLDER / "node_modules" / ".package-lock.json"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A chat as updates name it."""
+
+    id: int
+    title: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Somebody as updates name them."""
+
+    id: int
+    first_name: str
+    username: str
+
+    @property
+    def alone(self) -> Room:
+        """The chat of this person with the bot."""
+        return Room(self.id, self.first_name, "private")
+
+
+def install() -> None:
+    """Install what package-lock.json pins, unless that is there; skips the test where there is no npm, and fails in CI."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        reason = "node and npm are needed for the Bot API that these tests talk to"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    # npm writes this file last.
+    if _INSTALLED.exists() and _INSTALLED.stat().st_mtime >= (FOLDER / "package-lock.json").stat().st_mtime:
+        return
+    done = subprocess.run([npm, "ci"], cwd=FOLDER, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@dataclass(slots=True)
+class NpmPeer:
+    """The server, and what its clients may do."""
+
+    url: str
+    session: aiohttp.ClientSession
+    failed_calls: list[object] = field(default_factory=list[object])
+    """How each call of the webhook that was not taken ended."""
+
+    async def says(
+        self, who: Account, text: str, *, where: Room | None = None, entities: Sequence[Json] | None = None
+    ) -> None:
+        """Somebody says something; without `entities` nothing is told of the parts of the text."""
+        await self._post("sendMessage", self.message(who, text, where=where, entities=entities))
+
+    async def commands(self, who: Account, text: str, *, where: Room | None = None) -> None:
+        command = {"type": "bot_command", "offset": 0, "length": len(text.split()[0])}
+        await self._post("sendCommand", self.message(who, text, where=where, entities=[command]))
+
+    def message(
+        self, who: Account, text: str, *, where: Room | None = None, entities: Sequence[Json] | None = None
+    ) -> Json:
+        """As the package's own client makes it."""
+        room = where or who.alone
+        names = {"first_name": who.first_name, "username": who.username}
+        made: Json = {
+            "botToken": TOKEN,
+            "date": int(time.time()),
+            "from": {"id": who.id, "is_bot": False, **names},
+            "chat": {"id": room.id, "title": room.title, "type": room.kind, **names},
+            "text": text,
+        }
+        return made if entities is None else {**made, "entities": list(entities)}
+
+    async def told(self, room: Room) -> list[Json]:
+        """What the bot has said in a chat so far."""
+        return [one["message"] for one in await self._history() if str(one["message"].get("chat_id")) == str(room.id)]
+
+    async def until_told(self, room: Room, count: int, *, seconds: float = 20.0) -> list[Json]:
+        """What the bot has said in a chat, once it is so much."""
+        deadline = time.monotonic() + seconds
+        while len(found := await self.told(room)) < count:
+            assert time.monotonic() < deadline, f"only {found} within {seconds} s"
+            await asyncio.sleep(0.05)
+        return found
+
+    async def number_of(self, text: str) -> int:
+        """The id of the message that somebody said."""
+        return next(
+            one["messageId"]
+            for one in await self._history()
+            if one["message"].get("text") == text and "from" in one["message"]
+        )
+
+    async def _history(self) -> list[Json]:
+        return await self._post("getUpdatesHistory", {"token": TOKEN})
+
+    async def _post(self, route: str, body: Json) -> Any:
+        async with self.session.post(f"{self.url}/{route}", json=body) as response:
+            assert response.status == 200, await response.text()
+            return (await response.json())["result"]
+
+
+@contextlib.asynccontextmanager
+async def npm_peer(session: aiohttp.ClientSession) -> AsyncGenerator[NpmPeer]:
+    """The server in a process of its own, for as long as the block lasts."""
+    await asyncio.to_thread(install)
+    process = await asyncio.create_subprocess_exec(
+        "node", "serve.cjs", cwd=FOLDER, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    peer = NpmPeer("", session)
+    try:
+        async with asyncio.timeout(30):
+            peer.url = f"http://127.0.0.1:{json.loads(await process.stdout.readline())['port']}"
+        listening = asyncio.create_task(_listen(process.stdout, peer.failed_calls))
+        yield peer
+        process.stdin.close()
+        await listening
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _listen(said: asyncio.StreamReader, failed: list[object]) -> None:
+    while line := await said.readline():
+        failed.append(json.loads(line)["failed"])

@@ -1,0 +1,58 @@
+"""Where what people say stands: by their platform's dates, and in their platform's order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from rapport.domain.conversation import Incoming
+from rapport.ingest.accept import accept
+from rapport.storage.conversations import Conversations
+from rapport.storage.database import Database
+
+_REPLIED = "UPDATE conversations SET last_at = clock_timestamp(), replied_at = clock_timestamp()"
+# Everything is so much longer ago.
+_PASSES = """
+WITH aged AS (UPDATE messages SET created_at = created_at - %(passed)s)
+UPDATE conversations SET last_at = last_at - %(passed)s, replied_at = replied_at - %(passed)s,
+    said_to = said_to - %(passed)s, placed_at = placed_at - %(passed)s
+"""
+
+
+async def a_group(database: Database) -> str:
+    async with database.statement() as connection:
+        return (await Conversations(connection).create("local", agent_id="companion", kind="group")).id
+
+
+async def hears(database: Database, chat: str, text: str, *, age: float) -> datetime:
+    """Store what was said so many seconds ago; where it stands."""
+    said_at = datetime.now(UTC) - timedelta(seconds=age)
+    incoming = Incoming("local", chat, text, said_at=said_at, for_agent=False, platform_id=text)
+    return (await accept(database, incoming, worker_id="w", claim=False)).created_at
+
+
+async def order(database: Database) -> list[str]:
+    async with database.statement() as connection:
+        found = await connection.execute("SELECT content FROM messages ORDER BY created_at, id")
+        return [row[0] for row in await found.fetchall()]
+
+
+async def test_what_grew_old_while_it_waited_still_stands_after_what_was_said_before_it(database: Database) -> None:
+    chat = await a_group(database)
+    async with database.statement() as connection:
+        await connection.execute(_REPLIED)
+    placed = await hears(database, chat, "first", age=50)
+    assert placed > datetime.now(UTC) - timedelta(seconds=10)  # after what the agent has just said
+    async with database.statement() as connection:
+        await connection.execute(_PASSES, {"passed": timedelta(seconds=20)})
+    await hears(database, chat, "second", age=69)
+    await hears(database, chat, "third", age=68)
+    assert await order(database) == ["first", "second", "third"]
+
+
+async def test_what_comes_after_something_later_stands_where_it_was_said(database: Database) -> None:
+    chat = await a_group(database)
+    await hears(database, chat, "second", age=5)
+    async with database.statement() as connection:
+        await connection.execute(_REPLIED)
+    await hears(database, chat, "first", age=6)
+    assert await order(database) == ["first", "second"]
