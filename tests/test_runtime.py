@@ -318,7 +318,7 @@ async def test_a_send_that_must_not_be_repeated_is_parked(world: World, error: E
     await world.says(conversation, "one")
     await world.drain()
     assert world.channel.sent == []
-    assert await world.sql("SELECT state, error FROM outbox") == [(state, str(error))]
+    assert await world.sql("SELECT state FROM outbox") == [(state,)]
 
 
 async def test_a_crash_between_send_and_mark_does_not_send_twice(world: World) -> None:
@@ -328,9 +328,9 @@ async def test_a_crash_between_send_and_mark_does_not_send_twice(world: World) -
         # In one transaction, so that the world's own worker can't be quicker.
         await Events(connection).finish(event, Reply("hi"), agent_name="x", push=True)
         taken = await Outbox(connection).claim(
-            worker_id="dies after sending", channels=["recording"], patience=60
+            worker_id="dies after sending", channels=["recording"], limit=1, patience=60
         )
-    assert taken is not None
+    assert len(taken) == 1
     await world.drain()
     assert await world.sql("SELECT state FROM outbox") == [("unknown",)]
     assert world.channel.sent == []

@@ -12,9 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
 
 from commands import Home, Ran
 from e2e.scripted import ScriptedModel, chat_model, scripted_model
+from listening import listening
 from rapport.cli.serve import web_app
 from rapport.domain.followups import PROMPTS, TRIGGER_TYPES
 from rapport.domain.ids import new_id
@@ -39,7 +41,9 @@ class Scene:
     """The ids of the messages that nobody said."""
 
     async def ask(self, method: str, path: str, way: Way, **query: str) -> httpx.Response:
-        filled = path.format(**(self.ids | {name: self.ids[other] for name, other in way.fill.items()}))
+        filled = path.replace(":path}", "}").format(
+            **(self.ids | {name: self.ids[other] for name, other in way.fill.items()})
+        )
         return await self.world.http.request(
             method, filled, params=query, json=way.body, files=way.files, headers=way.headers
         )
@@ -58,17 +62,20 @@ class Way:
     files: Mapping[str, Any] | None = None
     shows_reasons: bool = False
     """The owner's own list of follow-ups says why each was set."""
+    is_live: bool = False
+    """It goes on for as long as somebody listens: that is listened to in a test of its own."""
 
 
 WORDS = [*PROMPTS.values(), SECRET, "synthetic", "follow up trigger", "autonomy"]
 SEARCHES = [{"q": word} for word in WORDS]
 NOTE = {"title": "Trains", "text": "The night train to Lisbon leaves at nine."}
 TIMER = {"trigger_type": "check_in", "delay_seconds": 3600, "reason": f"because of a {SECRET}"}
+COMPLETION = {"model": "companion", "messages": [{"role": "user", "content": f"And a {SAID} abroad?"}]}
 
 # Every route of the application. Whoever adds one says here how it is called; then it is looked at like the others.
 WAYS: dict[str, list[Way]] = {
     "GET /": [Way()],
-    "GET /start.css": [Way()],
+    "GET /page/{name:path}": [Way()],
     "GET /docs": [Way()],
     "HEAD /docs": [Way()],
     "GET /docs/oauth2-redirect": [Way()],
@@ -78,6 +85,15 @@ WAYS: dict[str, list[Way]] = {
     "GET /healthz": [Way()],
     "GET /readyz": [Way()],
     "GET /metrics": [Way()],
+    "GET /api/session": [Way()],
+    "POST /api/session": [Way(204, body={"key": "none"}, headers={"X-Rapport": "page"})],
+    "DELETE /api/session": [Way(204, headers={"X-Rapport": "page"})],
+    "GET /api/agents": [Way()],
+    "GET /api/agents/{agent_id}": [Way()],
+    "GET /api/insight": [Way(queries=({}, {"hours": "1"}))],
+    "GET /api/samples": [Way()],
+    "POST /api/samples": [Way()],
+    "DELETE /api/samples": [Way(204)],
     "POST /chat/conversations": [Way(201, body={"agent": "companion", "title": "New"})],
     "GET /chat/conversations/{conversation_id}": [Way()],
     "POST /chat/conversations/{conversation_id}/messages": [
@@ -92,14 +108,19 @@ WAYS: dict[str, list[Way]] = {
     "POST /chat/conversations/{conversation_id}/cancel": [Way()],
     "DELETE /chat/conversations/{conversation_id}": [Way(204, fill={"conversation_id": "spare"})],
     "POST /api/threads": [Way(201, body={"agent": "companion"})],
-    "GET /api/threads": [Way(queries=({}, {"limit": "1"}))],
+    "GET /api/threads": [Way(queries=({}, {"limit": "1"}, {"q": SAID}, *SEARCHES))],
+    "PATCH /api/threads/{thread_id}": [Way(body={"title": "Animals"})],
+    "GET /api/threads/{thread_id}/messages/{message_id}": [Way(queries=({}, {"render": "html"}))],
+    "GET /api/threads/{thread_id}/people": [Way(), Way(fill={"thread_id": "group"})],
     "GET /api/threads/{thread_id}/history": [
-        Way(queries=({}, {"limit": "500"}, {"limit": "1"}, {"limit": "3"})),
+        Way(queries=({}, {"limit": "500"}, {"limit": "1"}, {"limit": "3"}, {"render": "html"})),
         Way(fill={"thread_id": "group"}),
     ],
+    "GET /api/threads/{thread_id}/events": [Way(is_live=True)],
+    "ANY /api/chat/ws": [Way(is_live=True)],
     "GET /api/threads/{thread_id}/context": [
-        Way(queries=({}, {"strategy": "recent"}, {"strategy": "relevant"})),
-        Way(queries=({}, {"strategy": "time_gap"}), fill={"thread_id": "group"}),
+        Way(queries=({}, {"strategy": "recent"}, {"strategy": "relevant"}, {"include": "timeline"})),
+        Way(queries=({}, {"strategy": "time_gap"}, {"include": "timeline"}), fill={"thread_id": "group"}),
     ],
     "GET /api/threads/{thread_id}/timers": [Way(shows_reasons=True), Way(fill={"thread_id": "group"}, shows_reasons=True)],
     "POST /api/threads/{thread_id}/timers": [Way(201, body=TIMER, shows_reasons=True)],
@@ -121,6 +142,20 @@ WAYS: dict[str, list[Way]] = {
     "GET /api/memories/stats": [Way()],
     "PATCH /api/memories/{memory_id}": [Way(body={"key": "pet"})],
     "DELETE /api/memories/{memory_id}": [Way(204, fill={"memory_id": "spare_memory"})],
+    "GET /v1/models": [Way()],
+    "GET /v1/models/{model_id}": [Way()],
+    "POST /v1/chat/completions": [
+        Way(body=COMPLETION),
+        Way(body={**COMPLETION, "stream": True, "stream_options": {"include_usage": True}}),
+        Way(body={**COMPLETION, "user": "anna"}),
+        Way(body={**COMPLETION, "user": "anna", "stream": True}),
+        Way(404, body={**COMPLETION, "model": "gpt"}),
+    ],
+    "GET /v1/{path:path}": [Way(404)],
+    "POST /v1/{path:path}": [Way(404, body=COMPLETION)],
+    "PUT /v1/{path:path}": [Way(404)],
+    "PATCH /v1/{path:path}": [Way(404)],
+    "DELETE /v1/{path:path}": [Way(404)],
 }  # fmt: skip
 
 
@@ -160,6 +195,11 @@ async def made(world: World, model: ScriptedModel) -> Scene:
         "spare_memory": spare_memory.id,
         "timer_id": "mine",
         "spare_timer": "spare",
+        "message_id": (await world.history(here))[-1]["id"],
+        "agent_id": "companion",
+        "name": "index.html",
+        "model_id": "companion",
+        "path": "embeddings",
     }
     for name in ("mine", "spare"):
         set_ = await world.http.post(f"/api/threads/{here}/timers", json={**TIMER, "timer_id": name})
@@ -221,7 +261,7 @@ async def test_every_route_is_walked_and_none_shows_a_trigger(scene: Scene) -> N
     for route, ways in sorted(WAYS.items(), key=lambda item: item[0].startswith("DELETE")):
         method, _, path = route.partition(" ")
         for way in ways:
-            for query in way.queries:
+            for query in () if way.is_live else way.queries:
                 answer = await scene.ask(method, path, way, **query)
                 assert answer.status_code == way.status, (route, answer.text)
                 told = f"{answer.text}\n{answer.headers}\n{answer.url.path}"
@@ -232,6 +272,26 @@ async def test_every_route_is_walked_and_none_shows_a_trigger(scene: Scene) -> N
         "POST /api/threads/{thread_id}/timers",
         "PATCH /api/threads/{thread_id}/timers/{timer_id}",
     }
+
+
+async def test_what_is_heard_live_shows_no_trigger(scene: Scene) -> None:
+    """All that was ever said, and a follow-up that comes while somebody listens."""
+    world, here = scene.world, scene.ids["thread_id"]
+    said = len(await world.history(here))
+    address = str(world.http.base_url).replace("http://", "ws://").rstrip("/")
+    async with (
+        listening(world.http, here, after="0") as listener,
+        connect(f"{address}/api/chat/ws?threadId={here}&after=0") as phone,
+    ):
+        await pause(world, here)
+        assert (await world.silence(here, reason=f"a {SECRET} made me")).state == "delivered"
+        await listener.until(lambda: len(listener.messages) == said + 1)
+        frames = [str(await asyncio.wait_for(phone.recv(), 10)) for _ in range(said + 1)]
+    assert listener.named("message")[-1]["autonomous"] is True
+    told = [*map(str, listener.events), *frames]
+    rows = await world.sql("SELECT id FROM messages WHERE synthetic")
+    scene.triggers |= {row[0] for row in rows}
+    assert [leaks_in(one, scene) for one in told] == [[]] * len(told)
 
 
 async def test_the_list_of_follow_ups_shows_reasons_and_neither_prompts_nor_ids_of_triggers(scene: Scene) -> None:
@@ -263,7 +323,7 @@ async def test_the_id_of_a_trigger_is_as_if_it_did_not_exist(scene: Scene) -> No
 
     for route, ways in WAYS.items():
         method, _, path = route.partition(" ")
-        for name in ("thread_id", "conversation_id", "timer_id", "note_id", "memory_id"):
+        for name in ("thread_id", "conversation_id", "message_id", "timer_id", "note_id", "memory_id"):
             if f"{{{name}}}" in path and not (method == "PUT" and name == "note_id"):
                 filled = path.format(**{**scene.ids, name: "THE-ID"})
                 answer = await same(method, filled, json=ways[0].body)

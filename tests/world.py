@@ -22,6 +22,7 @@ from rapport.app import App, open_app
 from rapport.channels.http.limits import Limiter
 from rapport.channels.http.sending import PROTOCOLS
 from rapport.cli.serve import rate_limiter, web_app
+from rapport.deliver.outbox import OutcomeUnknown
 from rapport.domain.followups import Timer, TriggerType
 from rapport.domain.ids import new_id
 from rapport.domain.outgoing import Outgoing
@@ -138,6 +139,9 @@ class RecordingChannel:
         self.sent.append(outgoing.text)
         yield f"platform-{len(self.sent)}"
 
+    async def locate(self, outgoing: Outgoing) -> str | None:
+        raise OutcomeUnknown("nobody can tell")
+
     async def show_typing(self, conversation_id: str, message_id: str) -> None:
         self.typing.append(message_id)
 
@@ -213,7 +217,8 @@ class World:
         async def idle() -> bool:
             rows = await self.sql(
                 "SELECT (SELECT count(*) FROM events WHERE state <> 'done'),"
-                " (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending') AND due_at < now() + interval '1 s')"
+                " (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending') AND due_at < now() + interval '1 s'"
+                " OR state = 'doubtful')"
             )
             return rows == [(0, 0)]
 

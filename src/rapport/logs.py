@@ -97,6 +97,7 @@ def configure_logging(
         "aiohttp",
         "urllib3",
         "psycopg.pool",
+        "markdown_it",
         "asyncio",
     ):
         logging.getLogger(noisy).setLevel(max(number, logging.WARNING))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -16,6 +19,16 @@ _OTHER = "other"
 _PHASE = re.compile(r"[a-z_]{1,32}")
 _LATENESS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0, 3_600.0)
 _DURATION = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTimes:
+    """How often a part of a turn was done, and how long it took; a duration beyond the longest bucket counts as that long."""
+
+    phase: str
+    count: int
+    p50_ms: float
+    p95_ms: float
 
 
 class Metrics:
@@ -81,6 +94,19 @@ class Metrics:
         """A part of a turn has taken so long."""
         self._phases.labels(name if _PHASE.fullmatch(name) else _OTHER).observe(max(0.0, ms) / 1000)
 
+    def phases(self) -> list[PhaseTimes]:
+        """The parts of turns so far, by name."""
+        buckets: dict[str, list[tuple[float, float]]] = {}
+        for sample in next(iter(self._phases.collect())).samples:
+            if sample.name.endswith("_bucket"):
+                bound = float(sample.labels["le"])
+                buckets.setdefault(sample.labels["phase"], []).append((bound, sample.value))
+        return [
+            PhaseTimes(name, int(found[-1][1]), _quantile(0.5, found) * 1000, _quantile(0.95, found) * 1000)
+            for name, found in sorted(buckets.items())
+            if found[-1][1]
+        ]
+
     def received(self) -> None:
         """Somebody said something."""
         self._received.inc()
@@ -92,3 +118,19 @@ class Metrics:
 
 def _one_of(value: str | None, known: tuple[str, ...] | frozenset[str]) -> str:
     return value if value is not None and value in known else _OTHER
+
+
+def _quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float:
+    """The value that this share of what was measured stays under, as Prometheus reckons it: evenly spread in a bucket.
+
+    `buckets` are upper bounds with how many are at most so large; the last one is without bound, and not empty.
+    """
+    rank = share * buckets[-1][1]
+    lower = below = 0.0
+    for upper, count in buckets:
+        if count >= rank:
+            if math.isinf(upper):
+                break
+            return lower + (upper - lower) * (rank - below) / (count - below)
+        lower, below = upper, count
+    return lower

@@ -90,7 +90,8 @@ async def _keep(
             )
         elif autonomy is not None:
             await timers.cancel(*where, PLANNED, origin="planner")
-        await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
+        applied = await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
+    tools.book.announce(event.owner_id, applied.changes)
 
 
 async def _remarks(memories: Sequence[str], paused: Paused, embedder: Embedder) -> list[Remark]:

@@ -27,7 +27,7 @@ HASTE = 20
 _LEFT = """
 SELECT (SELECT count(*) FROM telegram_updates WHERE done_at IS NULL),
        (SELECT count(*) FROM events WHERE state <> 'done'),
-       (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending'))
+       (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending', 'doubtful'))
 """
 _SAID = """
 SELECT c.chat_id, m.platform_id, m.content, m.id FROM messages m JOIN telegram_chats c USING (conversation_id)
@@ -255,7 +255,7 @@ class Crowd:
         figures.unseen = sum(row[2] == "sent" and row[3] not in seen for row in rows)
         figures.unaccounted = sum(row[2] not in ("sent", "unknown") for row in rows)
         known = await query(self.home.database_url, "SELECT conversation_id || id FROM outbox WHERE state = 'unknown'")
-        figures.unaccounted += len({row[0] for row in known} ^ self.cut_off)
+        figures.unaccounted += len({row[0] for row in known} - self.cut_off)
         figures.unanswered += len(commands - {row[3] for row in rows})
 
 

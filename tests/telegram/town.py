@@ -274,6 +274,9 @@ class Impatient:
     def for_the_webhook(self, seconds: float) -> None:
         self._patch(bot, "WEBHOOK_SECONDS", seconds)
 
+    def for_what_is_on_its_way(self, seconds: float) -> None:
+        self._patch(channel, "LOOK_SECONDS", seconds)
+
     def for_a_token(self, seconds: float) -> None:
         self._patch(channel, "TOKEN_SECONDS", seconds)
         self._patch(bot, "LONGEST_PAUSE", 2 * seconds)

@@ -44,42 +44,56 @@ class Channel(Protocol):
         """
         ...
 
+    async def locate(self, outgoing: Outgoing) -> str | None:
+        """What the platform calls the next part of it, of which it is not known whether it has arrived; None: it has not.
+
+        Raises OutcomeUnknown if nobody can tell, Transient if that can't be found out now.
+        """
+        ...
+
     async def show_typing(self, conversation_id: str, message_id: str) -> None:
         """Let people see for some seconds that an answer to that message is being written. May fail in any way."""
         ...
 
 
 async def claim_waiting(
-    database: Database, channels: Collection[str], *, worker_id: str, under_way: Collection[str]
-) -> Effect | None:
-    """The next thing that is due, to be sent by this worker, which is at those `under_way`; None when there is none.
+    database: Database, channels: Collection[str], *, worker_id: str, limit: int, under_way: Collection[str]
+) -> list[Effect]:
+    """The next things that are due, to be sent by this worker, which is at those `under_way`.
 
-    A crash between send and mark leaves the row `sending`; it counts as unknown then and is not sent again.
+    A crash between send and mark leaves the row `sending`; it is doubtful then, and looked for before it is sent again.
     """
     async with database.transaction() as connection:
         outbox = Outbox(connection)
         await outbox.give_up_own(worker_id=worker_id, except_for=under_way)
         if taken_back := await outbox.take_back():
             log.info("deliver.taken_back", messages=taken_back)
-        return await outbox.claim(worker_id=worker_id, channels=channels, patience=PATIENCE)
+        return await outbox.claim(worker_id=worker_id, channels=channels, limit=limit, patience=PATIENCE)
 
 
 async def deliver(database: Database, channels: Mapping[str, Channel], effect: Effect) -> None:
-    """Send it, and mark what became of it."""
+    """Send it, or look for it if it may have arrived; and mark what became of it."""
     bound = log.bind(conversationId=effect.conversation_id, messageId=effect.outgoing.id, channel=effect.channel)
+    act = _look_for if effect.is_doubtful else _send
     try:
-        await _send(database, channels[effect.channel], effect)
+        await act(database, channels[effect.channel], effect)
     except (OutcomeUnknown, TimeoutError) as error:
-        await _park(database, effect, error, unknown=True)
-        bound.warning("deliver.unknown", reason=str(error) or "no answer in time")
+        reason = str(error) or "no answer in time"
+        if effect.is_doubtful:
+            await _park(database, effect, error, unknown=True)
+            bound.warning("deliver.unknown", reason=reason)
+            return
+        delay = error.retry_after if isinstance(error, OutcomeUnknown) else 1.0
+        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_doubtful=True))
+        bound.warning("deliver.doubtful", reason=reason)
     except Transient as error:
         if effect.is_overdue:
-            await _park(database, effect, error, unknown=False)
+            await _park(database, effect, error, unknown=effect.is_doubtful)
             bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
             return
         delay = max(error.retry_after, min(float(2**effect.attempts), LONGEST_PAUSE))
-        reason = str(error)
-        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay))
+        reason, doubt = str(error), effect.is_doubtful
+        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_doubtful=doubt))
         bound.info("deliver.delayed", reason=str(error), delay=delay)
     except Unreachable as error:
         await _park(database, effect, error, unknown=False)
@@ -92,7 +106,7 @@ async def deliver(database: Database, channels: Mapping[str, Channel], effect: E
         await _park(database, effect, error, unknown=True)
         bound.exception("deliver.unknown", reason=type(error).__name__)
     else:
-        bound.info("deliver.sent")
+        bound.info("deliver.looked_for" if effect.is_doubtful else "deliver.sent")
 
 
 async def _send(database: Database, channel: Channel, effect: Effect) -> None:
@@ -107,6 +121,15 @@ async def _send(database: Database, channel: Channel, effect: Effect) -> None:
         failpoints.reach("deliver.sent")
         await _mark(database, lambda outbox, name=platform_id: outbox.arrived(effect, name))
     await _mark(database, lambda outbox: outbox.sent(effect))
+
+
+async def _look_for(database: Database, channel: Channel, effect: Effect) -> None:
+    """Whether the part that was on its way has arrived; what has not goes out as if it had never been tried."""
+    async with asyncio.timeout(SEND_SECONDS):
+        found = await channel.locate(effect.outgoing)
+    if found is not None:
+        await _mark(database, lambda outbox: outbox.arrived(effect, found))
+    await _mark(database, lambda outbox: outbox.try_again(effect, error=None))
 
 
 async def _park(database: Database, effect: Effect, error: Exception, *, unknown: bool) -> None:

@@ -58,7 +58,7 @@ class Delivery:
         try:
             while True:
                 try:
-                    while await self._begin_next():
+                    while await self._begin():
                         pass
                 except (Transient, Permanent) as error:
                     log.warning("deliver.waiting", reason=str(error))
@@ -69,17 +69,19 @@ class Delivery:
         finally:
             await end_all(list(self._under_way.values()))
 
-    async def _begin_next(self) -> bool:
-        """Begin to send what is due, if anything is and there is a lane; whether there was."""
+    async def _begin(self) -> bool:
+        """Begin to send what is due, if anything is and there are lanes; whether there was."""
         async with self._claiming:
-            if self._leaving or len(self._under_way) >= LANES:
+            under_way, free = self._under_way, LANES - len(self._under_way)
+            if self._leaving or free <= 0:
                 return False
-            under_way = self._under_way
-            effect = await claim_waiting(self._database, self._channels, worker_id=self._worker_id, under_way=under_way)
-            if effect is None:
-                return False
-            under_way[effect.id] = asyncio.create_task(self._deliver(effect), name=f"deliver {effect.id}")
-            return True
+            who = self._worker_id
+            claimed = await claim_waiting(
+                self._database, self._channels, worker_id=who, limit=free, under_way=under_way
+            )
+            for effect in claimed:
+                under_way[effect.id] = asyncio.create_task(self._deliver(effect), name=f"deliver {effect.id}")
+            return bool(claimed)
 
     async def _deliver(self, effect: Effect) -> None:
         try:

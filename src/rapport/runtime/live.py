@@ -36,9 +36,10 @@ MOST_HINTS = 1_000
 class Live:
     """One per process. It keeps nothing for those who watch but where they are: what they have missed is in the log."""
 
-    def __init__(self, database: Database, *, has_company: Callable[[], bool]) -> None:
+    def __init__(self, database: Database, *, worker_id: str, has_company: Callable[[], bool]) -> None:
         """`has_company` says whether other processes are there, to be told what happens here."""
         self._database = database
+        self._worker_id = worker_id
         self.has_company = has_company
         self._places: dict[str, Place] = {}
         self._recollections: dict[str, Recollections] = {}
@@ -119,7 +120,7 @@ class Live:
     def stored(self, conversation_id: str) -> None:
         """The same, and the other processes are told."""
         self.said(conversation_id)
-        self._tell(f"said {conversation_id}")
+        self._tell("said", conversation_id)
 
     def look(self) -> None:
         """Something may have happened anywhere."""
@@ -152,27 +153,28 @@ class Live:
         """What is remembered about the owner has changed; call it when that is committed."""
         if (recollections := self._recollections.get(owner_id)) is not None:
             recollections.add(Remembered(kind, memory.id, None if kind == "deleted" else memory))
-        self._tell(f"memory {kind} {memory.agent_id} {memory.id} {owner_id}")
+        self._tell("memory", f"{kind} {memory.agent_id} {memory.id} {owner_id}")
 
     # ---- other processes
 
-    def _tell(self, hint: str) -> None:
+    def _tell(self, word: str, what: str) -> None:
         if self.has_company() and len(self._hints) < MOST_HINTS:
-            self._hints[hint] = None
+            self._hints[f"{word} {self._worker_id} {what}"] = None
             self._woken.set()
 
     def heard(self, hint: str) -> bool:
         """A hint of another process; False if it is not about anything that is told here."""
-        word, _, rest = hint.partition(" ")
-        if word == "said":
-            self.said(rest)
-        elif word == "memory":
-            kind, agent_id, memory_id, owner_id = rest.split(" ", 3)
-            if owner_id in self._recollections and kind in ("created", "updated", "deleted"):
-                self._elsewhere.append((kind, agent_id, memory_id, owner_id))
-                self._woken.set()
-        else:
-            return False
+        match hint.split(" ", 5):
+            case ["said" | "memory", worker_id, *_] if worker_id == self._worker_id:
+                pass  # everybody hears a hint, also who gave it
+            case ["said", _, conversation_id]:
+                self.said(conversation_id)
+            case ["memory", _, ("created" | "updated" | "deleted") as kind, agent_id, memory_id, owner_id]:
+                if owner_id in self._recollections:
+                    self._elsewhere.append((kind, agent_id, memory_id, owner_id))
+                    self._woken.set()
+            case _:
+                return False
         return True
 
     # ---- the loop

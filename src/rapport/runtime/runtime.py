@@ -83,7 +83,7 @@ class Runtime:
         self._drained: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._presence = Presence(tools.database.url, self.worker_id, on_hint=self._heard)
-        self.live = Live(tools.database, has_company=lambda: self._presence.has_company)
+        self.live = Live(tools.database, worker_id=self.worker_id, has_company=lambda: self._presence.has_company)
         tools.book.hearers.append(self.live.remembered)
 
     # ---- life

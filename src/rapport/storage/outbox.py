@@ -19,21 +19,25 @@ _CLAIM = """
 WITH taken AS (
     UPDATE outbox o SET state = 'sending', worker_id = %(worker)s, attempts = o.attempts + 1
     FROM (
-        SELECT conversation_id, id FROM outbox q
-        WHERE state = 'queued' AND due_at <= clock_timestamp() AND channel = ANY(%(channels)s)
-          -- Nobody has spoken since: what is overtaken this very moment is taken back the next time.
-          AND (spoken IS NULL OR spoken = (SELECT c.spoken FROM conversations c WHERE c.id = q.conversation_id))
+        SELECT conversation_id, id, state FROM outbox q
+        WHERE state IN ('queued', 'doubtful') AND due_at <= clock_timestamp() AND channel = ANY(%(channels)s)
+          -- Nobody has spoken since: what is overtaken this very moment is taken back the next time. What has arrived in
+          -- part, or may have, can't be taken back.
+          AND (spoken IS NULL OR state = 'doubtful' OR platform_ids <> '[]'
+               OR spoken = (SELECT c.spoken FROM conversations c WHERE c.id = q.conversation_id))
           AND NOT EXISTS (SELECT FROM outbox o WHERE o.conversation_id = q.conversation_id
-                          AND o.state IN ('queued', 'sending') AND o.seq < q.seq)
-        ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED
+                          AND o.state IN ('queued', 'sending', 'doubtful') AND o.seq < q.seq)
+        ORDER BY seq LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) head
     WHERE o.conversation_id = head.conversation_id AND o.id = head.id
-    RETURNING o.*
+    RETURNING o.*, head.state AS found
 )
-SELECT t.id, t.channel, t.attempts, t.created_at < clock_timestamp() - %(patience)s * interval '1 second',
+SELECT t.id, t.channel, t.attempts, t.found = 'doubtful',
+       t.created_at < clock_timestamp() - %(patience)s * interval '1 second',
        t.conversation_id, t.message_id, t.platform_ids, t.notice, m.content, m.thread_id, asked.platform_id
 FROM taken t LEFT JOIN messages m ON m.conversation_id = t.conversation_id AND m.id = t.message_id
 LEFT JOIN messages asked ON asked.conversation_id = m.conversation_id AND asked.id = m.reply_to_id
+ORDER BY t.seq
 """
 
 
@@ -42,7 +46,7 @@ LEFT JOIN messages asked ON asked.conversation_id = m.conversation_id AND asked.
 _TAKE_BACK = """
 WITH late AS (
     SELECT q.conversation_id, q.id FROM outbox q JOIN conversations c ON c.id = q.conversation_id
-    WHERE q.spoken IS NOT NULL AND q.state = 'queued' AND c.spoken <> q.spoken
+    WHERE q.spoken IS NOT NULL AND q.state = 'queued' AND q.platform_ids = '[]' AND c.spoken <> q.spoken
       AND (%(conversation)s::text IS NULL OR q.conversation_id = %(conversation)s)
     FOR UPDATE OF q SKIP LOCKED FOR KEY SHARE OF c SKIP LOCKED
 ), overtaken AS (
@@ -77,6 +81,8 @@ class Effect:
     id: str
     channel: str
     attempts: int
+    is_doubtful: bool
+    """It may have arrived: somebody was at it when the connection broke, or died."""
     is_overdue: bool
     """It has been tried for so long that it is not worth another try."""
     outgoing: Outgoing
@@ -90,16 +96,17 @@ class Effect:
 class Outbox:
     connection: Connection
 
-    async def claim(self, *, worker_id: str, channels: Collection[str], patience: float) -> Effect | None:
-        """The next thing to send; nobody else sends it meanwhile. One at a time: what was never tried is never lost.
+    async def claim(self, *, worker_id: str, channels: Collection[str], limit: int, patience: float) -> list[Effect]:
+        """The next things to send, each to another conversation; nobody else sends them meanwhile. No more than are sent at
+        once: what was never tried is never in doubt.
 
         After `patience` seconds it is not worth another try.
         """
         found = await self.connection.execute(
-            _CLAIM, {"worker": worker_id, "channels": list(channels), "patience": patience}
+            _CLAIM, {"worker": worker_id, "channels": list(channels), "limit": limit, "patience": patience}
         )
-        row = await found.fetchone()
-        return Effect(row[0], row[1], row[2], row[3], _outgoing(*row[4:])) if row else None
+        rows = await found.fetchall()
+        return [Effect(row[0], row[1], row[2], row[3], row[4], _outgoing(*row[5:])) for row in rows]
 
     async def post(self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str) -> None:
         """Have something said that is nobody's message; under the same name only once."""
@@ -122,7 +129,7 @@ class Outbox:
     async def give_up_own(self, *, worker_id: str, except_for: Collection[str]) -> None:
         """What this worker was sending when it lost track: it may have arrived."""
         await self.connection.execute(
-            "UPDATE outbox SET state = 'unknown' WHERE state = 'sending' AND worker_id = %s AND id <> ALL(%s)",
+            "UPDATE outbox SET state = 'doubtful' WHERE state = 'sending' AND worker_id = %s AND id <> ALL(%s)",
             (worker_id, list(except_for)),
         )
 
@@ -152,11 +159,14 @@ class Outbox:
             (effect.conversation_id, effect.id),
         )
 
-    async def try_again(self, effect: Effect, *, error: str, delay: float) -> None:
+    async def try_again(
+        self, effect: Effect, *, error: str | None, delay: float = 0.0, is_doubtful: bool = False
+    ) -> None:
+        """Later; if it is doubtful, to look for it first."""
         await self.connection.execute(
-            "UPDATE outbox SET state = 'queued', error = %s, due_at = clock_timestamp() + %s * interval '1 second'"
+            "UPDATE outbox SET state = %s, error = %s, due_at = clock_timestamp() + %s * interval '1 second'"
             " WHERE conversation_id = %s AND id = %s",
-            (error, delay, effect.conversation_id, effect.id),
+            ("doubtful" if is_doubtful else "queued", error, delay, effect.conversation_id, effect.id),
         )
 
     async def give_up(self, effect: Effect, *, error: str, unknown: bool) -> None:

@@ -150,7 +150,8 @@ CREATE TABLE outbox (
     owner_id         text NOT NULL,
     channel          text NOT NULL,
     message_id       text NOT NULL,
-    state            text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'sending', 'sent', 'failed', 'unknown')),
+    -- What may have arrived is doubtful until it is looked for: then it goes on, or nobody can tell and it stays unknown.
+    state            text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'sending', 'doubtful', 'sent', 'failed', 'unknown')),
     worker_id        text,
     attempts         integer NOT NULL DEFAULT 0,
     due_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -163,7 +164,7 @@ CREATE TABLE outbox (
     PRIMARY KEY (conversation_id, id),
     UNIQUE (conversation_id, message_id)
 );
-CREATE INDEX outbox_waiting ON outbox (conversation_id, seq) WHERE state IN ('queued', 'sending');
+CREATE INDEX outbox_waiting ON outbox (conversation_id, seq) WHERE state IN ('queued', 'sending', 'doubtful');
 CREATE INDEX outbox_followups ON outbox (conversation_id) WHERE state = 'queued' AND spoken IS NOT NULL;
 -- Which message a part belongs to. By its conversation too, as an array because that is what GIN takes: platforms number
 -- the messages of every chat alike.

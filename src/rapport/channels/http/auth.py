@@ -1,4 +1,4 @@
-"""Who is calling: the owner of the key, or the local user on a loopback server without keys."""
+"""Who is calling: the owner of the key or of the session, or the local user on a loopback server without keys."""
 
 from __future__ import annotations
 
@@ -7,32 +7,45 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import Unauthorized
 from rapport.storage.database import Database
 from rapport.storage.keys import Keys
+from rapport.storage.sessions import Sessions
+
+COOKIE = "rapport_session"
+PAGE_HEADER = "X-Rapport"
+"""A page of another site can't send it: its browser would have to ask this server first, which doesn't say yes."""
+PAGE = "page"
 
 _LOOK_AGAIN = 2.0
 """Seconds for which "there are no keys" is believed."""
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_ONLY_READ = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def authenticator(database: Database, *, loopback: bool) -> Callable[[Request], Coroutine[Any, Any, str]]:
-    """A FastAPI dependency that returns the caller's owner id or raises Unauthorized."""
-    keyless = _Keyless(database)
+def authenticator(
+    database: Database, *, loopback: bool, keyless: Keyless | None = None
+) -> Callable[[HTTPConnection], Coroutine[Any, Any, str]]:
+    """A FastAPI dependency, for requests and WebSockets, that returns the caller's owner id or raises Unauthorized."""
+    door = keyless or Keyless(database, loopback=loopback)
 
-    async def authenticate(request: Request) -> str:
-        if loopback and await keyless.is_open():
-            _refuse_foreign_pages(request)
+    async def authenticate(connection: HTTPConnection) -> str:
+        if await door.is_open():
+            _refuse_foreign_pages(connection)
             return LOCAL_USER
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+        token = connection.cookies.get(COOKIE)
+        if not scheme and token:
+            return await _session_owner(database, connection, token)
         if scheme.lower() != "bearer" or not secret.strip():
             raise Unauthorized("Send a key: `Authorization: Bearer <key>`. `rapport keys create NAME` makes one.")
-        async with database.statement() as connection:
-            owner = await Keys(connection).owner_of(secret.strip())
+        async with database.statement() as statement:
+            owner = await Keys(statement).owner_of(secret.strip())
         if owner is None:
             raise Unauthorized("This key is not valid (any more).")
         return owner
@@ -40,32 +53,70 @@ def authenticator(database: Database, *, loopback: bool) -> Callable[[Request], 
     return authenticate
 
 
-class _Keyless:
-    """Whether the server has no keys, remembered for a moment so that it costs nothing on every request."""
+async def _session_owner(database: Database, connection: HTTPConnection, token: str) -> str:
+    async with database.statement() as statement:
+        owner = await Sessions(statement).owner_of(token)
+    if owner is None:
+        raise Unauthorized("You are signed out: sign in with a key.")
+    refuse_forged(connection)
+    return owner
 
-    def __init__(self, database: Database) -> None:
+
+class Keyless:
+    """Whether the server answers without keys, remembered for a moment so that it costs nothing on every request."""
+
+    def __init__(self, database: Database, *, loopback: bool) -> None:
         self._database = database
+        self._loopback = loopback
         self._answer = False
         self._until = 0.0
 
     async def is_open(self) -> bool:
-        if time.monotonic() >= self._until:
+        if self._loopback and time.monotonic() >= self._until:
             async with self._database.statement() as connection:
                 self._answer = not await Keys(connection).any_ever()
             self._until = time.monotonic() + _LOOK_AGAIN
         return self._answer
 
 
-def _refuse_foreign_pages(request: Request) -> None:
+def refuse_forged(connection: HTTPConnection) -> None:
+    """Refuse what a browser sends with its cookie because a page of another site made it.
+
+    To read is harmless: only pages of this site get to see the answer. A WebSocket can be read by whoever opens it, and
+    can't be given headers: there the Origin decides, which browsers always send.
+    """
+    is_socket = connection.scope["type"] == "websocket"
+    if not is_socket:
+        if connection.scope["method"] in _ONLY_READ:
+            return
+        if connection.headers.get(PAGE_HEADER) != PAGE:
+            raise HTTPException(
+                403, f"A request that is signed in by a cookie needs the header `{PAGE_HEADER}: {PAGE}`."
+            )
+    origin = connection.headers.get("origin")
+    if origin is None and not is_socket:
+        return
+    # Behind a proxy that calls this server by another name, the browser itself still says where the page is from.
+    if connection.headers.get("sec-fetch-site") != "same-origin" and not _is_here(connection, origin or ""):
+        raise HTTPException(403, "This was sent by a page of another site.")
+
+
+def _is_here(connection: HTTPConnection, origin: str) -> bool:
+    scheme, _, place = origin.lower().partition("://")
+    host = connection.headers.get("host", "").lower()
+    return scheme in {"http", "https"} and bool(place) and place == host
+
+
+def _refuse_foreign_pages(connection: HTTPConnection) -> None:
     """Without keys, a web page from elsewhere must not talk to this server through its visitor's browser.
 
     Its requests carry its own name as Origin, or (with a name that was made to point here) as Host.
     """
-    if _host(request.headers.get("host", "")) not in _LOCAL_NAMES:
+    if _host(connection.headers.get("host", "")) not in _LOCAL_NAMES:
         raise Unauthorized(
             "Without keys this server answers only to localhost. `rapport keys create NAME` makes a key."
         )
-    origin = request.headers.get("origin")
+    origin = connection.headers.get("origin")
     if origin is not None and _host(origin.partition("://")[2]) not in _LOCAL_NAMES:
         raise Unauthorized("Without keys this server does not answer to pages of other sites.")
 

@@ -1,6 +1,7 @@
 """`/api/threads/{id}/context`: what the model was given for a reply, and why."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
@@ -9,8 +10,17 @@ from rapport.channels.http.bodies import StrictRoute
 from rapport.channels.http.conversations import Caller
 from rapport.channels.http.views import json_response
 from rapport.chiming import Chooser
+from rapport.domain.agents import agent_of
+from rapport.domain.conversation import Message
+from rapport.domain.errors import NotFound
 from rapport.domain.selection import Strategy
-from rapport.receipts import Explanation, explain
+from rapport.receipts import Explanation, explain, timeline
+from rapport.storage.database import Database
+from rapport.storage.memories import Memories
+from rapport.storage.notes import Notes
+from rapport.storage.surroundings import from_snapshot, in_order
+
+SHOWN_CHARACTERS = 300
 
 
 class ScoredView(BaseModel):
@@ -24,11 +34,41 @@ class ChosenView(ScoredView):
     reasons: list[str]
 
 
+class MemoryUsedView(ScoredView):
+    """`text` is there with `include=timeline`; null: forgotten since."""
+
+    text: str | None = None
+
+
+class NoteUsedView(ScoredView):
+    """`title` is there with `include=timeline`; null: deleted since."""
+
+    title: str | None = None
+
+
+class WhyView(BaseModel):
+    reasons: list[str]
+    score: float
+
+
+class MomentView(BaseModel):
+    """A message of the conversation as it was before the reply; `chosen` says whether the model was given it, and why."""
+
+    id: str
+    author: str
+    role: Literal["user", "assistant"]
+    text: str
+    created_at: str
+    is_call: bool
+    chosen: WhyView | None
+
+
 class ContextView(BaseModel):
     """What a reply was made from.
 
     `message_id` is what was answered (of something said unasked, the reply itself). `stored` says whether this was kept
     with the reply, or is what would be chosen now. `looked_up` names the tools with which the model saw more of the chat.
+    `timeline` is there with `include=timeline`: the messages before the reply, oldest first, and whatever older was chosen.
     """
 
     message_id: str
@@ -37,10 +77,11 @@ class ContextView(BaseModel):
     strategy: Strategy
     anchor_id: str | None
     messages: list[ChosenView]
-    memories: list[ScoredView]
-    notes: list[ScoredView]
+    memories: list[MemoryUsedView]
+    notes: list[NoteUsedView]
     summary_id: str | None
     looked_up: list[str]
+    timeline: list[MomentView] | None = None
 
 
 def context_routes(chooser: Chooser, caller: Caller) -> APIRouter:
@@ -52,9 +93,12 @@ def context_routes(chooser: Chooser, caller: Caller) -> APIRouter:
         thread_id: str,
         message_id: Annotated[str | None, Query(description="A reply, or the message it answers; else the latest reply")] = None,
         strategy: Annotated[Strategy | None, Query(description="What this strategy would choose now")] = None,
+        include: Annotated[Literal["timeline"] | None, Query(description="`timeline`: with the words of it all")] = None,
         owner: str = owner_id,
     ) -> Response:  # fmt: skip
-        return json_response(context_view(await explain(chooser, owner, thread_id, message_id, strategy=strategy)))
+        explanation = await explain(chooser, owner, thread_id, message_id, strategy=strategy)
+        view = context_view(explanation)
+        return json_response(view | await _words(chooser.database, explanation) if include else view)
 
     return router
 
@@ -74,4 +118,45 @@ def context_view(explanation: Explanation) -> dict[str, Any]:
         "notes": explanation.notes,
         "summary_id": receipt.get("summary_id"),
         "looked_up": receipt.get("looked_up", []),
+    }
+
+
+async def _words(database: Database, explanation: Explanation) -> dict[str, Any]:
+    """What the ids of an explanation stand for, where it still exists."""
+    said = await timeline(database, explanation)
+    anchor = from_snapshot(explanation.call) if explanation.call else None
+    if anchor is not None and anchor.id == explanation.receipt["anchor_id"]:
+        said = in_order([anchor, *(one for one in said if one.id != anchor.id)])
+    why = {one["id"]: {"reasons": one["reasons"], "score": one["score"]} for one in explanation.receipt["messages"]}
+    where = explanation.conversation
+    memories, notes = explanation.memories, explanation.notes
+    async with database.statement() as connection:
+        for one in memories:
+            try:
+                one["text"] = (await Memories(connection).get(where.owner_id, where.agent_id, one["id"])).content
+            except NotFound:  # forgotten since
+                one["text"] = None
+        for one in notes:
+            try:
+                one["title"] = (await Notes(connection).get(where.owner_id, one["id"])).title
+            except NotFound:  # deleted since
+                one["title"] = None
+    return {
+        "timeline": [_moment_view(one, explanation, why) for one in said],
+        "memories": memories,
+        "notes": notes,
+    }
+
+
+def _moment_view(message: Message, explanation: Explanation, why: Mapping[str, Any]) -> dict[str, Any]:
+    agent = agent_of(explanation.conversation.agent_id).name if message.role == "assistant" else "You"
+    words = " ".join(message.text.split())
+    return {
+        "id": message.id,
+        "author": message.author.name if message.author else agent,
+        "role": message.role,
+        "text": words if len(words) <= SHOWN_CHARACTERS else words[: SHOWN_CHARACTERS - 1] + "…",
+        "created_at": message.created_at,
+        "is_call": explanation.call is not None and message.id == explanation.call.id,
+        "chosen": why.get(message.id),
     }

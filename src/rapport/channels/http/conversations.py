@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Depends, Request, Response
+from starlette.requests import HTTPConnection
 
 from rapport.channels.http.bodies import AuthorBody, NewConversation, NewMessage, StrictRoute
 from rapport.channels.http.streams import turn_stream
@@ -29,7 +30,7 @@ from rapport.storage.database import Database
 if TYPE_CHECKING:
     from rapport.channels.http.limits import Limiter
 
-Caller = Callable[[Request], Coroutine[Any, Any, str]]
+Caller = Callable[[HTTPConnection], Coroutine[Any, Any, str]]
 
 
 def conversation_routes(

@@ -103,7 +103,7 @@ def install(app: FastAPI) -> None:
 
     async def invalid(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return problem(422, " ".join(_sentence(item) for item in error.errors()[:3]))
+        return problem(422, what_is_wrong(error))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -122,6 +122,11 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(Exception, unexpected)
+
+
+def what_is_wrong(error: RequestValidationError) -> str:
+    """The first things that are not as expected, in words."""
+    return " ".join(_sentence(item) for item in error.errors()[:3])
 
 
 def _sentence(item: Mapping[str, Any]) -> str:

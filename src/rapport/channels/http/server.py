@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Response
+from fastapi import APIRouter, FastAPI, Response
 
 from rapport import __version__
-from rapport.channels.http.auth import authenticator
+from rapport.channels.http.agents import agent_routes
+from rapport.channels.http.auth import Keyless, authenticator
 from rapport.channels.http.autonomy import autonomy_routes
 from rapport.channels.http.context import context_routes
 from rapport.channels.http.conversations import conversation_routes
+from rapport.channels.http.events import event_routes
+from rapport.channels.http.insight import insight_routes
 from rapport.channels.http.memories import memory_routes
 from rapport.channels.http.notes import note_routes
+from rapport.channels.http.openai_routes import openai_routes
+from rapport.channels.http.page import page_routes, read_page
 from rapport.channels.http.problems import install, problem
-from rapport.channels.http.start import start_routes
+from rapport.channels.http.rendering import Renderer
+from rapport.channels.http.samples import sample_routes
+from rapport.channels.http.session import Server, session_routes
 from rapport.channels.http.threads import thread_routes
 from rapport.channels.http.timers import timer_routes
 from rapport.channels.http.views import json_response
+from rapport.channels.http.watching import Live
+from rapport.channels.http.websocket import websocket_routes
 from rapport.channels.ports import Core
 from rapport.chiming import Chooser
 from rapport.domain.errors import RapportError
@@ -40,6 +49,7 @@ READY_SECONDS = 1.0
 def http_app(
     core: Core,
     database: Database,
+    live: Live,
     *,
     loopback: bool,
     max_characters: int,
@@ -51,8 +61,10 @@ def http_app(
     limiter: Limiter | None = None,
     wake: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,
+    telegram: bool = False,
+    called_by: Sequence[APIRouter] = (),
 ) -> FastAPI:
-    """Every route of the server, ready to be served.
+    """Every route of the server, ready to be served; with those that other platforms call.
 
     `wake` tells whoever keeps time in this process that a timer was set; without it that is noticed a second later.
     """
@@ -63,15 +75,29 @@ def http_app(
         redoc_url=None,
     )
     install(app)
-    caller = authenticator(database, loopback=loopback)
+    keyless = Keyless(database, loopback=loopback)
+    caller = authenticator(database, loopback=loopback, keyless=keyless)
+    renderer = Renderer()
+    counted = metrics or Metrics()
+    app.include_router(session_routes(database, caller, keyless, Server(model, telegram)))
+    app.include_router(agent_routes(caller))
     app.include_router(conversation_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
-    app.include_router(thread_routes(database, caller))
+    app.include_router(thread_routes(database, caller, renderer=renderer))
+    app.include_router(event_routes(live, caller, renderer=renderer))
+    app.include_router(
+        websocket_routes(core, live, caller, renderer=renderer, max_characters=max_characters, limiter=limiter)
+    )
     app.include_router(context_routes(chooser, caller))
     app.include_router(timer_routes(database, caller, wake=wake))
-    app.include_router(autonomy_routes(database, caller, metrics=metrics or Metrics()))
+    app.include_router(autonomy_routes(database, caller, metrics=counted))
+    app.include_router(insight_routes(database, caller, metrics=counted))
+    app.include_router(sample_routes(core, library, caller))
     app.include_router(note_routes(library, retriever, FileReader(), database, caller))
     app.include_router(memory_routes(memory, caller))
-    app.include_router(start_routes(model))
+    app.include_router(openai_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
+    app.include_router(page_routes(read_page()))
+    for router in called_by:
+        app.include_router(router)
 
     @app.get("/healthz", tags=["health"], summary="The process is up")
     async def healthz() -> Response:

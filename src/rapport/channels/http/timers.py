@@ -67,7 +67,7 @@ class MuteBody(Body):
 
 
 def timer_routes(database: Database, caller: Caller, *, wake: Callable[[], None]) -> APIRouter:
-    """`wake` is called when a timer may be due sooner than was known."""
+    """`wake` is called when a timer may be due sooner than was known, or has been cancelled."""
     router = APIRouter(prefix="/api/threads/{thread_id}", tags=["follow-ups"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
@@ -143,6 +143,7 @@ def timer_routes(database: Database, caller: Caller, *, wake: Callable[[], None]
             await Conversations(connection).get(owner, thread_id)
             if not TIMER_ID.fullmatch(timer_id) or not await Timers(connection).cancel(owner, thread_id, timer_id):
                 raise no_such_timer(timer_id)
+        wake()
         return Response(status_code=204)
 
     @router.put("/mute", response_model=PermissionView, summary="Mute or unmute follow-ups, or turn them on or off")

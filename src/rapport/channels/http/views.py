@@ -12,15 +12,30 @@ from rapport.domain.conversation import Conversation, Message
 from rapport.domain.memories import Memory, Origin
 from rapport.domain.notes import Note, Passage
 from rapport.memory.book import Stats
+from rapport.storage.threads import Thread
 
 
 class ConversationView(BaseModel):
     id: str
     agent: str
     kind: Literal["direct", "group"]
+    channel: str
     title: str | None
     created_at: str
     last_at: str
+
+
+class LastMessageView(BaseModel):
+    """What was said last: the beginning of it, on one line."""
+
+    author: str | None
+    role: Literal["user", "assistant"]
+    text: str
+    created_at: str
+
+
+class ThreadView(ConversationView):
+    last_message: LastMessageView | None
 
 
 class MessageView(BaseModel):
@@ -28,6 +43,7 @@ class MessageView(BaseModel):
 
     `summary_id` names the summary that stands for it when the model is asked; `source_ids` are those a summary rests on;
     `thread_id` is the forum topic; `context_snapshot` is what it replies to, if that was said before the agent was there.
+    `html` is there with `render=html`: its words, safe to put into a page.
     """
 
     id: str
@@ -47,10 +63,11 @@ class MessageView(BaseModel):
     thread_id: str | None
     is_bot: bool
     context_snapshot: dict[str, Any] | None
+    html: str | None = None
 
 
 class ThreadsView(BaseModel):
-    threads: list[ConversationView]
+    threads: list[ThreadView]
     next: str | None
 
 
@@ -200,9 +217,20 @@ def conversation_view(conversation: Conversation) -> dict[str, Any]:
         "id": conversation.id,
         "agent": conversation.agent_id,
         "kind": conversation.kind,
+        "channel": conversation.channel,
         "title": conversation.title,
         "created_at": conversation.created_at,
         "last_at": conversation.last_at,
+    }
+
+
+def thread_view(thread: Thread) -> dict[str, Any]:
+    """A conversation in a list."""
+    last = thread.last_message
+    return {
+        **conversation_view(thread.conversation),
+        "last_message": last
+        and {"author": last.author, "role": last.role, "text": last.text, "created_at": last.created_at},
     }
 
 

@@ -9,14 +9,18 @@ from typing import Any
 from rapport.channels.telegram.api import Blocked, BotApi, Refused, Supergroup, TokenRefused, Unanswered
 from rapport.channels.telegram.markup import Part, parts
 from rapport.channels.telegram.places import chat_of_conversation, moved
+from rapport.channels.telegram.whereabouts import unknown_message
 from rapport.deliver.outbox import OutcomeUnknown, Unreachable
 from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing
 from rapport.storage.database import Database
 from rapport.storage.messages import Messages
+from rapport.storage.telegram import Places
 
 TOKEN_SECONDS = 60.0
 """What can't be sent because the token is refused waits for a new one; so often that is tried."""
+LOOK_SECONDS = 5.0
+"""After so long something that was on its way has arrived, or won't."""
 _NO_PREVIEW = json.dumps({"is_disabled": True})
 """Nobody should fetch an address only because the agent has named it."""
 
@@ -30,10 +34,7 @@ class TelegramChannel:
 
     async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
         """Send what has not arrived yet; gives the id of each part that has."""
-        try:
-            chat_id = await chat_of_conversation(self._database, outgoing.conversation_id, bot=self._api.number)
-        except NotFound as error:
-            raise Unreachable(str(error)) from error
+        chat_id = await self._chat(outgoing)
         pieces = parts(outgoing.text)
         for number, part in enumerate(pieces[len(outgoing.arrived) :], len(outgoing.arrived)):
             where = _place(outgoing, chat_id, is_first=number == 0, is_last=number == len(pieces) - 1)
@@ -45,11 +46,33 @@ class TelegramChannel:
                 sent = await self._send(part, {**where, "chat_id": chat_id, "reply_parameters": None})
             yield f"{chat_id}/{sent['message_id']}"
 
+    async def locate(self, outgoing: Outgoing) -> str | None:
+        """Look for the part that was on its way among what the bot has in that chat and nobody has heard of."""
+        chat_id = await self._chat(outgoing)
+        async with self._database.statement() as connection:
+            told = await Places(connection, self._api.number).numbers(outgoing.conversation_id, outgoing.id)
+        known = {_number_in(name, chat_id): was_there for name, was_there in told}
+        mine = {_number_in(name, chat_id) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived)}
+        before = [number for number in (*mine, *(one for one, was_there in known.items() if was_there)) if number]
+        if not before:
+            raise OutcomeUnknown("Nothing is known of the chat from before.")
+        try:
+            found = await unknown_message(self._api, chat_id, after=max(before), known={*known, *mine})
+        except (Blocked, TokenRefused, Supergroup) as error:
+            raise OutcomeUnknown(str(error)) from error
+        return None if found is None else f"{chat_id}/{found}"
+
     async def show_typing(self, conversation_id: str, message_id: str) -> None:
         chat_id = await chat_of_conversation(self._database, conversation_id, bot=self._api.number)
         async with self._database.statement() as connection:
             topic = await Messages(connection).topic(conversation_id, message_id)
         await self._api.call("sendChatAction", chat_id=chat_id, action="typing", message_thread_id=_number(topic))
+
+    async def _chat(self, outgoing: Outgoing) -> int:
+        try:
+            return await chat_of_conversation(self._database, outgoing.conversation_id, bot=self._api.number)
+        except NotFound as error:
+            raise Unreachable(str(error)) from error
 
     async def _send(self, part: Part, where: dict[str, Any]) -> dict[str, Any]:
         """One message. What Telegram does not take with its formatting is sent without; into a topic that is gone, beside it."""
@@ -67,7 +90,7 @@ class TelegramChannel:
         try:
             return await self._api.call("sendMessage", link_preview_options=_NO_PREVIEW, **parameters)
         except Unanswered as error:
-            raise OutcomeUnknown(str(error)) from error
+            raise OutcomeUnknown(str(error), retry_after=LOOK_SECONDS) from error
         except Blocked as error:
             raise Unreachable(str(error)) from error
         except TokenRefused as error:
@@ -89,6 +112,12 @@ def _place(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: bool) -
         "reply_parameters": reply,
         "reply_markup": keyboard,
     }
+
+
+def _number_in(name: str, chat_id: int) -> int | None:
+    """The number of a message of that chat, by the platform's name for it."""
+    chat, _, number = name.partition("/")
+    return _number(number) if chat == str(chat_id) else None
 
 
 def _number(written: str | None) -> int | None:

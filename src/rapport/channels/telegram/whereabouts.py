@@ -4,7 +4,7 @@ whether the bot may edit the message that has it, and the numbers of a chat rise
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import Any, Protocol
 
 from rapport.channels.telegram.api import Refused
 from rapport.deliver.outbox import OutcomeUnknown
@@ -20,10 +20,12 @@ _NOBODYS = "message to edit not found"
 
 
 class Asks(Protocol):
-    async def call(self, method: str, *, chat_id: int, message_id: int) -> object: ...
+    """The Bot API."""
+
+    async def call(self, method: str, **parameters: Any) -> Any: ...
 
 
-async def unknown_message(api: Asks, chat_id: int, *, after: int, known: Collection[int]) -> int | None:
+async def unknown_message(api: Asks, chat_id: int, *, after: int, known: Collection[int | None]) -> int | None:
     """The first message of the bot's own that comes after that number and isn't known; None if there is none.
 
     To edit a message without buttons so that it has none changes nothing, and is refused with words that tell whose it is.

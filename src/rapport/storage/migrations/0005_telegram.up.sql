@@ -8,7 +8,12 @@ ALTER TABLE conversations
     ADD COLUMN unreachable_at  timestamptz,
     ADD COLUMN handle          text;
 
-ALTER TABLE outbox ADD COLUMN notice jsonb;
+ALTER TABLE outbox
+    ADD COLUMN notice jsonb,
+    DROP CONSTRAINT outbox_state_check,
+    ADD CONSTRAINT outbox_state_check CHECK (state IN ('queued', 'sending', 'doubtful', 'sent', 'failed', 'unknown'));
+DROP INDEX outbox_waiting;
+CREATE INDEX outbox_waiting ON outbox (conversation_id, seq) WHERE state IN ('queued', 'sending', 'doubtful');
 
 CREATE TABLE telegram_updates (
     bot_id       bigint NOT NULL,

@@ -1,0 +1,257 @@
+"""Markdown as HTML that can be put into a page: what people and models write, and nothing that runs, loads or hides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from html import escape
+from typing import Any
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
+
+LONGEST_FORMATTED = 20_000
+"""Characters: several times what a model writes at once. Beyond it text is shown as it stands."""
+_MOST_MARKS = 4_000
+"""Line breaks and characters that may mean something. They are what costs the parser time, up to 15 µs each, and a text that
+is written to be read has far fewer."""
+
+_MOST_TAGS = 20
+"""So many characters of HTML for each of the text, and no more: a table of many columns would make thousands of one."""
+_MOST_CELLS = 20_000
+"""Of tables, as many as there could be: lines times the widest of them."""
+_DEEPEST = 20
+"""Levels of quotes, lists and items; the parser loses what lies deeper."""
+
+_SOURCES_LINE = re.compile(r"Sources: ([\w-]+(?:, [\w-]+)*)", re.ASCII)
+_SOURCE_TAG = re.compile(r"\[source:\s*([\w-]+(?:\s*,\s*[\w-]+)*)\s*\]", re.ASCII)
+_NOT_ID = re.compile(r"\s*,\s*")
+_ADDRESS = re.compile(r"https?://[^\s<>\"`]{1,2000}", re.IGNORECASE)
+_LINKED = re.compile(r"(?:https?://|mailto:)[^\s<>\"`]+", re.IGNORECASE)
+_TASK = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
+_LANGUAGE = re.compile(r"language-[\w+#.-]{1,40}", re.ASCII)
+_ALIGNMENTS = {"text-align:left": "left", "text-align:center": "center", "text-align:right": "right"}
+_CLASSES = {
+    "a": frozenset({"source", "image"}),
+    "li": frozenset({"task", "task done"}),
+    "th": frozenset(_ALIGNMENTS.values()),
+    "td": frozenset(_ALIGNMENTS.values()),
+}
+
+
+def as_html(text: str, *, sources: Collection[str] = ()) -> str:
+    """The text's HTML. Its `[source: id]` tags become links to a note where the id is one of `sources`, and stay text else."""
+    if len(text) <= LONGEST_FORMATTED and _marks(text) <= _MOST_MARKS and _cells(text) <= _MOST_CELLS:
+        env: dict[str, Any] = {"sources": frozenset(sources), "is_too_deep": False}
+        made = _PARSER.render(text, env)
+        if not env["is_too_deep"] and len(made) <= _MOST_TAGS * len(text) + 10_000:
+            return _CLEANER.clean(made)
+    return as_it_stands(text)
+
+
+def _marks(text: str) -> int:
+    return sum(text.count(mark) for mark in "\n[!*_~|<&\\`")
+
+
+def _cells(text: str) -> int:
+    lines = text.splitlines()
+    return len(lines) * max((line.count("|") for line in lines), default=0)
+
+
+def as_it_stands(text: str) -> str:
+    """The text without any formatting, as HTML: paragraphs and lines are where they were."""
+    paragraphs = (part.strip("\n") for part in re.split(r"\n[ \t]*\n", text.replace("\r\n", "\n")))
+    return _CLEANER.clean("".join(f"<p>{escape(part).replace(chr(10), '<br>')}</p>\n" for part in paragraphs if part))
+
+
+class _Parser(MarkdownIt):
+    """CommonMark, tables and struck words; a line break is one. HTML in a text is text."""
+
+    def __init__(self) -> None:
+        super().__init__("commonmark", {"html": False, "breaks": True, "maxNesting": _DEEPEST})
+        self.enable(["table", "strikethrough"])
+        self.disable("reference")  # it would swallow lines such as "[1]: as agreed"
+        self.inline.ruler.before("link", "source", _read_source)
+        self.core.ruler.push("chat", _for_a_chat)
+        self.add_render_rule("source", _show_source)
+
+    def validateLink(self, url: str) -> bool:  # noqa: N802 - the library's name
+        """Only what leads elsewhere: a link into this server, or of a scheme that does something, stays text."""
+        return _LINKED.fullmatch(url) is not None
+
+
+def _read_source(state: StateInline, silent: bool) -> bool:
+    """A citation of something that the reply rests on; what else looks like one is left to the other rules."""
+    if not state.src.startswith("[source:", state.pos) or state.linkLevel:
+        return False
+    found = _SOURCE_TAG.match(state.src, state.pos, min(state.posMax, state.pos + 2_000))
+    ids = _NOT_ID.split(found[1]) if found else []
+    known: frozenset[str] = state.env["sources"]
+    if found is None or not known.intersection(ids):
+        return False
+    if not silent:
+        for id_ in ids:
+            _push_source(state, id_, is_known=id_ in known)
+    state.pos = found.end()
+    return True
+
+
+def _push_source(state: StateInline, id_: str, *, is_known: bool) -> None:
+    token = state.push("source" if is_known else "text", "", 0)
+    token.content = id_ if is_known else f"[source: {id_}]"
+
+
+def _show_source(
+    _renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: dict[str, Any]
+) -> str:
+    id_ = escape(tokens[index].content)
+    return f'<a class="source" data-note="{id_}" href="#source-{id_}">{id_}</a>'
+
+
+def _for_a_chat(state: StateCore) -> None:
+    """What was parsed, made fit for a message among others."""
+    for number, token in enumerate(state.tokens):
+        state.env["is_too_deep"] |= token.nesting == 1 and token.level >= _DEEPEST - 1
+        match token.type:
+            case "heading_open" | "heading_close":
+                token.tag = f"h{min(int(token.tag[1:]) + 2, 6)}"  # the page has headings of its own
+            case "th_open" | "td_open":
+                token.attrs = {"class": aligned} if (aligned := _ALIGNMENTS.get(str(token.attrGet("style")))) else {}
+            case "list_item_open":
+                _mark_task(token, state.tokens[number + 1 : number + 3])
+            case "inline":
+                token.children = list(_for_a_line(token.children or []))
+            case _:
+                pass
+    _link_sources(state)
+
+
+def _mark_task(item: Token, inside: Sequence[Token]) -> None:
+    """`- [x] done`: a box that is ticked or not."""
+    if [token.type for token in inside] != ["paragraph_open", "inline"] or not inside[1].children:
+        return
+    first = inside[1].children[0]
+    if first.type != "text" or (found := _TASK.match(first.content)) is None:
+        return
+    done = found[1] != " "
+    item.attrSet("class", "task done" if done else "task")
+    first.content = ("☑ " if done else "☐ ") + first.content[found.end() :]
+
+
+def _for_a_line(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Addresses become links; pictures do too: who opens a chat doesn't load them from elsewhere."""
+    depth = 0
+    for token in tokens:
+        depth += token.nesting if token.type in {"link_open", "link_close"} else 0
+        if token.type == "link_open":
+            token.attrSet("target", "_blank")
+        if token.type == "image":
+            yield from _image(token, linked=depth > 0)
+        elif token.type == "text" and not depth:
+            yield from _with_links(token)
+        else:
+            yield token
+
+
+def _image(token: Token, *, linked: bool) -> Iterator[Token]:
+    address = str(token.attrGet("src") or "")
+    words = " ".join(token.content.split())
+    if linked or not address:
+        yield _text(words or address)
+        return
+    yield from _link(address, f"{words} ({address})" if words else address, kind="image")
+
+
+def _with_links(token: Token) -> Iterator[Token]:
+    end = 0
+    for found in _ADDRESS.finditer(token.content):
+        address = _trimmed(found[0])
+        if len(address) <= len("https://"):
+            continue
+        if found.start() > end:
+            yield _text(token.content[end : found.start()])
+        yield from _link(address, address)
+        end = found.start() + len(address)
+    if end == 0:
+        yield token
+    elif end < len(token.content):
+        yield _text(token.content[end:])
+
+
+def _trimmed(address: str) -> str:
+    """An address in a sentence, without what belongs to the sentence."""
+    address = address.rstrip(".,;:!?'*_~|")
+    while address.endswith((")", "]", "}")) and address.count(address[-1]) > address.count(
+        "([{"[")]}".index(address[-1])]
+    ):
+        address = address[:-1].rstrip(".,;:!?'*_~|")
+    return address
+
+
+def _link(address: str, words: str, *, kind: str = "") -> Iterator[Token]:
+    attributes: dict[str, str | int | float] = {"class": kind} if kind else {}
+    yield Token("link_open", "a", 1, attrs={**attributes, "href": address, "target": "_blank"})
+    yield _text(words)
+    yield Token("link_close", "a", -1)
+
+
+def _text(words: str) -> Token:
+    return Token("text", "", 0, content=words)
+
+
+def _link_sources(state: StateCore) -> None:
+    """The line that lists what a reply rests on, if it is the last and lists nothing else."""
+    last = state.tokens[-2] if len(state.tokens) > 1 else None
+    if last is None or last.type != "inline" or not last.content.startswith("Sources: "):
+        return
+    line = last.content.rpartition("\n")[2]
+    found = _SOURCES_LINE.fullmatch(line) if line == last.content else None
+    ids = found[1].split(", ") if found else []
+    if not ids or not state.env["sources"].issuperset(ids):
+        return
+    children: list[Token] = [_text("Sources: ")]
+    for number, id_ in enumerate(ids):
+        children += [_text(", ")] if number else []
+        children.append(Token("source", "", 0, content=id_))
+    last.children = children
+
+
+def _kept(tag: str, name: str, value: str) -> str | None:
+    """The value of an attribute, if it is one that the parser writes: nothing gets through here that it should not."""
+    match name:
+        case "href":
+            is_source = value.startswith("#source-") and value[8:].replace("-", "").replace("_", "").isalnum()
+            return value if is_source or _LINKED.fullmatch(value) else None
+        case "class":
+            known = _LANGUAGE.fullmatch(value) if tag == "code" else value in _CLASSES.get(tag, ())
+            return value if known else None
+        case _:
+            return value
+
+
+_CLEANER = nh3.Cleaner(
+    tags={
+        "a", "blockquote", "br", "code", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s", "strong",
+        "table", "tbody", "td", "th", "thead", "tr", "ul",
+    },
+    clean_content_tags={"script", "style"},
+    attributes={
+        "*": set(),  # or it lets titles and languages through
+        "a": {"href", "class", "data-note", "target"},
+        "code": {"class"},
+        "li": {"class"},
+        "ol": {"start"},
+        "td": {"class"},
+        "th": {"class"},
+    },
+    attribute_filter=_kept,
+    url_schemes={"http", "https", "mailto"},
+    link_rel="noopener noreferrer nofollow",
+    strip_comments=True,
+)  # fmt: skip
+_PARSER = _Parser()

@@ -1,0 +1,93 @@
+"""`/`: the page, served from the folder `page` as it is."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from fastapi import APIRouter, Request, Response
+from starlette.exceptions import HTTPException
+
+from rapport.domain.errors import Permanent
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+START = "index.html"
+
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # kept, and asked about each time: a new version is there at once
+}
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff2": "font/woff2",
+    ".webmanifest": "application/manifest+json",
+}
+"""What a page is made of. Other files in the folder are not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file of the page, as it was when the server started."""
+
+    data: bytes
+    kind: str
+
+    @property
+    def tag(self) -> str:
+        return f'"{hashlib.sha256(self.data).hexdigest()[:32]}"'
+
+
+def read_page(folder: Traversable | None = None) -> dict[str, PageFile]:
+    """The files of the page by their names, with the folders they are in."""
+    found: dict[str, PageFile] = {}
+    _read(folder or resources.files("rapport") / "page", "", found)
+    return found
+
+
+def _read(folder: Traversable, above: str, found: dict[str, PageFile]) -> None:
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        suffix = entry.name[entry.name.rfind(".") :]
+        if entry.is_dir():
+            _read(entry, f"{above}{entry.name}/", found)
+        elif suffix in _KINDS:
+            found[above + entry.name] = PageFile(entry.read_bytes(), _KINDS[suffix])
+
+
+def page_routes(files: dict[str, PageFile]) -> APIRouter:
+    """The page at `/`, and each of its files under `/page/`. Nothing else can be named: a name is looked up, not opened."""
+    if START not in files:
+        raise Permanent("The page is missing: this installation of Rapport is not whole.")
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/")
+    async def start(request: Request) -> Response:
+        return _answer(request, files[START])
+
+    @router.get("/page/{name:path}")
+    async def file(request: Request, name: str) -> Response:
+        if (found := files.get(name)) is None:
+            raise HTTPException(404)
+        return _answer(request, found)
+
+    return router
+
+
+def _answer(request: Request, file: PageFile) -> Response:
+    tag = file.tag
+    headers = {**_HEADERS, "ETag": tag}
+    known = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+    if known & {tag, "*"}:
+        return Response(status_code=304, headers=headers)
+    return Response(file.data, headers={**headers, "Content-Type": file.kind})

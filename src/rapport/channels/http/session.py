@@ -1,0 +1,112 @@
+"""`/api/session`: a browser signs in with a key, once, and is known by a cookie from then on."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from rapport import __version__
+from rapport.channels.http.auth import COOKIE, Keyless, refuse_forged
+from rapport.channels.http.bodies import Body, StrictRoute
+from rapport.channels.http.conversations import Caller
+from rapport.channels.http.views import as_json
+from rapport.domain.errors import Unauthorized
+from rapport.storage.database import Database
+from rapport.storage.sessions import LIFETIME, Sessions
+
+BUILTIN = "builtin"
+
+_NOT_KEPT = {"Cache-Control": "no-store"}
+
+
+class SessionView(BaseModel):
+    """Who is calling, and what answers here; `needs_key` says whether this server has keys."""
+
+    signed_in: bool
+    user: str | None
+    needs_key: bool
+    model: str
+    builtin: bool
+    version: str
+    telegram: bool
+
+
+class SignIn(Body):
+    key: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a page says of the server it was served by."""
+
+    model: str
+    telegram: bool = False
+
+
+def session_routes(database: Database, caller: Caller, keyless: Keyless, server: Server) -> APIRouter:
+    router = APIRouter(prefix="/api/session", tags=["session"], route_class=StrictRoute)
+
+    @router.get("", response_model=SessionView, summary="Whether you are signed in, and what answers here")
+    async def look(request: Request) -> Response:
+        try:
+            user = await caller(request)
+        except Unauthorized:
+            user = None
+        view = {
+            "signed_in": user is not None,
+            "user": user,
+            "needs_key": not await keyless.is_open(),
+            "model": server.model,
+            "builtin": server.model == BUILTIN,
+            "version": __version__,
+            "telegram": server.telegram,
+        }
+        return Response(as_json(view), media_type="application/json", headers=_NOT_KEPT)
+
+    @router.post("", status_code=204, summary="Sign in with a key: the answer brings a cookie")
+    async def sign_in(request: Request, body: SignIn) -> Response:
+        """Every route takes the cookie in place of the key; what changes something needs the header `X-Rapport: page` too."""
+        refuse_forged(request)  # or a page of another site could sign its visitor in as somebody else
+        answer = Response(status_code=204, headers=_NOT_KEPT)
+        if await keyless.is_open():
+            await caller(request)
+            return answer
+        async with database.statement() as connection:
+            token = await Sessions(connection).open(body.key.strip())
+        if token is None:
+            raise Unauthorized("This key is not valid (any more).")
+        answer.set_cookie(
+            COOKIE,
+            token,
+            max_age=int(LIFETIME.total_seconds()),
+            path="/",
+            secure=_is_encrypted(request),
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    @router.delete("", status_code=204, summary="Sign out: the session ends, here and in the browser")
+    async def sign_out(request: Request) -> Response:
+        refuse_forged(request)
+        if token := request.cookies.get(COOKIE):
+            async with database.statement() as connection:
+                await Sessions(connection).close(token)
+        answer = Response(status_code=204, headers=_NOT_KEPT)
+        answer.delete_cookie(COOKIE, path="/", secure=_is_encrypted(request), httponly=True, samesite="strict")
+        return answer
+
+    return router
+
+
+def _is_encrypted(request: Request) -> bool:
+    """Whether the browser came by https, if need be to a proxy in front of this server.
+
+    Whoever claims so wrongly gets a cookie that their browser won't send: nothing depends on it being true.
+    """
+    return (
+        request.url.scheme == "https"
+        or request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower() == "https"
+        or request.headers.get("origin", "").lower().startswith("https://")
+    )

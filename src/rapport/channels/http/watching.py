@@ -1,0 +1,80 @@
+"""What live channels need of the runtime, and how they show what they are told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Protocol
+
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+
+from rapport.channels.http.conversations import Caller
+from rapport.channels.http.rendering import Renderer
+from rapport.channels.http.views import as_json, memory_view
+from rapport.domain.conversation import Message
+from rapport.domain.errors import InvalidInput, RapportError
+from rapport.domain.live import LiveEvent, Remembered, Said, Showing
+
+SILENCE_SECONDS = 15.0
+KNOWN_SECONDS = 60.0
+"""So long a key or a session is believed on a connection that stays open; then it is asked about again."""
+MOST_DIGITS = 18
+
+
+class Watcher(Protocol):
+    """Who is told what happens in a conversation."""
+
+    @property
+    def seq(self) -> int:
+        """Up to here everything is known."""
+        ...
+
+    def events(self, *, silence: float) -> AsyncGenerator[LiveEvent]: ...
+
+
+class Live(Protocol):
+    """What tells them."""
+
+    async def watch(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Watcher: ...
+
+
+def seq_of(text: str | None) -> int | None:
+    """Up to where a client knows everything, as it says; None if it doesn't."""
+    if text is None or not text.strip():
+        return None
+    if not (text.strip().isdecimal() and text.isascii() and len(text) <= MOST_DIGITS):
+        raise InvalidInput("`after` (or `Last-Event-ID`) is the id of an event that was sent before: a number.")
+    return int(text)
+
+
+async def told(watcher: Watcher, connection: HTTPConnection, caller: Caller) -> AsyncGenerator[LiveEvent]:
+    """What happens, for as long as the caller is known here and it can be read; then it ends, and may be asked for again."""
+    known_until = time.monotonic() + KNOWN_SECONDS
+    async with aclosing(watcher.events(silence=SILENCE_SECONDS)) as events:
+        try:
+            async for event in events:
+                if time.monotonic() >= known_until:
+                    await caller(connection)
+                    known_until = time.monotonic() + KNOWN_SECONDS
+                yield event
+        except (RapportError, HTTPException):
+            return
+
+
+class Shown:
+    """Shows messages as JSON, with their HTML."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+        self._by: Showing = self._show  # always the same object: what it has made is known by it
+
+    async def message(self, said: Said) -> bytes:
+        return await said.shown(self._by)
+
+    async def _show(self, message: Message) -> bytes:
+        return as_json(await self._renderer.view(message))
+
+    def memory(self, change: Remembered) -> bytes:
+        return as_json({"id": change.memory_id} if change.memory is None else memory_view(change.memory))

@@ -1,0 +1,85 @@
+/** Building the document. Text goes in as text; only `showHtml` takes markup. */
+
+import { PATHS } from "./icons.js";
+
+const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "selected", "open", "tabIndex", "textContent"]);
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element: its tag with classes (`p.hint`), properties, listeners (`onclick: …`) and `data: {…}` where it has some, and
+ * children; empty children are left out. */
+export function el(tag, ...rest) {
+	const [name, ...classes] = tag.split(".");
+	const node = document.createElement(name);
+	if (classes.length) node.className = classes.join(" ");
+	return filled(node, rest);
+}
+
+/** The same for SVG, without classes. */
+export const svg = (tag, ...rest) => filled(document.createElementNS(SVG, tag), rest);
+
+const isPlain = value => Boolean(value) && Object.getPrototypeOf(value) === Object.prototype;
+
+function filled(node, children) {
+	const props = isPlain(children[0]) ? children.shift() : {};
+	for (const [name, value] of Object.entries(props)) {
+		if (value === null || value === undefined || value === false) continue;
+		if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+		else if (name === "data") Object.assign(node.dataset, value);
+		else if (name === "class") node.setAttribute("class", value);
+		else if (PROPERTIES.has(name) && name in node) node[name] = value;
+		else node.setAttribute(name, value === true ? "" : value);
+	}
+	add(node, children);
+	return node;
+}
+
+function add(node, children) {
+	for (const child of children) {
+		if (child === null || child === undefined || child === false || child === "") continue;
+		if (Array.isArray(child)) add(node, child);
+		else node.append(child);
+	}
+}
+
+/** Put these children in place of what is there. */
+export function fill(node, ...children) {
+	node.replaceChildren();
+	add(node, children);
+	return node;
+}
+
+/** The only way in for markup: what the server has rendered and sanitised, in the field `html` of a message. */
+export function showHtml(node, html) {
+	node.innerHTML = html;
+	return node;
+}
+
+/** A button: its words, its classes, what it does, an icon. A `tool` shows the icon alone, and says its words to who can't see it. */
+export function button(label, kind, onclick, picture = null, props = {}) {
+	const isBare = /\btool\b/.test(kind);
+	const names = isBare ? { "aria-label": label, title: label } : {};
+	return el("button", { type: "button", class: kind, onclick, ...names, ...props }, picture && icon(picture), isBare ? null : el("span", label));
+}
+
+/** A line icon that says nothing to a screen reader: whoever uses it says it in words. */
+export function icon(name) {
+	return svg("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, svg("path", { d: PATHS[name] }));
+}
+
+/** Run at most once a frame, with whatever was asked last. */
+export function eachFrame(work) {
+	let waiting = false;
+	return () => {
+		if (waiting) return;
+		waiting = true;
+		const run = () => {
+			waiting = false;
+			work();
+		};
+		if (document.hidden) setTimeout(run, 0);
+		else requestAnimationFrame(run);
+	};
+}
+
+/** Whether the page shows one column at a time. */
+export const isNarrow = () => matchMedia("(max-width: 760px)").matches;

@@ -1,0 +1,98 @@
+/** How the last hours went: answers, how long each step takes, refusals, follow-ups. The charts are a few lines of SVG. */
+
+import { button, el, fill, svg } from "./dom.js";
+import { emptyPanel, loader } from "./side.js";
+import { count, millis, percent } from "./times.js";
+import { phaseOrder, phaseWords, triggerWords } from "./words.js";
+
+const RANGES = { 24: "24 hours", 168: "7 days", 720: "30 days" };
+const STEPS = { 24: 3_600_000, 168: 6 * 3_600_000, 720: 86_400_000 };
+const WIDTH = 320;
+const HEIGHT = 72;
+
+export function createInsight(app) {
+	const body = el("div");
+	const ranges = el("div.segments", { role: "group", "aria-label": "Since when" });
+	const root = el("div.insight", ranges, body);
+	const load = loader(body);
+
+	function show(hours) {
+		const since = hours in RANGES ? hours : "24";
+		const range = ([value, label]) => button(label, "small", () => app.go({ panel: "insight", subject: value }), null, { "aria-pressed": String(value === since) });
+		fill(ranges, Object.entries(RANGES).map(range));
+		load(() => app.api.get(`/api/insight?hours=${since}`), found => draw(found, since));
+	}
+
+	function draw({ turns, guard, fallbacks, phases, followups }, hours) {
+		if (!turns.count && !phases.length) {
+			const text = "Once there are answers, you see here how many, how quick they were, how often it refused, and whether people answer when it follows up.";
+			return fill(body, emptyPanel("insight", "Nothing has happened yet", text));
+		}
+		const figure = (value, label) => el("div.card", el("b", value), el("span", label));
+		const share = one => (one.share === null ? "–" : percent(one.share));
+		const made = followups.filter(one => one.fired);
+		fill(
+			body,
+			el("div.figures", figure(turns.count.toLocaleString(), "answers"), figure(share(guard), "refused: no fitting note"), figure(share(fallbacks), "without the model")),
+			el("h2", "Answers over time"),
+			bars(summed(turns.by_hour, STEPS[hours]), hours),
+			phases.length > 0 && [el("h2", "How long each step takes"), el("p.hint", "Half are quicker than the full bar, 19 of 20 than the pale one. Since this server started."), spans(phases)],
+			made.length > 0 && [el("h2", "Follow-ups"), table(made)],
+		);
+	}
+
+	/** The counts of hours, put together to steps. */
+	function summed(hours, step) {
+		const sums = new Map();
+		for (const { at, count: n } of hours) {
+			const key = Math.floor(Date.parse(at) / step) * step;
+			sums.set(key, (sums.get(key) ?? 0) + n);
+		}
+		return [...sums].map(([at, n]) => ({ at, n }));
+	}
+
+	function bars(points, hours) {
+		const most = Math.max(1, ...points.map(one => one.n));
+		const width = WIDTH / points.length;
+		const name = new Intl.DateTimeFormat(undefined, hours === "24" ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" });
+		const text = (words, x, y, anchor) => svg("text", { x, y, "text-anchor": anchor }, words);
+		return svg(
+			"svg",
+			{ class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT + 16}`, role: "img", "aria-label": `Answers over time, at most ${most} at once` },
+			svg("line", { x2: WIDTH, y1: HEIGHT, y2: HEIGHT }),
+			points.map(({ at, n }, index) => {
+				const height = (n / most) * (HEIGHT - 12);
+				return svg("rect", { x: index * width + width * 0.12, y: HEIGHT - height, width: width * 0.76, height, rx: 2 }, svg("title", `${name.format(at)}: ${n}`));
+			}),
+			text(name.format(points[0].at), 0, HEIGHT + 13, "start"),
+			text("now", WIDTH, HEIGHT + 13, "end"),
+			text(`most: ${most}`, WIDTH, 9, "end"),
+		);
+	}
+
+	function spans(phases) {
+		const most = Math.max(...phases.map(one => one.p95_ms), 0.01);
+		// By the root: a step of 2 ms is still seen beside one of 2 s.
+		const bar = (ms, kind) => svg("rect", { width: Math.sqrt(ms / most) * 100, height: 6, class: kind });
+		const item = ({ phase, count: n, p50_ms: half, p95_ms: slow }) => {
+			const label = `half within ${millis(half)}, 95 % within ${millis(slow)}, of ${count(n, "time")}`;
+			return el(
+				"li",
+				el("span", phaseWords(phase), el("small", `${millis(half)} · ${millis(slow)}`)),
+				svg("svg", { viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img", "aria-label": label }, bar(slow, "pale"), bar(half, "full")),
+			);
+		};
+		return el("ul.spans", phases.toSorted((a, b) => phaseOrder(a.phase) - phaseOrder(b.phase)).map(item));
+	}
+
+	function table(followups) {
+		const row = one => {
+			const cells = [one.delivered, one.held_back, one.answer_rate === null ? "–" : percent(one.answer_rate)];
+			return el("tr", el("th", { scope: "row" }, triggerWords(one.trigger_type)), cells.map(cell => el("td", cell)));
+		};
+		const head = ["For", "said", "held back", "answered"].map(name => el("th", { scope: "col" }, name));
+		return el("table", el("thead", el("tr", head)), el("tbody", followups.map(row)));
+	}
+
+	return { name: "insight", title: "Insight", picture: "insight", root, show };
+}

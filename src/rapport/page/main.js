@@ -1,0 +1,371 @@
+/** The page: puts its parts together, and goes where the address says. */
+
+import { createApi } from "./api.js";
+import { aboutModel, chooseAgent, createStart, emptyChat, signIn } from "./beginning.js";
+import { createChat } from "./chat.js";
+import { createComposer } from "./composer.js";
+import { createConversations } from "./conversations.js";
+import { askText, toast, undoable } from "./dialogs.js";
+import { button, el, fill, icon, isNarrow } from "./dom.js";
+import { createInsight } from "./insight.js";
+import { createMemory } from "./memory.js";
+import { createNext } from "./next.js";
+import { createNotes } from "./notes.js";
+import { hashOf, routeOf } from "./route.js";
+import { createSide } from "./side.js";
+import { createSources } from "./sources.js";
+import { createStore, kept } from "./store.js";
+import { createThread, nothingOpen } from "./thread.js";
+import { createTries } from "./trying.js";
+import { createWhy } from "./why.js";
+import { textOf, threadName } from "./words.js";
+
+const POLL = 20_000;
+const POLL_LOST = 3_000;
+const notLoaded = [];
+const part = id => document.getElementById(id);
+
+const store = createStore({
+	session: null, agents: [], threads: notLoaded, hiddenThreads: new Set(), query: "", samples: null, busy: false, preferences: null,
+	side: false, lost: null, replied: null, theme: document.documentElement.dataset.theme ?? null, ...nothingOpen(),
+});
+const { state, set } = store;
+
+const api = createApi({
+	onLost: () => set({ lost: state.lost ?? { retryAt: null } }),
+	onFound: () => set({ lost: null }),
+	onSignedOut: () => showSignIn(),
+});
+
+const thread = createThread({
+	store,
+	api,
+	onSaid: said,
+	onTimers: loadTimers,
+	onMemory: (what, memory) => panels.memory.changed(what, memory),
+	onGone(id) {
+		toast("That conversation isn't there any more.");
+		set({ threads: state.threads.filter(one => one.id !== id) });
+		leave();
+	},
+});
+
+const currentThread = () => state.threads.find(one => one.id === state.thread) ?? null;
+const agentOf = one => state.agents.find(agent => agent.id === one?.agent) ?? null;
+const tell = error => error.status !== 401 && toast(error.message, { kind: "bad" });
+const isDark = () => (state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+let side = null;
+
+const app = {
+	store, api, thread, go, toast, tell, askText, copy, agentOf, currentThread, notLoaded, isDark, loadThreads, loadTimers, loadPreferences,
+	savePreferences, begin, rename, remove, reveal, loaded, switchTheme, signOut, closeSide,
+	say: (text, how) => composer.say(text, how),
+	isShown: name => side?.isFor(name) ?? false,
+	aboutModel: () => aboutModel(state.session),
+	emptyChat: one => emptyChat(one, agentOf(one), app.say),
+	toggleSide: () => (state.side ? closeSide() : go({ panel: kept.get("panel") ?? "why", subject: null })),
+	onSending(text) {
+		name(text);
+		chat.toEnd();
+	},
+};
+Object.assign(app, createTries(app));
+
+const composer = createComposer(app);
+const chat = createChat(app, composer);
+const start = createStart(app);
+const conversations = createConversations(app);
+const panels = { sources: createSources(app), why: createWhy(app), next: createNext(app), memory: createMemory(app), notes: createNotes(app), insight: createInsight(app) };
+side = createSide(app, Object.values(panels));
+
+/* Where we are */
+
+let route = routeOf("");
+let applied = null;
+
+/** Go somewhere: what isn't named stays. */
+function go(wanted) {
+	const next = { ...route, ...wanted, isStart: wanted.isStart ?? (route.isStart && !wanted.thread) };
+	const hash = hashOf(next);
+	if (hash === location.hash) applied = null;
+	else if (route.panel && next.panel && route.thread === next.thread) history.replaceState(null, "", hash);
+	else history.pushState(null, "", hash);
+	apply();
+}
+
+const leave = () => go({ thread: null, panel: null, subject: null });
+
+function apply() {
+	if (location.hash === applied || part("app").dataset.view === "sign-in") return;
+	applied = location.hash;
+	route = routeOf(location.hash);
+	const { thread: id } = route;
+	const isOther = state.thread !== id;
+	const shown = id ? chat.root : start.root;
+	part("app").dataset.view = id ? "chat" : route.isStart ? "start" : "list";
+	if (part("main").firstChild !== shown) fill(part("main"), shown);
+	if (isOther) {
+		thread.open(id).catch(error => error.status !== 404 && tell(error));
+		if (id) opened(id);
+	}
+	const panel = panelWanted();
+	part("app").dataset.side = panel ? "open" : "closed";
+	side.show(panel, route.subject);
+	if (route.panel) {
+		kept.put("panel", route.panel);
+		kept.put("side", true);
+	}
+	part("skip").hidden = !id;
+	if (isNarrow() && panel) part("side-panel").focus({ preventScroll: true });
+	else if (isOther && id && !isNarrow()) composer.focus();
+}
+
+/** A panel that the address names; beside a chat with room for it, the one that was looked at last unless it was closed. */
+function panelWanted() {
+	const isRoomy = matchMedia("(min-width: 1180px)").matches;
+	return route.panel ?? (route.thread && isRoomy && kept.get("side") !== false ? (kept.get("panel") ?? "why") : null);
+}
+
+function closeSide() {
+	kept.put("side", false);
+	go({ panel: null, subject: null });
+	if (route.thread && !isNarrow()) composer.focus();
+}
+
+async function opened(id) {
+	loadTimers();
+	const isKnown = () => state.threads.some(one => one.id === id);
+	const found = isKnown() ? null : await api.get(`/chat/conversations/${id}`).catch(() => null); // the stream says so too
+	if (found && !isKnown()) set({ threads: [...state.threads, found] });
+	const people = await api.get(`/api/threads/${id}/people`).catch(() => null); // completion goes without
+	if (state.thread === id) set({ people });
+}
+
+/** Wait for the history of the open conversation, a few seconds at most. */
+async function loaded() {
+	for (let i = 0; i < 50 && state.older === undefined; i += 1) await new Promise(resolve => setTimeout(resolve, 100));
+}
+
+/** Show a message, in whichever conversation it was said. */
+async function reveal(messageId, threadId = state.thread) {
+	const beside = isNarrow() ? { panel: null, subject: null } : {};
+	if (threadId !== state.thread || isNarrow()) go({ thread: threadId, ...beside });
+	await loaded();
+	await chat.reveal(messageId).catch(tell);
+}
+
+/* Conversations */
+
+async function loadThreads({ q = state.query, isQuiet = false } = {}) {
+	set({ query: q });
+	try {
+		const { threads } = await api.get(`/api/threads?limit=100${q ? `&q=${encodeURIComponent(q)}` : ""}`);
+		if (q !== state.query) return;
+		const open = currentThread();
+		const isListed = !open || threads.some(one => one.id === open.id);
+		set({ threads: isListed ? threads : [...threads, open] });
+	} catch (error) {
+		if (!isQuiet) tell(error);
+	}
+}
+
+async function begin() {
+	const chosen = await chooseAgent(state.agents);
+	if (!chosen) return;
+	try {
+		const made = await api.post("/api/threads", chosen);
+		set({ threads: [made, ...state.threads] });
+		go({ thread: made.id, panel: null, subject: null });
+	} catch (error) {
+		tell(error);
+	}
+}
+
+async function retitled(one, title) {
+	const changed = await api.patch(`/api/threads/${one.id}`, { title });
+	set({ threads: state.threads.map(other => (other.id === one.id ? { ...other, title: changed.title } : other)) });
+}
+
+async function rename(one) {
+	const title = await askText({ title: "Rename", label: "Title", value: one.title ?? "" });
+	if (title !== null) await retitled(one, title.trim() || null).catch(tell);
+}
+
+/** A conversation without a name gets one from the first thing that is said in it. */
+function name(text) {
+	const one = currentThread();
+	if (!one || one.title || one.kind === "group" || state.messages.length) return;
+	const words = text.replace(/\s+/g, " ");
+	retitled(one, words.length > 48 ? `${words.slice(0, 47).replace(/\s\S*$/, "")}…` : words).catch(() => {});
+}
+
+function remove(one) {
+	const hidden = set => new Set([...state.hiddenThreads, one.id].filter(id => set || id !== one.id));
+	undoable(`“${threadName(one)}” deleted, with all that was said in it.`, {
+		hide() {
+			set({ hiddenThreads: hidden(true) });
+			if (state.thread === one.id) leave();
+		},
+		restore: () => set({ hiddenThreads: hidden(false) }),
+		async commit(options) {
+			await api.delete(`/chat/conversations/${one.id}`, options);
+			set({ threads: state.threads.filter(other => other.id !== one.id) });
+			app.lookAtSamples().catch(() => {});
+		},
+	});
+}
+
+/* What happens */
+
+let unseen = 0;
+
+/** Somebody said something in the open conversation. */
+function said(message) {
+	const one = currentThread();
+	const text = textOf(message).replace(/\s+/g, " ");
+	const { author, role, created_at: at } = message;
+	if (one && role !== "system-summary") {
+		const last = { author: author?.name ?? null, role, text: text.slice(0, 120), created_at: at };
+		set({ threads: [{ ...one, last_message: last, last_at: at }, ...state.threads.filter(other => other !== one)] });
+	}
+	chat.said();
+	const people = state.people?.people;
+	if (role === "user" && author && people && !people.some(other => other.id === author.id)) set({ people: { ...state.people, people: [author, ...people] } });
+	if (role !== "assistant") return;
+	part("announcer").textContent = `${agentOf(one)?.name ?? "The agent"}: ${text.slice(0, 400)}`;
+	if (document.hidden) unseen += 1;
+	set({ replied: message.id });
+	loadTimers();
+}
+
+store.watch(["threads", "thread", "replied"], () => {
+	const one = currentThread();
+	document.title = `${unseen ? `(${unseen}) ` : ""}${one ? `${threadName(one)} · ` : ""}Rapport`;
+});
+
+async function loadTimers() {
+	const { thread: id } = state;
+	const timers = id && (await api.get(`/api/threads/${id}/timers`).catch(() => null)); // asked again when something happens
+	if (timers && state.thread === id) set({ timers });
+}
+
+async function loadPreferences() {
+	await api.get("/api/preferences").then(preferences => set({ preferences })).catch(tell);
+}
+
+async function savePreferences(body) {
+	try {
+		set({ preferences: await api.put("/api/preferences", body) });
+		toast(body.quiet_from ? `Quiet from ${body.quiet_from} to ${body.quiet_to}.` : "No quiet hours.");
+	} catch (error) {
+		tell(error);
+	}
+}
+
+async function copy(text) {
+	try {
+		await navigator.clipboard.writeText(text);
+	} catch {
+		// Over plain http there is only the old way.
+		const box = el("textarea.unseen", { value: text });
+		document.body.append(box);
+		box.select();
+		document.execCommand("copy");
+		box.remove();
+	}
+	toast("Copied.");
+}
+
+function switchTheme() {
+	const theme = isDark() ? "light" : "dark";
+	document.documentElement.dataset.theme = theme;
+	kept.put("theme", theme);
+	set({ theme });
+}
+
+/* The line to the server */
+
+store.watch(["lost"], drawBanner);
+setInterval(() => state.lost && drawBanner(), 1_000);
+
+function drawBanner() {
+	const banner = part("banner");
+	banner.hidden = !state.lost;
+	if (!state.lost) return;
+	const left = Math.ceil(((state.lost.retryAt ?? 0) - Date.now()) / 1000);
+	const what = navigator.onLine ? "The server can't be reached." : "You are offline.";
+	const when = el("span", { "aria-hidden": "true" }, left > 0 ? `Next try in ${left} s.` : "Trying…");
+	fill(banner, icon("warn"), el("span", `${what} What you write is kept and sent when it is back.`), when, button("Try now", "link", hurry));
+}
+
+function hurry() {
+	thread.hurry();
+	loadThreads({ isQuiet: true });
+}
+
+async function poll() {
+	if (!document.hidden) await loadThreads({ isQuiet: true });
+	setTimeout(poll, state.lost ? POLL_LOST : POLL);
+}
+
+/* Signing in and starting */
+
+async function showSignIn() {
+	const { dataset } = part("app");
+	if (dataset.view === "sign-in") return;
+	Object.assign(dataset, { view: "sign-in", side: "closed" });
+	await signIn(part("main"), api);
+	location.reload();
+}
+
+async function signOut() {
+	await api.delete("/api/session").catch(tell);
+	location.reload();
+}
+
+function listen() {
+	addEventListener("popstate", apply);
+	addEventListener("online", hurry);
+	addEventListener("offline", () => set({ lost: { retryAt: null } }));
+	addEventListener("resize", () => {
+		if (Boolean(panelWanted()) === state.side) return;
+		applied = null;
+		apply();
+	});
+	document.addEventListener("visibilitychange", () => {
+		if (document.hidden) return;
+		unseen = 0;
+		hurry();
+	});
+	addEventListener("keydown", event => {
+		if ((event.ctrlKey || event.metaKey) && event.key === "k") {
+			event.preventDefault();
+			conversations.focusSearch();
+		} else if (event.key === "Escape" && !event.defaultPrevented && route.panel && !document.querySelector("dialog")) closeSide();
+	});
+	part("skip").addEventListener("click", event => {
+		event.preventDefault();
+		composer.focus();
+	});
+}
+
+async function boot() {
+	try {
+		set({ session: await api.get("/api/session") });
+	} catch {
+		return setTimeout(boot, POLL_LOST);
+	}
+	if (state.session.needs_key && !state.session.signed_in) return showSignIn();
+	fill(part("conversations"), conversations.root);
+	fill(part("side"), side.root);
+	listen();
+	const agents = api.get("/api/agents").then(found => set({ agents: found.agents }));
+	const loading = [agents, loadThreads(), app.lookAtSamples()];
+	apply();
+	await Promise.all(loading).catch(tell);
+	// Who comes for the first time sees what there is to try, on a phone too.
+	if (isNarrow() && location.hash.length < 3 && !state.threads.length) go({ isStart: true });
+	setTimeout(poll, POLL);
+}
+
+boot();

@@ -1,0 +1,147 @@
+/** The notes that answers may cite: add by dropping files, read, delete. */
+
+import { undoable } from "./dialogs.js";
+import { button, el, fill, icon } from "./dom.js";
+import { emptyPanel, loader } from "./side.js";
+import { bytes, count, shortTime } from "./times.js";
+
+const KINDS = ".txt,.md,.markdown,.html,.htm,.pdf,.docx";
+const AT_ONCE = 2;
+
+export function createNotes(app) {
+	const { api } = app;
+	const uploads = el("ul.uploads", { "aria-label": "Uploads", "aria-live": "polite" });
+	const list = el("div.note-list");
+	const reading = el("div.reading");
+	const picker = el("input.unseen", { type: "file", multiple: true, accept: KINDS, "aria-label": "Files to add", tabIndex: -1, onchange: () => take(picker.files) });
+	const drop = el(
+		"div.drop",
+		icon("upload"),
+		el("p", el("b", "Drop files here"), " or ", button("choose some", "link", () => picker.click())),
+		el("p.hint", "Text, Markdown, HTML, PDF, Word. They stay on this server."),
+		picker,
+	);
+	const overview = el("div", drop, uploads, list);
+	const root = el("div", overview, reading);
+	const load = loader(list);
+	const loadNote = loader(reading);
+	const gone = new Set();
+	const queue = [];
+	let notes = [];
+	let isMore = false;
+	let running = 0;
+	let depth = 0;
+
+	// Files may be dropped anywhere: whoever misses the panel would otherwise leave the page.
+	const dragged = (name, work) =>
+		addEventListener(name, event => {
+			if (!event.dataTransfer?.types.includes("Files")) return;
+			event.preventDefault();
+			work(event.dataTransfer.files);
+			drop.classList.toggle("over", depth > 0);
+		});
+	dragged("dragenter", () => (depth += 1) === 1 && app.go({ panel: "notes", subject: null }));
+	dragged("dragleave", () => (depth -= 1));
+	dragged("dragover", () => {});
+	dragged("drop", files => {
+		depth = 0;
+		take(files);
+	});
+
+	function show(subject) {
+		reading.hidden = !subject;
+		overview.hidden = Boolean(subject);
+		if (subject) read(subject);
+		else refresh(notes.length > 0);
+	}
+
+	const refresh = isQuiet =>
+		load(() => api.get("/api/notes?limit=500"), found => {
+			notes = found.notes;
+			isMore = Boolean(found.next);
+			draw();
+		}, isQuiet);
+
+	function draw() {
+		const shown = notes.filter(one => !gone.has(one.id));
+		const text = "Add a handbook, meeting notes, anything. Then ask the librarian: it answers from them, shows the passage, and says when they don't hold the answer.";
+		if (!shown.length) return fill(list, emptyPanel("notes", "No notes yet", text));
+		fill(list, el("h2", count(shown.length, "note"), isMore && ", the latest of more"), el("ul", shown.map(item)));
+	}
+
+	function item(note) {
+		const about = `${count(note.characters, "character")} · ${count(note.chunks, "passage")} · ${shortTime(note.updated_at)}`;
+		const open = () => app.go({ panel: "notes", subject: note.id });
+		return el(
+			"li",
+			{ data: { noteId: note.id } },
+			el("button.note-item", { type: "button", onclick: open }, icon("notes"), el("span", el("b", { dir: "auto" }, note.title || note.id), el("small", about))),
+			button(`Delete ${note.title || note.id}`, "tool", () => remove(note), "trash"),
+		);
+	}
+
+	function read(id) {
+		loadNote(() => api.get(`/api/notes/${encodeURIComponent(id)}`), note => {
+			fill(
+				reading,
+				button("All notes", "quiet small", () => app.go({ panel: "notes", subject: null }), "back"),
+				el("h2", { dir: "auto" }, note.title || note.id),
+				el("p.hint", el("code", note.id), note.file_name && ` · ${note.file_name}`, ` · ${count(note.chunks, "passage")}`),
+				el("div.note-text.whole", { dir: "auto", tabIndex: 0 }, note.text),
+			);
+		});
+	}
+
+	function remove(note) {
+		undoable(`“${note.title || note.id}” deleted.`, {
+			hide: () => draw(gone.add(note.id)),
+			restore: () => draw(gone.delete(note.id)),
+			commit: options => api.delete(`/api/notes/${encodeURIComponent(note.id)}`, options),
+		});
+	}
+
+	function take(files) {
+		for (const file of files) queue.push({ file, ...uploadItem(file) });
+		picker.value = "";
+		for (let i = 0; i < AT_ONCE; i += 1) work();
+	}
+
+	function uploadItem(file) {
+		const bar = el("progress", { max: 1, value: 0, "aria-label": `Sending ${file.name}` });
+		const said = el("small", "Waiting…");
+		const node = el("li", el("span", el("b", { dir: "auto" }, file.name), el("small", bytes(file.size))), bar, said);
+		uploads.append(node);
+		return { node, bar, said };
+	}
+
+	/** Send what waits, a few at a time. */
+	async function work() {
+		if (running >= AT_ONCE || !queue.length) return;
+		const { file, node, bar, said } = queue.shift();
+		running += 1;
+		try {
+			const note = await api.upload("/api/notes", file, share => {
+				if (share < 1) bar.value = share;
+				else bar.removeAttribute("value");
+				said.textContent = share < 1 ? `Sending, ${Math.round(share * 100)} %` : "Reading and indexing…";
+			});
+			said.textContent = note.unchanged ? "Was there already, unchanged." : `Ready: ${count(note.chunks, "passage")}.`;
+			node.classList.add("done");
+			setTimeout(() => node.remove(), 6_000);
+			refresh(true);
+		} catch (error) {
+			const again = () => {
+				node.remove();
+				take([file]);
+			};
+			said.textContent = error.message;
+			node.classList.add("bad");
+			node.append(button("Send again", "link", again), button("Close", "tool", () => node.remove(), "close"));
+		}
+		bar.remove();
+		running -= 1;
+		work();
+	}
+
+	return { name: "notes", title: "Notes", picture: "notes", root, show };
+}

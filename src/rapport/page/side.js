@@ -1,0 +1,67 @@
+/** The column on the right: one panel at a time, chosen by tabs. */
+
+import { button, el, fill, icon } from "./dom.js";
+
+export function createSide(app, panels) {
+	const tabs = panels.map(({ name, title, picture }) =>
+		el(
+			"button",
+			{ type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "side-panel", data: { tab: name }, onclick: () => app.go({ panel: name, subject: null }) },
+			icon(picture),
+			title,
+		),
+	);
+	const body = el("div.panel", { id: "side-panel", role: "tabpanel", tabIndex: 0 });
+	const strip = el("div.tabs", { role: "tablist", "aria-label": "Details", onkeydown: walk }, tabs);
+	const root = el("div.side", el("header", strip, button("Close the details", "tool", app.closeSide, "close")), body);
+	let shown = null;
+
+	/** Arrow keys move along the tabs. */
+	function walk(event) {
+		const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+		if (!step) return;
+		const next = tabs[(tabs.indexOf(document.activeElement) + step + tabs.length) % tabs.length];
+		next.focus();
+		next.click();
+	}
+
+	/** Show a panel, or none. A panel is told when it comes, with what it is about, and when it goes. */
+	function show(name, subject) {
+		const panel = panels.find(one => one.name === name) ?? null;
+		if (shown !== panel) {
+			shown?.hide?.();
+			for (const tab of tabs) {
+				const isOn = tab.dataset.tab === name;
+				tab.setAttribute("aria-selected", String(isOn));
+				tab.tabIndex = isOn ? 0 : -1;
+			}
+			body.setAttribute("aria-labelledby", `tab-${name}`);
+			body.dataset.panel = name;
+			fill(body, panel?.root);
+			body.scrollTop = 0;
+		}
+		shown = panel;
+		panel?.show(subject);
+		app.store.set({ side: panel !== null });
+	}
+
+	return { root, show, isFor: name => shown?.name === name };
+}
+
+/** What a panel shows while it has nothing to show, or could not get it. */
+export const emptyPanel = (picture, title, text, ...more) => el("div.empty", icon(picture), el("h2", title), el("p", text), more);
+
+/** Fetch and show; what comes back too late is dropped, what goes wrong is said in the place of it. */
+export function loader(root) {
+	let latest = 0;
+	return async (fetching, draw, isQuiet = false) => {
+		const mine = (latest += 1);
+		if (!isQuiet) fill(root, el("p.hint", { role: "status" }, "Loading…"));
+		try {
+			const found = await fetching();
+			if (mine === latest) draw(found);
+		} catch (error) {
+			if (mine === latest && !isQuiet) fill(root, emptyPanel("warn", "That didn't work", error.message));
+		}
+	};
+}

@@ -1,0 +1,49 @@
+/** The state of the page in one place: replaced piece by piece, and whoever watches a piece is told. */
+
+/** A store. `set` takes the pieces that are new; watchers hear of all changes of one go at once, after it. */
+export function createStore(state) {
+	const watchers = [];
+	let changed = new Set();
+
+	function tell() {
+		const now = changed;
+		changed = new Set();
+		for (const watcher of watchers) {
+			if (watcher.keys.some(key => now.has(key))) watcher.work(state);
+		}
+	}
+
+	return {
+		state,
+		set(patch) {
+			for (const [key, value] of Object.entries(patch)) {
+				if (state[key] === value) continue;
+				state[key] = value;
+				if (changed.size === 0) queueMicrotask(tell);
+				changed.add(key);
+			}
+		},
+		/** Run `work` soon, and whenever one of `keys` is new. */
+		watch(keys, work) {
+			watchers.push({ keys, work });
+			queueMicrotask(() => work(state));
+		},
+	};
+}
+
+/** What is kept in this browser: drafts and choices, never a key. Where storage is off nothing is kept, and nothing breaks. */
+export const kept = {
+	get(name) {
+		try {
+			return JSON.parse(localStorage.getItem(`rapport.${name}`));
+		} catch {
+			return null;
+		}
+	},
+	put(name, value) {
+		try {
+			if (value === null || value === "") localStorage.removeItem(`rapport.${name}`);
+			else localStorage.setItem(`rapport.${name}`, JSON.stringify(value));
+		} catch { /* storage is off or full */ }
+	},
+};

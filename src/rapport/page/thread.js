@@ -1,0 +1,251 @@
+/** The conversation that is open: what was said in it, what is being said, and what waits to be sent.
+ *
+ * Every message is kept by its id, so that history, the live stream and the answer to a request may all bring it and it
+ * stands there once. In the store: `messages` (in order), `older` (where the page before begins; null: nowhere), `turns`
+ * (answers being written), `pending` (own messages on their way).
+ */
+
+import { eventsOf } from "./api.js";
+import { follow } from "./live.js";
+import { kept } from "./store.js";
+import { textOf } from "./words.js";
+
+const PAGE = 50;
+const FAR = 500;
+const HELLO = 400; // for so long the history waits for the stream, so that nothing is said between the two
+const LATE = 1_500; // after this a message that the stream should have brought is fetched
+
+const place = message => (message ? message.created_at.replace("Z", "") + message.id : "");
+
+/** The parts of the store that belong to a conversation, before anything is known. */
+export const nothingOpen = () => ({
+	thread: null, messages: [], older: undefined, loading: false, turns: [], pending: [], people: null, lit: null, replyTo: null, timers: null, problem: null,
+});
+
+export function createThread({ store, api, onSaid, onTimers, onMemory, onGone }) {
+	const { state, set } = store;
+	let stream = null;
+	let settled = new Set();
+
+	const has = id => state.messages.some(one => one.id === id);
+	const turnOf = messageId => state.turns.find(one => one.messageId === messageId);
+
+	/** Show another conversation, or none. */
+	async function open(id) {
+		if (state.thread === id) return;
+		stream?.stop();
+		stream = null;
+		settled = new Set();
+		set({ ...nothingOpen(), thread: id, loading: id !== null, pending: (id && kept.get(`unsent.${id}`)) || [] });
+		if (id === null) return;
+		let isGreeted = false;
+		const greeted = new Promise(resolve => {
+			stream = follow(api, `/api/threads/${id}/events`, {
+				onGone: () => state.thread === id && onGone(id),
+				onWait: retryAt => set({ lost: { retryAt } }),
+				onEvent(event) {
+					if (state.thread !== id) return;
+					if (event.name !== "hello") return heard(event);
+					isGreeted = true;
+					resolve();
+				},
+			});
+		});
+		await Promise.race([greeted, new Promise(resolve => setTimeout(resolve, HELLO))]);
+		const isCertain = isGreeted;
+		await page(id);
+		if (!isCertain) greeted.then(() => page(id));
+		for (const one of state.pending) if (one.thread === id && !one.id) deliver(one);
+	}
+
+	async function page(id, before = null, limit = PAGE) {
+		if (state.thread !== id) return;
+		set({ loading: true });
+		try {
+			const found = await api.get(`/api/threads/${id}/history?render=html&limit=${limit}${before ? `&before=${before}` : ""}`);
+			if (state.thread !== id) return;
+			merge(found.messages);
+			if (before || state.older === undefined) set({ older: found.next });
+		} finally {
+			if (state.thread === id) set({ loading: false });
+		}
+	}
+
+	/** Add messages, each once, in order; those that are there already are replaced. */
+	function merge(messages) {
+		const all = new Map(state.messages.map(one => [one.id, one]));
+		const isLast = messages.length === 1 && !all.has(messages[0].id) && place(messages[0]) > place(state.messages.at(-1));
+		for (const one of messages) all.set(one.id, { ...all.get(one.id), ...one });
+		const sorted = [...all.values()];
+		if (!isLast) sorted.sort((a, b) => (place(a) < place(b) ? -1 : 1));
+		set({ messages: sorted, pending: state.pending.filter(one => !all.has(one.id)) });
+	}
+
+	/** One event of the live stream. */
+	function heard({ name, data }) {
+		if (name === "message") arrived(data);
+		else if (name === "started") begin(data.message_id, "stream");
+		else if (name === "token") grow(data.message_id, data.text, "stream");
+		else if (name === "ended") ended(data.message_id, data.reply_id);
+		else if (name === "timers") onTimers();
+		else if (name.startsWith("memory.")) onMemory(name.slice(7), data);
+	}
+
+	function arrived(message) {
+		const isNew = !has(message.id);
+		if (isNew && message.role === "user") claim(message);
+		merge([message]);
+		if (!isNew) return;
+		if (message.role === "assistant" && !message.autonomous) {
+			const turn = state.turns.find(one => one.replyId === message.id) ?? turnOf(message.reply_to_id) ?? state.turns.find(one => !one.replyId);
+			if (turn) end(turn.messageId);
+		}
+		onSaid(message);
+	}
+
+	/** A message of ours may come by the stream before the request that sent it has its answer. */
+	function claim(message) {
+		const own = state.pending.find(one => !one.id && one.state === "sending" && one.text === textOf(message));
+		if (own) change(own, { id: message.id });
+	}
+
+	/** An answer is whole: its words stay until the message itself is there. */
+	function ended(messageId, replyId) {
+		if (replyId && !has(replyId)) {
+			setTurn(messageId, { replyId });
+			fetchLate(replyId);
+		} else end(messageId);
+	}
+
+	function begin(messageId, source) {
+		if (settled.has(messageId)) return;
+		const turn = turnOf(messageId);
+		if (!turn) set({ turns: [...state.turns, { messageId, source, text: "", replyId: null }] });
+		// A line that begins anew tells an answer from its first word.
+		else if (turn.source === source || source === "request") setTurn(messageId, { source, text: "" });
+	}
+
+	function grow(messageId, text, source) {
+		if (settled.has(messageId)) return;
+		if (!turnOf(messageId)) begin(messageId, source);
+		const turn = turnOf(messageId);
+		if (turn.source === source) setTurn(messageId, { text: turn.text + text });
+	}
+
+	const setTurn = (messageId, patch) => set({ turns: state.turns.map(one => (one.messageId === messageId ? { ...one, ...patch } : one)) });
+
+	function end(messageId) {
+		settled.add(messageId);
+		set({ turns: state.turns.filter(one => one.messageId !== messageId) });
+	}
+
+	/** Say something. It is shown at once, and sent again under the same name until the server has it or refuses it. */
+	function send(text, { author = null, replyTo = null } = {}) {
+		const key = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+		const one = { key, thread: state.thread, text, author, replyTo, state: "sending", id: null, problem: null, attempt: 0, at: new Date().toISOString() };
+		set({ pending: [...state.pending, one] });
+		remember();
+		return deliver(one);
+	}
+
+	async function deliver(given) {
+		const one = change(given, { state: "sending", problem: null });
+		const { thread } = one;
+		const body = { content: one.text, client_message_id: one.key, ...(one.author && { author: one.author }), ...(one.replyTo && { reply_to_id: one.replyTo }) };
+		let messageId = null;
+		try {
+			const response = await api.open("POST", `/chat/conversations/${thread}/messages`, { body });
+			if (response.status === 202) return accepted(one, (await response.json()).id);
+			messageId = response.headers.get("X-Message-Id");
+			accepted(one, messageId);
+			await answer(thread, messageId, response);
+		} catch (error) {
+			// Once it is accepted its answer comes by the live stream, whatever happens to this line.
+			if (!messageId) refused(one, error);
+			else if (state.thread === thread) setTurn(messageId, { source: "stream" });
+		}
+	}
+
+	async function answer(thread, messageId, response) {
+		if (state.thread === thread) begin(messageId, "request");
+		for await (const { name, data } of eventsOf(response)) {
+			if (state.thread !== thread) return;
+			if (name === "token") grow(messageId, data.token, "request");
+			else if (name === "error") {
+				end(messageId);
+				set({ problem: data.detail ?? "It could not answer." });
+			} else ended(messageId, data.id);
+		}
+	}
+
+	function fetchLate(id) {
+		const { thread } = state;
+		setTimeout(async () => {
+			if (state.thread !== thread || has(id)) return;
+			const message = await api.get(`/api/threads/${thread}/messages/${id}?render=html`).catch(() => null); // the stream brings it later
+			if (message && state.thread === thread) arrived(message);
+		}, LATE);
+	}
+
+	function accepted(one, id) {
+		change(one, { id, state: "sent" });
+		if (has(id)) discard(one);
+		else if (state.thread === one.thread) fetchLate(id);
+		remember();
+	}
+
+	function refused(one, error) {
+		if (!error.isPassing) {
+			change(one, { state: "failed", problem: error.message });
+			return remember();
+		}
+		change(one, { state: "waiting", attempt: one.attempt + 1 });
+		setTimeout(() => {
+			const still = state.pending.find(other => other.key === one.key);
+			if (still?.state === "waiting") deliver(still);
+		}, Math.max(error.retryAfter * 1000, Math.min(15_000, 800 * 2 ** one.attempt)));
+	}
+
+	function change(one, patch) {
+		const changed = { ...(state.pending.find(other => other.key === one.key) ?? one), ...patch };
+		set({ pending: state.pending.map(other => (other.key === one.key ? changed : other)) });
+		return changed;
+	}
+
+	function discard(one) {
+		set({ pending: state.pending.filter(other => other.key !== one.key) });
+		remember();
+	}
+
+	/** What the server doesn't have yet outlives the page. */
+	function remember() {
+		const unsent = state.pending.filter(one => !one.id);
+		kept.put(`unsent.${state.thread}`, unsent.length ? unsent : null);
+	}
+
+	/** Load back to a message; false when it isn't there. */
+	async function reach(id) {
+		const { thread } = state;
+		while (state.thread === thread && !has(id)) {
+			if (!state.older) return false;
+			await page(thread, state.older, FAR);
+		}
+		return state.thread === thread;
+	}
+
+	return {
+		open,
+		send,
+		discard,
+		reach,
+		retry: deliver,
+		stop: () => api.post(`/chat/conversations/${state.thread}/cancel`),
+		/** Let go of what was loaded from long ago: it is paged in again when somebody scrolls back to it. */
+		trim() {
+			const messages = state.messages.slice(-2 * PAGE);
+			if (state.messages.length > FAR) set({ messages, older: messages[0].id });
+		},
+		hurry: () => stream?.hurry(),
+		loadOlder: async () => state.older && !state.loading && page(state.thread, state.older),
+	};
+}
