@@ -65,7 +65,9 @@ async def test_a_crowd_of_follow_ups_is_made_without_pauses(database_url: str, m
         await until(lambda: world.sql("SELECT 1 FROM timers WHERE state = 'delivered' HAVING count(*) = 10"))
 
 
-async def test_whoever_overtakes_many_follow_ups_does_not_wait_for_them(world: World) -> None:
+async def test_whoever_overtakes_many_follow_ups_does_not_wait_for_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     where = await world.conversation()
     await world.says(where, "hello")
     await world.sql(
@@ -76,10 +78,10 @@ async def test_whoever_overtakes_many_follow_ups_does_not_wait_for_them(world: W
     )
     told: list[str] = []
 
-    async def hint(text: str) -> None:
+    async def hint(_database: Database, text: str) -> None:
         told.append(text)
 
-    world.runtime._hint = hint  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(runtime, "give_hint", hint)
     await world.says(where, "I'm back")
     assert await world.sql("SELECT count(*) FROM events WHERE state <> 'done'") == [(0,)]
     assert not any(text.startswith("done f") for text in told)  # nobody was at any of them

@@ -533,7 +533,12 @@ def test_somebody_without_a_handle_is_mentioned_by_their_id() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "known_as"),
-    [("private_supergroup", "-10042/1"), ("public_supergroup", "-10042/1"), ("private_group", None), ("bot_chat", None)],
+    [
+        ("private_supergroup", "-10042/1"),
+        ("public_supergroup", "-10042/1"),
+        ("private_group", None),
+        ("bot_chat", None),
+    ],
 )
 def test_only_where_everybody_has_the_same_numbers_they_are_the_platforms(kind: str, known_as: str | None) -> None:
     """In a small group each member counts for themselves: the same number is another message to the bot."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
+from starlette.requests import HTTPConnection
 
 from memory.vectors import HandMade
 from rapport.channels.http.memories import memory_routes
@@ -37,7 +38,7 @@ def book(database: Database, embedder: HandMade) -> MemoryBook:
 async def http(book: MemoryBook) -> AsyncGenerator[httpx.AsyncClient]:
     """The routes alone, for whoever the header names: `ana` unless told otherwise."""
 
-    async def caller(request: Request) -> str:
+    async def caller(request: HTTPConnection) -> str:
         if request.headers["x-user"] == "nobody":
             raise Unauthorized("Send a key.")
         return request.headers["x-user"]
