@@ -68,7 +68,7 @@ export function createStart(app) {
 			: button("Load the samples", "quiet", app.loadSamples, "notes", { disabled: state.busy });
 		fill(
 			root,
-			button("Back to the conversations", "tool back", () => app.go({ isStart: false, thread: null, panel: null, subject: null }), "back"),
+			button("Back to the conversations", "tool back", () => app.go({ isStart: false, thread: null, panel: null }), "back"),
 			el("h1", "An agent that knows what you mean, shows what it rests on, and comes back."),
 			el("p.intro", "Three things chat bots get wrong. Each takes one click to see, with a sample notebook and a sample group chat that you can remove again."),
 			el(

@@ -14,6 +14,7 @@ export function createChat(app, composer) {
 	const nodes = new Map();
 	let isAtEnd = true;
 	let isAtTop = false;
+	let lastTop = 0;
 	let unread = 0;
 	let laidOut = {};
 	let drawn = "";
@@ -32,7 +33,7 @@ export function createChat(app, composer) {
 		reply: composer.replyTo,
 		why: message => app.go({ panel: "why", subject: message.id }),
 		showSource: (messageId, note) => app.go({ panel: "sources", subject: `${messageId}.${note}` }),
-		addNotes: () => app.go({ panel: "notes", subject: null }),
+		addNotes: () => app.go({ panel: "notes" }),
 		copy: app.copy,
 		retry: thread.retry,
 		takeBack(one) {
@@ -197,13 +198,13 @@ export function createChat(app, composer) {
 		const waits = state.timers?.timers.length ?? 0;
 		fill(
 			header,
-			button("Back to the conversations", "tool back", () => app.go({ thread: null, panel: null, subject: null }), "back"),
+			button("Back to the conversations", "tool back", () => app.go({ thread: null, panel: null }), "back"),
 			el(
 				"div.title",
 				el("h1", button(threadName(one), "plain-title", () => app.rename(one), null, { title: "Rename" })),
 				el("p", icon(isGroup ? "group" : "person"), agent?.name ?? one.agent, isGroup && ` in a group: call it with @${agent?.handles[0]}`, one.channel === "telegram" && " · Telegram"),
 			),
-			waits > 0 && button(waits === 1 ? "1 follow-up planned" : `${waits} planned`, "pill unasked", () => app.go({ panel: "next", subject: null }), "next"),
+			waits > 0 && button(waits === 1 ? "1 follow-up planned" : `${waits} planned`, "pill unasked", () => app.go({ panel: "next" }), "next"),
 			button("Delete this conversation", "tool", () => app.remove(one), "trash"),
 			button(state.side ? "Hide the details" : "Show the details", "tool", app.toggleSide, "side", { "aria-expanded": String(state.side) }),
 		);
@@ -228,7 +229,11 @@ export function createChat(app, composer) {
 
 	function onscroll() {
 		const wasAtEnd = isAtEnd;
-		isAtEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR;
+		const top = scroller.scrollTop;
+		// Only who scrolls up leaves the end: it may also move away, because something below has grown.
+		if (scroller.scrollHeight - top - scroller.clientHeight < NEAR) isAtEnd = true;
+		else if (top < lastTop) isAtEnd = false;
+		lastTop = top;
 		if (isAtEnd !== wasAtEnd) drawJump();
 	}
 
@@ -242,6 +247,7 @@ export function createChat(app, composer) {
 		isAtEnd = true;
 		drawJump();
 		scroller.scrollTop = scroller.scrollHeight;
+		lastTop = scroller.scrollTop;
 	}
 
 	function older() {
@@ -267,7 +273,7 @@ export function createChat(app, composer) {
 	return {
 		root,
 		reveal,
-		toEnd,
+		toEnd: () => toEnd(thread.trim()),
 		/** Something new was said: count it for those who read further up. */
 		said() {
 			unread += 1;

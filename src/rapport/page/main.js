@@ -33,7 +33,11 @@ const { state, set } = store;
 
 const api = createApi({
 	onLost: () => set({ lost: state.lost ?? { retryAt: null } }),
-	onFound: () => set({ lost: null }),
+	onFound() {
+		if (!state.lost) return;
+		set({ lost: null });
+		thread.hurry();
+	},
 	onSignedOut: () => showSignIn(),
 });
 
@@ -63,7 +67,7 @@ const app = {
 	isShown: name => side?.isFor(name) ?? false,
 	aboutModel: () => aboutModel(state.session),
 	emptyChat: one => emptyChat(one, agentOf(one), app.say),
-	toggleSide: () => (state.side ? closeSide() : go({ panel: kept.get("panel") ?? "why", subject: null })),
+	toggleSide: () => (state.side ? closeSide() : go({ panel: kept.get("panel") ?? "why" })),
 	onSending(text) {
 		name(text);
 		chat.toEnd();
@@ -83,9 +87,9 @@ side = createSide(app, Object.values(panels));
 let route = routeOf("");
 let applied = null;
 
-/** Go somewhere: what isn't named stays. */
+/** Go somewhere: what isn't named stays; another panel is about nothing in particular. */
 function go(wanted) {
-	const next = { ...route, ...wanted, isStart: wanted.isStart ?? (route.isStart && !wanted.thread) };
+	const next = { ...route, ...("panel" in wanted && { subject: null }), ...wanted, isStart: wanted.isStart ?? (route.isStart && !wanted.thread && !wanted.panel) };
 	const hash = hashOf(next);
 	if (hash === location.hash) applied = null;
 	else if (route.panel && next.panel && route.thread === next.thread) history.replaceState(null, "", hash);
@@ -93,7 +97,7 @@ function go(wanted) {
 	apply();
 }
 
-const leave = () => go({ thread: null, panel: null, subject: null });
+const leave = () => go({ thread: null, panel: null });
 
 function apply() {
 	if (location.hash === applied || part("app").dataset.view === "sign-in") return;
@@ -128,7 +132,7 @@ function panelWanted() {
 
 function closeSide() {
 	kept.put("side", false);
-	go({ panel: null, subject: null });
+	go({ panel: null });
 	if (route.thread && !isNarrow()) composer.focus();
 }
 
@@ -148,7 +152,7 @@ async function loaded() {
 
 /** Show a message, in whichever conversation it was said. */
 async function reveal(messageId, threadId = state.thread) {
-	const beside = isNarrow() ? { panel: null, subject: null } : {};
+	const beside = isNarrow() ? { panel: null } : {};
 	if (threadId !== state.thread || isNarrow()) go({ thread: threadId, ...beside });
 	await loaded();
 	await chat.reveal(messageId).catch(tell);
@@ -175,7 +179,7 @@ async function begin() {
 	try {
 		const made = await api.post("/api/threads", chosen);
 		set({ threads: [made, ...state.threads] });
-		go({ thread: made.id, panel: null, subject: null });
+		go({ thread: made.id, panel: null });
 	} catch (error) {
 		tell(error);
 	}

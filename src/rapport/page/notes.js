@@ -40,7 +40,7 @@ export function createNotes(app) {
 			work(event.dataTransfer.files);
 			drop.classList.toggle("over", depth > 0);
 		});
-	dragged("dragenter", () => (depth += 1) === 1 && app.go({ panel: "notes", subject: null }));
+	dragged("dragenter", () => (depth += 1) === 1 && app.go({ panel: "notes" }));
 	dragged("dragleave", () => (depth -= 1));
 	dragged("dragover", () => {});
 	dragged("drop", files => {
@@ -84,7 +84,7 @@ export function createNotes(app) {
 		loadNote(() => api.get(`/api/notes/${encodeURIComponent(id)}`), note => {
 			fill(
 				reading,
-				button("All notes", "quiet small", () => app.go({ panel: "notes", subject: null }), "back"),
+				button("All notes", "quiet small", () => app.go({ panel: "notes" }), "back"),
 				el("h2", { dir: "auto" }, note.title || note.id),
 				el("p.hint", el("code", note.id), note.file_name && ` · ${note.file_name}`, ` · ${count(note.chunks, "passage")}`),
 				el("div.note-text.whole", { dir: "auto", tabIndex: 0 }, note.text),

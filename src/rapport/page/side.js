@@ -6,7 +6,7 @@ export function createSide(app, panels) {
 	const tabs = panels.map(({ name, title, picture }) =>
 		el(
 			"button",
-			{ type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "side-panel", data: { tab: name }, onclick: () => app.go({ panel: name, subject: null }) },
+			{ type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "side-panel", data: { tab: name }, onclick: () => app.go({ panel: name }) },
 			icon(picture),
 			title,
 		),

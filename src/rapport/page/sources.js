@@ -28,7 +28,7 @@ export function createSources(app) {
 			"quote",
 			"No sources yet",
 			"When an answer rests on your notes, its passages stand here. A citation that wasn't looked up for that very answer is removed.",
-			button("Add notes", "quiet", () => app.go({ panel: "notes", subject: null }), "notes"),
+			button("Add notes", "quiet", () => app.go({ panel: "notes" }), "notes"),
 		);
 
 	function draw(message, notes, wantedId) {

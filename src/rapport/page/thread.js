@@ -55,7 +55,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		const isCertain = isGreeted;
 		await page(id);
 		if (!isCertain) greeted.then(() => page(id));
-		for (const one of state.pending) if (one.thread === id && !one.id) deliver(one);
+		for (const one of state.pending) if (one.thread === id && !one.id && one.state !== "failed") deliver(one);
 	}
 
 	async function page(id, before = null, limit = PAGE) {

@@ -34,7 +34,7 @@ export function createTries(app) {
 	}
 
 	/** Open a conversation with a panel beside it where there is room; on a phone the chat comes first. */
-	const open = (thread, panel) => app.go({ thread, panel: isNarrow() ? null : panel, subject: null });
+	const open = (thread, panel) => app.go({ thread, panel: isNarrow() ? null : panel });
 
 	async function talk(agent, title, text, panel) {
 		const made = await api.post("/api/threads", { agent, title });
@@ -68,7 +68,7 @@ export function createTries(app) {
 		removeSamples: busily(async () => {
 			const { thread_id: thread } = state.samples;
 			await api.delete("/api/samples");
-			if (state.thread === thread) app.go({ thread: null, isStart: true, panel: null, subject: null });
+			if (state.thread === thread) app.go({ thread: null, isStart: true, panel: null });
 			await lookAgain();
 			app.toast("The samples are gone.");
 		}),
