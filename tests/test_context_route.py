@@ -73,9 +73,18 @@ async def test_notes_and_memories_are_named_with_their_scores(world: World) -> N
     told = await explained(world, here)
     assert (told["strategy"], told["stored"]) == ("recent", True)
     assert [one["reasons"] for one in told["messages"]] == [["trigger"]]
-    assert [one["id"] for one in told["notes"]] == ["refunds"]
+    assert [(one["id"], one["given"]) for one in told["notes"]] == [("refunds", True)]
     assert [one["id"] for one in told["memories"]] == [memory.id]
     assert all(0 < one["score"] <= 1 for one in [*told["notes"], *told["memories"]])
+
+
+async def test_a_note_that_was_not_close_enough_is_not_said_to_have_been_given(world: World) -> None:
+    await world.http.post("/api/notes", json={"id": "refunds", "text": REFUNDS})
+    for agent in ("companion", "librarian"):
+        here = await world.conversation(agent_id=agent)
+        await world.says(here, "Which planet has the most moons?")
+        told = await explained(world, here)
+        assert [(one["id"], one["given"]) for one in told["notes"]] == [("refunds", False)], agent
 
 
 async def test_a_direct_chat_names_its_summary(world: World) -> None:

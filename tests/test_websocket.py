@@ -278,6 +278,14 @@ async def test_a_conversation_that_is_not_yours_can_not_be_opened(world: World) 
     assert (await refused(world, await world.conversation(), more="&after=x"))[0] == 400
 
 
+async def test_whoever_is_not_let_in_is_no_error_of_the_server(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody can knock: the log has an error when something is broken, and not whenever somebody likes."""
+    assert (await refused(world, "nonsense"))[0] == 404
+    async with calling(world, await world.conversation()):
+        pass
+    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
+
+
 async def test_without_keys_a_page_of_another_site_is_not_let_in(world: World) -> None:
     thread = await world.conversation()
     for origin in ("https://evil.example", "null", "http://localhost.evil.example"):

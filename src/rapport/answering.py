@@ -104,6 +104,7 @@ class Findings:
         found: dict[str, object] = {}
         if self.retrieval is not None:
             found["retrieved"] = self.retrieval.audit
+            found["notes_given"] = bool(self.passages)
         if self.memories:
             found["memories"] = [{"id": one.id, "score": round(one.similarity, 4)} for one in self.memories]
         return found

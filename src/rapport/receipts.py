@@ -41,11 +41,13 @@ class Explanation:
 
     @property
     def notes(self) -> list[dict[str, Any]]:
-        """Each note once, as close as the closest of its passages that were found."""
+        """Each note once, as close as the closest of its passages; `given` if the model was, else none was close enough."""
+        facts: Mapping[str, Any] = self.reply.metadata if self.reply else {}
+        given = bool(facts.get("notes_given", not facts.get("guard_used")))
         best: dict[str, float] = {}
         for one in _scores(self.reply, "retrieved"):
             best[one["id"]] = max(one["score"], best.get(one["id"], one["score"]))
-        return [{"id": id_, "score": score} for id_, score in best.items()]
+        return [{"id": id_, "score": score, "given": given} for id_, score in best.items()]
 
 
 async def explain(

@@ -24,7 +24,6 @@ import pytest
 FOLDER = Path(__file__).parent / "bot_api"
 BOT_NAME = "TestNameBot"
 TOKEN = "4242:" + "x" * 35
-_INSTALLED = FOLDER / "node_modules" / ".package-lock.json"
 
 Json = dict[str, Any]
 
@@ -52,16 +51,17 @@ class Account:
         return Room(self.id, self.first_name, "private")
 
 
-def install() -> None:
+def install(folder: Path = FOLDER) -> None:
     """Install what package-lock.json pins, unless that is there; skips the test where there is no npm, and fails in CI."""
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
-        reason = "node and npm are needed for the Bot API that these tests talk to"
+        reason = f"node and npm are needed for what these tests use ({folder / 'package.json'})"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     # npm writes this file last.
-    if _INSTALLED.exists() and _INSTALLED.stat().st_mtime >= (FOLDER / "package-lock.json").stat().st_mtime:
+    installed = folder / "node_modules" / ".package-lock.json"
+    if installed.exists() and installed.stat().st_mtime >= (folder / "package-lock.json").stat().st_mtime:
         return
-    done = subprocess.run([npm, "ci"], cwd=FOLDER, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([npm, "ci"], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
 
 

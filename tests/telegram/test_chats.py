@@ -7,7 +7,7 @@ from tests.telegram.peer import Posted, telegram_peer
 from tests.telegram.town import Town, at, days_ago, logged, open_town, restarted, telegram_settings
 
 from rapport.domain.errors import InvalidInput
-from rapport.storage.telegram import Updates
+from rapport.storage.telegram import Place, Places, Updates
 from world import open_world
 
 TAG = "@rapport_bot"
@@ -136,6 +136,56 @@ async def test_what_is_sent_into_a_group_that_has_moved_follows_it(town: Town) -
     again = await town.hears(moved, town.ann, "are you sure?", reply_to=town.peer.posted(moved)[0])
     assert town.peer.posted(moved)[1].reply_to == again.message_id
     assert await town.world.sql("SELECT count(*) FROM conversations") == [(1,)]
+
+
+@pytest.mark.parametrize("way", ["at once", "by the button"])
+async def test_a_group_that_has_moved_is_let_in_after_it_was_forgotten(town: Town, way: str) -> None:
+    """The settings still have the id that it had as a group, and only the chat's row knows that."""
+    await town.hears(town.club, town.ben, "The boat is called Albatross")
+    moved = town.club.migrates()
+    if way == "at once":
+        await town.hears(moved, town.ann, "/forget yes")
+    else:
+        await town.hears(moved, town.ann, "/forget")
+        [question] = town.peer.posted(moved)
+        moved.presses(town.ann, question, question.buttons[0][1])
+        await town.settled()
+    assert town.peer.sent(moved)[-1].startswith("Forgotten")
+    await town.hears(moved, town.ann, f"{TAG} what is the boat called?")
+    assert town.peer.sent(moved)[-1].startswith("re: ")
+    assert "Albatross" not in town.given()[1]
+    assert await town.world.sql("SELECT owner_id FROM conversations") == [(f"telegram:{town.club.id}",)]
+
+
+async def test_whoever_writes_the_new_id_into_the_settings_loses_nothing(town: Town) -> None:
+    await town.hears(town.club, town.ben, "The boat is called Albatross")
+    moved = town.club.migrates()
+    await town.settled()
+    before = await town.conversation(moved)
+    for chats in (f"{moved.id}", f"{moved.id}, {town.club.id}"):
+        async with restarted(town, telegram_allowed_chats=chats) as town:
+            await town.hears(moved, town.ann, f"{TAG} what is the boat called?")
+            assert await town.conversation(moved) == before
+            assert "The boat is called Albatross" in town.given()[1]
+
+
+async def test_what_comes_while_its_conversation_is_erased_begins_a_new_one(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await town.hears(town.ann_alone, town.ann, "hello")
+    [(owner, before)] = await town.world.sql("SELECT owner_id, id FROM conversations")
+    of_chat = Places.of_chat
+
+    async def found_and_erased(places: Places, chat_id: int) -> Place | None:
+        """Erased by somebody on the page, right after the chat was found to be that conversation."""
+        place = await of_chat(places, chat_id)
+        if place is not None and place.conversation_id == before:
+            await town.world.runtime.erase(owner, before)
+        return place
+
+    monkeypatch.setattr(Places, "of_chat", found_and_erased)
+    await town.hears(town.ann_alone, town.ann, "are you there?")
+    assert await town.told(town.ann_alone) == [("Ann", "are you there?"), ("Companion", "re: are you there?")]
 
 
 # ---- people who want no more

@@ -96,6 +96,14 @@ async def test_forgetting_asks_first_and_only_an_admin_may(town: Town) -> None:
     assert no
 
 
+async def test_when_telegram_asks_to_wait_a_command_waits(town: Town) -> None:
+    town.peer.will(flood(3), on="getChatMember")
+    await town.hears(town.team, town.ann, "/followups@rapport_bot on")
+    asked, again = [request.at for request in town.peer.calls("getChatMember")]
+    assert again - asked >= 3.0
+    assert town.peer.sent(town.team)[0].startswith("Follow-ups are on here")
+
+
 async def test_who_thinks_better_of_it_keeps_everything(town: Town) -> None:
     await town.hears(town.ann_alone, town.ann, "hello")
     await town.hears(town.ann_alone, town.ann, "/forget")

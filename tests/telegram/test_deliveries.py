@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 from tests.telegram.peer import Chat, Fault, TelegramPeer, babbles, fails, flood, hangs, resets, telegram_peer
-from tests.telegram.town import Impatient, Town, database_away, logged, open_town, road_to, telegram_settings
+from tests.telegram.town import (
+    Impatient,
+    Town,
+    database_away,
+    days_ago,
+    logged,
+    open_town,
+    road_to,
+    telegram_settings,
+)
 
 from rapport.channels.telegram import channel
-from rapport.channels.telegram.markup import Part
+from rapport.channels.telegram.markup import Part, parts
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.outgoing import Outgoing
@@ -76,6 +86,25 @@ async def test_a_long_message_goes_on_where_it_was_interrupted(town: Town) -> No
     assert "User is replying to this specific message: 'Part 1:" in town.given()[1]
 
 
+async def test_a_very_long_text_holds_up_nobody(town: Town) -> None:
+    """Formatting it takes more than a second, in which everything else goes on."""
+    await town.hears(town.ann_alone, town.ann, "hello")
+    text = "[a" * 20_000
+    began = time.monotonic()
+    parts(text)
+    takes = time.monotonic() - began
+    assert town.world.app.telegram is not None
+    way = channel.TelegramChannel(town.world.app.telegram.api, town.world.database)
+    sending = asyncio.ensure_future(anext(way.send(Outgoing(await town.conversation(town.ann_alone), "long", text))))
+    longest, last = 0.0, time.monotonic()
+    while not sending.done():
+        await asyncio.sleep(0.005)
+        longest, last = max(longest, time.monotonic() - last), time.monotonic()
+    await sending
+    assert len(town.peer.sent(town.ann_alone)) == 2
+    assert longest < takes / 2
+
+
 # ---- Telegram fails
 
 
@@ -120,8 +149,11 @@ async def test_what_never_left_is_sent_when_telegram_can_be_reached(database_url
 
 @pytest.mark.parametrize(
     "fault",
-    [resets(after=True), resets(), fails(504, after=True), fails(504, is_json=False, after=True), babbles()],
-    ids=["reset after", "reset before", "504", "504 of a proxy", "no JSON"],
+    [
+        *(resets(after=True), resets(), fails(504, after=True), fails(504, is_json=False, after=True), babbles()),
+        *(fails(502, is_json=False, after=True), fails(500, after=True)),
+    ],
+    ids=["reset after", "reset before", "504", "504 of a proxy", "no JSON", "502 of a proxy", "500"],
 )
 @pytest.mark.parametrize("where", ["alone", "in a group"])
 async def test_what_may_have_arrived_is_looked_for_and_shown_once(
@@ -147,6 +179,46 @@ async def test_what_may_have_arrived_is_looked_for_and_shown_once(
         "SELECT p.content FROM messages m JOIN messages p ON p.id = m.reply_to_id WHERE m.content = 'why?'"
     )
     assert parent == "two"
+
+
+async def test_what_may_have_arrived_is_found_behind_the_numbers_of_other_chats(
+    impatient: Impatient, town: Town
+) -> None:
+    """Direct chats and small groups share their numbers: while one answer was written, much was said elsewhere."""
+    impatient.for_what_is_on_its_way(0.1)
+    slow = town.world.model.will_wait("It took a while.")
+    town.ann_alone.says(town.ann, "think about it")
+    await slow.begun.wait()
+    for number in range(40):
+        town.club.says(town.ben, f"something {number}")
+    await until(lambda: many(town, 41))
+    town.peer.will(resets(after=True), on="sendMessage")
+    slow.go_on()
+    assert [state for state, _ in await parked(town)] == ["sent"]
+    assert town.peer.sent(town.ann_alone) == ["It took a while."]
+
+
+async def many(town: Town, count: int) -> bool:
+    return await town.world.sql("SELECT count(*) FROM messages WHERE role = 'user'") == [(count,)]
+
+
+async def test_a_notice_that_may_have_arrived_is_shown_once(impatient: Impatient, town: Town) -> None:
+    """Telegram's clock is behind: what is said after the notice seems to be older than it."""
+    impatient.for_what_is_on_its_way(0.5)
+    town.peer.will(resets(after=True), on="sendMessage")
+    town.team.says(town.ann, "/help@rapport_bot")
+    await town.peer.until_sent(town.team, 1)
+    await town.hears(town.team, town.ben, "what a list", date=days_ago(0, minutes=-0.5))
+    assert [state for state, _ in await parked(town)] == ["sent"]
+    assert len(town.peer.sent(town.team)) == 1
+
+
+async def test_a_notice_with_buttons_that_has_arrived_is_known_to_have(impatient: Impatient, town: Town) -> None:
+    impatient.for_what_is_on_its_way(0.1)
+    town.peer.will(resets(after=True), on="sendMessage")
+    await town.hears(town.ann_alone, town.ann, "/forget")
+    assert [state for state, _ in await parked(town)] == ["sent"]
+    assert len(town.peer.sent(town.ann_alone)) == 1
 
 
 async def test_what_nobody_can_find_is_not_sent_again(impatient: Impatient, town: Town) -> None:

@@ -9,6 +9,7 @@ from tests.telegram.peer import Chat
 from tests.telegram.town import Town, days_ago
 
 from rapport.ingest.chat_index import ChatIndex
+from rapport.storage.arrivals import KEPT_CHANGES
 
 TAG = "@rapport_bot"
 
@@ -98,6 +99,18 @@ async def test_changes_of_one_second_are_all_made(town: Town) -> None:
         town.team.edits(said, text)
         await town.settled()
         assert await words(town, town.team) == [text]
+
+
+async def test_of_many_changes_the_latest_are_kept(town: Town) -> None:
+    """Whoever changes a message without end must not make a row without end of it."""
+    said = town.team.says(town.ann, "0")
+    for number in range(1, KEPT_CHANGES + 11):
+        town.team.edits(said, str(number))
+    await town.settled()
+    [(payload,)] = await town.world.sql("SELECT payload FROM messages WHERE role = 'user'")
+    kept = [edit["edited_message"]["text"] for edit in payload["edits"]]
+    assert payload["message"]["text"] == "0"
+    assert kept == [str(number) for number in range(11, KEPT_CHANGES + 11)]
 
 
 async def test_a_change_that_comes_before_the_message_stands_for_it(town: Town) -> None:

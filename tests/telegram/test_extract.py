@@ -333,6 +333,13 @@ def test_forwarded_words_call_nobody() -> None:
         assert (heard.for_agent, heard.mentions, heard.usernames, heard.command) == (False, (), (), None)
 
 
+def test_what_is_picked_from_another_bot_orders_nothing() -> None:
+    """Who sends a result of an inline bot's sees its title before, and not its words."""
+    heard = said(updates.text_message("/forget@rapport_bot yes", via_bot=updates.OTHER_BOT))
+    assert (heard.author.name, heard.command) == ("Ana Weiss", None)
+    assert said(updates.text_message("/forget@rapport_bot yes")).command is not None
+
+
 @given(st.text(st.characters(codec="utf-8"), max_size=40), st.text(st.characters(codec="utf-8"), max_size=40))
 def test_a_tag_is_found_after_any_text(before: str, after: str) -> None:
     text = f"{before} @rapport_bot {after}"
@@ -527,6 +534,14 @@ PLACE = {"place_name": "Hut", "address": "Ridge 1", "location_information": POIN
         (updates.sent(video_note=updates.file(duration=2, length=9)), {"media_type": "video_message", "file": "r.mp4"}),
         (updates.sent(video=CLIP | {"file_name": "top.mp4"}), {"media_type": "video_file", "file_name": "top.mp4"}),
         (updates.sent(audio=updates.file(duration=9, title="Aria")), {"media_type": "audio_file", "title": "Aria"}),
+        (
+            updates.sent(audio=updates.file(duration=9, title="Aria", performer="J. S.\nBach", file_name="a.mp3")),
+            {"media_type": "audio_file", "title": "Aria", "performer": "J. S.\nBach", "file_name": "a.mp3"},
+        ),
+        (
+            updates.sent(document=updates.file(file_name="a\nplan.pdf")),
+            {"file": "a plan.pdf", "file_name": "a\nplan.pdf"},
+        ),
         (updates.sent(document=updates.file(file_name="a.pdf")), {"file": "files/a.pdf", "file_name": "a.pdf"}),
         (updates.sent(location=POINT), {"location_information": POINT}),
         (updates.sent(venue={"location": POINT, "title": "Hut", "address": "Ridge 1"}), PLACE),

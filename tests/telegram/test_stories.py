@@ -74,6 +74,16 @@ async def test_an_album_is_answered_once(town: Town) -> None:
     assert [text for _, text in await town.told(town.ann_alone)].count("[photo]") == 3
 
 
+async def test_an_album_in_reply_to_the_agent_is_answered_once(town: Town) -> None:
+    await town.hears(town.team, town.ann, f"{TAG} shall I show you my garden?")
+    [asked] = town.peer.posted(town.team)
+    photo: list[dict[str, Any]] = [{"file_id": "x", "file_unique_id": "y", "width": 1, "height": 1}]
+    first, *_ = [town.team.says(town.ann, photo=photo, media_group_id="1", reply_to=asked) for _ in range(3)]
+    await town.settled()
+    [_, answer] = town.peer.posted(town.team)
+    assert answer.reply_to == first.message_id
+
+
 # ---- story 1: a tag, and nothing else
 
 

@@ -83,7 +83,7 @@ async def _told(database: Database, explanation: Explanation) -> Told:
             reply=explanation.reply,
             has_summary=receipt.get("summary_id") is not None,
             memories=[await _memory(connection, explanation, one) for one in explanation.memories],
-            notes=[await _note(connection, explanation, one) for one in explanation.notes],
+            notes=[await _note(connection, explanation, one) for one in explanation.notes if one["given"]],
             looked_up=receipt.get("looked_up", ()),
         )
 

@@ -31,13 +31,15 @@ async def which_bot(settings: Settings) -> str:
     async with _api(settings) as api:
         me = await _asked(api, "getMe")
         info = await _asked(api, "getWebhookInfo")
-    set_to, waiting = str(info.get("url") or ""), info.get("pending_update_count") or 0
+        # Many programs have their token in the address: it is not for the screen, nor for where that is shown.
+        set_to = api.redacted(str(info.get("url") or ""))
+        wanted = api.redacted(webhook_address(settings.telegram_webhook_url or ""))
+    waiting = info.get("pending_update_count") or 0
     name = f"@{me.get('username')}"
     if settings.telegram_webhook_url is None:
         if set_to:
             return Caution(f"{name}; a webhook is set to {set_to}, and will be deleted when the server starts to poll")
         return f"{name}, by polling; {waiting} updates wait"
-    wanted = webhook_address(settings.telegram_webhook_url)
     if set_to != wanted:
         now = f"set to {set_to}" if set_to else "not set"
         return Caution(f"{name}, by webhook; it is {now}, and will be set to {wanted} when the server starts")

@@ -15,6 +15,7 @@ from rapport.domain.conversation import Author, Kind
 from rapport.domain.errors import InvalidInput
 from rapport.ingest.archive import Collected, identifier, mapping, moment, named
 from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, checked_content
+from rapport.ingest.placeholders import listed, placeholder
 
 _DIRECT = {"personal_chat", "bot_chat", "saved_messages"}
 _MEDIA = {
@@ -216,31 +217,27 @@ def _part(part: object) -> str:
 def _media(row: Mapping[str, Any]) -> str:
     """What was sent beside words, in a line: the files themselves stay where they are."""
     if (kind := row.get("media_type")) is not None:
-        about = row.get("sticker_emoji") or row.get("title") or row.get("file_name")
-        return _placeholder(_MEDIA.get(str(kind), str(kind).replace("_", " ")), about)
+        about = [row.get("sticker_emoji") or row.get("title"), row.get("performer")]
+        name = _MEDIA.get(str(kind), str(kind).replace("_", " "))
+        return placeholder(name, *(about if any(about) else [row.get("file_name")]))
     if "photo" in row:
         return "[photo]"
     if "file" in row:
-        return _placeholder("file", row.get("file_name") or str(row["file"]).partition(" (")[0].rpartition("/")[2])
+        return placeholder("file", row.get("file_name") or str(row["file"]).partition(" (")[0].rpartition("/")[2])
     return _shared(row)
 
 
 def _shared(row: Mapping[str, Any]) -> str:
     if contact := mapping(row.get("contact_information")):
-        return _placeholder("contact", " ".join(str(contact.get(name) or "") for name in ("first_name", "last_name")))
+        return placeholder("contact", " ".join(str(contact.get(name) or "") for name in ("first_name", "last_name")))
     if "location_information" in row or "place_name" in row:
         point = mapping(row.get("location_information")) or {}
         told = [row.get("place_name"), row.get("address"), point.get("latitude"), point.get("longitude")]
-        return _placeholder("location", ", ".join(str(part) for part in told if part is not None))
+        return placeholder("location", ", ".join(str(part) for part in told if part is not None))
     if poll := mapping(row.get("poll")):
-        answers = "".join(f"\n- {_text((mapping(one) or {}).get('text'))}" for one in _list(poll.get("answers")))
-        return _placeholder("poll", _text(poll.get("question"))) + answers
+        answers = (_text((mapping(one) or {}).get("text")) for one in _list(poll.get("answers")))
+        return listed("poll", _text(poll.get("question")), answers)
     for name in ("game_title", "invoice_information"):
         if name in row:
-            return _placeholder(name.partition("_")[0], row[name] if isinstance(row[name], str) else None)
+            return placeholder(name.partition("_")[0], row[name] if isinstance(row[name], str) else None)
     return ""
-
-
-def _placeholder(what: str, about: object = None) -> str:
-    told = str(about or "").strip()
-    return f"[{what}: {told}]" if told else f"[{what}]"

@@ -93,7 +93,7 @@ export async function* eventsOf(response, onBeat = () => {}) {
 function eventIn(block) {
 	const fields = { event: "message", data: "", id: null };
 	for (const line of block.split("\n")) {
-		const [, name, value] = /^(event|data|id): ?(.*)$/.exec(line) ?? [];
+		const [, name, value] = /^(event|data|id): ?(.*)$/s.exec(line) ?? [];
 		if (name) fields[name] = value;
 	}
 	return fields.data && { name: fields.event, data: JSON.parse(fields.data), id: fields.id };

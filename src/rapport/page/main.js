@@ -228,7 +228,8 @@ function said(message) {
 	const one = currentThread();
 	const text = textOf(message).replace(/\s+/g, " ");
 	const { author, role, created_at: at } = message;
-	if (one && role !== "system-summary") {
+	if (role === "system-summary") return;
+	if (one) {
 		const last = { author: author?.name ?? null, role, text: text.slice(0, 120), created_at: at };
 		set({ threads: [{ ...one, last_message: last, last_at: at }, ...state.threads.filter(other => other !== one)] });
 	}

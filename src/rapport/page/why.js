@@ -36,22 +36,26 @@ export function createWhy(app) {
 		emptyPanel("why", "Why did it say that?", "“Why this answer?” under any answer shows the chat as the agent saw it: the messages it was given are lit, each with the reason.");
 
 	function draw(context) {
-		const { timeline, memories, notes } = context;
+		const { timeline, memories } = context;
+		const notes = context.notes.filter(one => one.given);
+		const far = context.notes.filter(one => !one.given);
 		const reply = state.messages.find(one => one.id === context.reply_id);
 		const before = timeline.filter(one => !one.is_call);
+		const chosen = before.filter(one => one.chosen).length;
 		const used = [
-			count(before.filter(one => one.chosen).length, "message"),
+			chosen && count(chosen, "message"),
 			memories.length && count(memories.length, "memory", "memories"),
 			notes.length && count(notes.length, "note"),
 		].filter(Boolean);
 		fill(
 			root,
-			el(
+			// Behind a guard nobody is asked, and so nothing is given to anybody.
+			!reply?.guardUsed && el(
 				"p.lead",
 				reply?.autonomous && `Said on its own: ${triggerWords(reply.trigger_type).toLowerCase()}. `,
 				context.stored ? "It was given " : "It would be given ",
-				el("b", used.join(", ").replace(/, ([^,]*)$/, " and $1")),
-				`; it looked at ${count(before.length, "message")}.`,
+				el("b", used.join(", ").replace(/, ([^,]*)$/, " and $1") || "nothing beside the message itself"),
+				before.length > 0 ? `; it looked at ${count(before.length, "message")}.` : ".",
 				context.summary_id && " Older parts came as a summary.",
 				context.looked_up.length > 0 && ` Then it ${[...new Set(context.looked_up)].map(toolWords).join(", ")}.`,
 			),
@@ -59,9 +63,11 @@ export function createWhy(app) {
 			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), "The model could not be reached; the answer was put together from the notes."),
 			app.currentThread()?.kind === "group" && chooser(context),
 			el("ol.timeline", { "aria-label": "The chat as it saw it" }, entries(timeline)),
-			used.length > 1 && el("h2", "Also used"),
+			memories.length + notes.length > 0 && el("h2", "Also given"),
 			memories.map(one => usedItem("memory", one.text ?? "A memory that is forgotten since", one)),
-			notes.map(one => usedItem("notes", one.title ?? one.id, one)),
+			notes.map(noteItem),
+			far.length > 0 && el("h2", "Not close enough to be given"),
+			far.map(noteItem),
 		);
 	}
 
@@ -125,6 +131,8 @@ export function createWhy(app) {
 
 	const usedItem = (panel, text, { id, score }) =>
 		el("button.used", { type: "button", onclick: () => app.go({ panel, subject: id }) }, icon(panel), el("span", { dir: "auto" }, text), meter(score));
+
+	const noteItem = one => usedItem("notes", one.title ?? one.id, one);
 
 	return { name: "why", title: "Why", picture: "why", root, show, hide: () => store.set({ lit: null }) };
 }

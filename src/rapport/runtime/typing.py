@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 import structlog
 
 from rapport.deliver.outbox import Channel
+from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent
 from rapport.runtime.tasks import end_all
 
@@ -36,8 +37,11 @@ async def typing_shown(channels: Mapping[str, Channel], event: ClaimedEvent) -> 
 async def _show(channel: Channel, event: ClaimedEvent) -> None:
     await asyncio.sleep(FIRST_SECONDS)
     while True:
+        pause = AGAIN_SECONDS
         try:
             await channel.show_typing(event.conversation_id, event.id)
         except Exception as error:  # noqa: BLE001 - the answer itself is what counts
             log.debug("typing.not_shown", reason=type(error).__name__)
-        await asyncio.sleep(AGAIN_SECONDS)
+            if isinstance(error, Transient):  # who is asked to wait waits
+                pause = max(pause, error.retry_after)
+        await asyncio.sleep(pause)

@@ -21,6 +21,9 @@ from rapport.storage.messages import COLUMNS, message_of
 CLOCKS_DIFFER = 60
 """Seconds by which a platform's clock may be wrong by ours, with the time that a message takes to come here."""
 
+KEPT_CHANGES = 50
+"""So many changes of a message are kept as they came: each is written anew with the next one."""
+
 # One statement, so one transaction. The conversation's row lock puts writers in a line; the time it returns is later
 # than that of every message before, even if the clock went back. If nobody else is in the line and this process wants
 # to, the event starts as running: no queue in between, and still a row that anyone can pick up if the process dies.
@@ -115,8 +118,8 @@ FROM (
 ) AS m
 """
 
-# What somebody has changed of what they said. The platform's own update stays beside the first one, so what was said before
-# is not lost. A change that comes late, after a newer one, changes nothing; nor does one that leaves the words as they are,
+# What somebody has changed of what they said. The platform's own update stays beside the first one, with the latest before
+# it, so what was said before is not lost. A change that comes late, after a newer one, changes nothing; nor does one that leaves the words as they are,
 # but the first, which may have come before the message itself: it is known as a change from then on. What it means is looked
 # at again.
 _CHANGE = """
@@ -127,7 +130,8 @@ WITH held AS (
     SET content = %(text)s, mentions = %(mentions)s, seq = DEFAULT,
         metadata = metadata || jsonb_build_object('edited_at', %(edited_at)s::text),
         payload = coalesce(payload, '{}') || jsonb_build_object('edits',
-            coalesce(payload -> 'edits', '[]') || jsonb_build_array(coalesce(%(payload)s::jsonb, 'null')))
+            CASE WHEN jsonb_array_length(payload -> 'edits') >= %(kept)s THEN (payload -> 'edits') - 0
+                 ELSE coalesce(payload -> 'edits', '[]') END || jsonb_build_array(coalesce(%(payload)s::jsonb, 'null')))
     FROM held WHERE conversation_id = held.id AND platform_id = %(platform_id)s AND owner_id = %(owner)s AND role = 'user'
       AND (metadata ->> 'edited_at' IS NULL OR (metadata ->> 'edited_at')::timestamptz < %(edited_at)s::timestamptz)
       AND (content <> %(text)s OR metadata ->> 'edited_at' IS NULL)
@@ -270,6 +274,7 @@ class Arrivals:
                 "text": text_of(incoming.content),
                 "mentions": list(incoming.mentions),
                 "edited_at": edited_at.isoformat(),
+                "kept": KEPT_CHANGES,
                 "payload": incoming.payload and Jsonb(dict(incoming.payload)),
             },
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from rapport.storage.arrivals import CLOCKS_DIFFER
 from rapport.storage.database import Connection
 
 KEPT_DAYS = 3
@@ -43,21 +44,41 @@ UPDATE telegram_chats SET chat_id = %(new)s WHERE bot_id = %(bot)s AND chat_id =
 """
 
 # What the platform calls the latest messages of a conversation, those of others and our own with all their parts; and of
-# each whether it was surely there before that one was sent: some seconds before, because clocks differ.
-_NUMBERS = """
-SELECT platform_id, created_at < coalesce(
-    (SELECT created_at FROM messages WHERE conversation_id = %(conversation)s AND id = %(message)s),
-    clock_timestamp()) - interval '10 seconds'
-FROM (
+# each whether it was surely there before that one was to be sent: well before, because clocks differ.
+_BEFORE = f"""
+created_at < (SELECT created_at FROM outbox WHERE conversation_id = %(conversation)s AND message_id = %(message)s)
+             - interval '{CLOCKS_DIFFER} seconds'
+"""
+_NUMBERS = f"""
+SELECT platform_id, {_BEFORE} FROM (
     SELECT platform_id, created_at FROM messages
     WHERE conversation_id = %(conversation)s AND platform_id IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT 500
 ) said
 UNION ALL
 SELECT jsonb_array_elements_text(platform_ids), false FROM (
-    SELECT platform_ids FROM outbox WHERE conversation_id = %(conversation)s AND id <> %(message)s
+    SELECT platform_ids FROM outbox WHERE conversation_id = %(conversation)s AND message_id <> %(message)s
     ORDER BY seq DESC LIMIT 500
 ) sent
-"""
+""".encode()
+
+# The same of the bot's other chats that share their numbers with this one: each of them from an hour before it on.
+_NUMBERS_ELSEWHERE = f"""
+WITH others AS (
+    SELECT conversation_id FROM telegram_chats
+    WHERE bot_id = %(bot)s AND chat_id > %(own_numbers)s AND conversation_id <> %(conversation)s
+), since AS (
+    SELECT created_at - interval '1 hour' AS at FROM outbox
+    WHERE conversation_id = %(conversation)s AND message_id = %(message)s
+)
+(SELECT platform_id, {_BEFORE} FROM others JOIN messages USING (conversation_id), since
+ WHERE created_at > since.at AND platform_id IS NOT NULL ORDER BY created_at DESC LIMIT 2000)
+UNION ALL
+(SELECT jsonb_array_elements_text(platform_ids), false FROM others JOIN outbox USING (conversation_id), since
+ WHERE created_at > since.at LIMIT 2000)
+""".encode()
+
+OWN_NUMBERS = -1_000_000_000_000
+"""Chats whose ids lie below it, supergroups and channels, number their messages by themselves; all others of a bot share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +99,7 @@ class Place:
     conversation_id: str
     owner_id: str
     admitted_as: int
+    """The id by which it was let in at first: a group that becomes a supergroup gets another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +209,19 @@ class Places:
     async def numbers(self, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
         """What the platform calls the latest messages there, and of each whether it was there before that one was sent."""
         found = await self.connection.execute(_NUMBERS, {"conversation": conversation_id, "message": message_id})
+        return [(row[0], row[1]) for row in await found.fetchall()]
+
+    async def numbers_elsewhere(self, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
+        """The same of the other chats that share their numbers with it, from shortly before that one on."""
+        found = await self.connection.execute(
+            _NUMBERS_ELSEWHERE,
+            {
+                "bot": self.bot_id,
+                "own_numbers": OWN_NUMBERS,
+                "conversation": conversation_id,
+                "message": message_id,
+            },
+        )
         return [(row[0], row[1]) for row in await found.fetchall()]
 
     async def move(self, old: int, new: int) -> bool:

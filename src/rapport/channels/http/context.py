@@ -41,8 +41,9 @@ class MemoryUsedView(ScoredView):
 
 
 class NoteUsedView(ScoredView):
-    """`title` is there with `include=timeline`; null: deleted since."""
+    """Without `given` it was looked at, and not close enough. `title` is there with `include=timeline`; null: deleted since."""
 
+    given: bool
     title: str | None = None
 
 

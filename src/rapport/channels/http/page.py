@@ -18,7 +18,7 @@ POLICY = (
 )
 START = "index.html"
 
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -86,7 +86,7 @@ def page_routes(files: dict[str, PageFile]) -> APIRouter:
 
 def _answer(request: Request, file: PageFile) -> Response:
     tag = file.tag
-    headers = {**_HEADERS, "ETag": tag}
+    headers = {**HEADERS, "ETag": tag}
     known = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
     if known & {tag, "*"}:
         return Response(status_code=304, headers=headers)

@@ -120,6 +120,11 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
         if self.patience is not None:
             self.patience.end()
 
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True  # or whoever is refused would be an error in the log
+
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
         self.transport.abort()  # or it would wait until the client reads that it is over

@@ -21,6 +21,7 @@ from rapport.channels.http.notes import note_routes
 from rapport.channels.http.openai_routes import openai_routes
 from rapport.channels.http.page import page_routes, read_page
 from rapport.channels.http.problems import install, problem
+from rapport.channels.http.reference import reference_routes
 from rapport.channels.http.rendering import Renderer
 from rapport.channels.http.samples import sample_routes
 from rapport.channels.http.session import Server, session_routes
@@ -72,6 +73,7 @@ def http_app(
         title="Rapport",
         version=__version__,
         description="A conversation agent that chimes in, cites, follows up and keeps its promises.",
+        docs_url=None,  # FastAPI's own run a script of another site, with whatever somebody who is signed in may do
         redoc_url=None,
     )
     install(app)
@@ -96,6 +98,7 @@ def http_app(
     app.include_router(memory_routes(memory, caller))
     app.include_router(openai_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
     app.include_router(page_routes(read_page()))
+    app.include_router(reference_routes(app))
     for router in called_by:
         app.include_router(router)
 

@@ -35,10 +35,13 @@ class Admission:
                 return chat_id
         return None
 
-    def owner_of(self, admitted_as: int) -> str:
-        """To whom the conversation belongs that this chat is: to the chat itself, unless the settings name somebody."""
+    def owner_of(self, admitted_as: int, *, first: int | None = None) -> str:
+        """To whom the conversation belongs that this chat is: to the chat itself, unless the settings name somebody.
+
+        `first` is the id by which it was let in at first: under that it has what is its own, whatever its id is now.
+        """
         named = self.chats.get(admitted_as) or self.users.get(admitted_as)
-        return named or f"telegram:{admitted_as}"
+        return named or f"telegram:{admitted_as if first is None else first}"
 
 
 def read_admission(chats: str, users: str) -> Admission:

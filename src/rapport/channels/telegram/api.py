@@ -30,8 +30,6 @@ LARGEST_POOL = 16
 
 _BEFORE = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 """What fails before anything has been sent."""
-_NO_ANSWER = ("(504)", "gateway time", "invalid server response")
-"""How it reads when somebody answered who can't know what became of the request."""
 
 
 class TokenRefused(Permanent):
@@ -88,6 +86,10 @@ class BotApi(Bot):
         """What Telegram shows when it calls: made from the token, so that every process knows it and nobody else can."""
         return hmac.new(self.token.encode(), b"rapport webhook", hashlib.sha256).hexdigest()
 
+    def redacted(self, text: str) -> str:
+        """The text without the token, however it is written there: its second half is what nobody may know."""
+        return text.replace(self.token.partition(":")[2] or self.token, "[redacted]")
+
     async def open(self) -> None:
         """Make ready to call."""
         await self._request[0].initialize()
@@ -110,7 +112,7 @@ class BotApi(Bot):
             raise Unanswered(f"Telegram gave no answer that can be read: {type(error).__name__}") from None
 
     def _translated(self, error: Exception) -> RapportError:
-        said = str(error).replace(self.token, "[redacted]")
+        said = self.redacted(str(error))
         match error:
             case RetryAfter():
                 return Transient(f"Telegram asks to wait: {said}", retry_after=_seconds_of(error))
@@ -125,15 +127,14 @@ class BotApi(Bot):
             case BadRequest():
                 return _refusal(said)
             case _:
-                return self._unanswered(error, said)
+                return _unanswered(error, said)
 
-    def _unanswered(self, error: Exception, said: str) -> RapportError:
-        cause = error.__cause__ or error
-        if isinstance(cause, _BEFORE):
-            return Transient(f"Telegram can't be reached: {said}")
-        if isinstance(cause, httpx.HTTPError) or any(sign in said.lower() for sign in _NO_ANSWER):
-            return Unanswered(f"Telegram gave no answer: {said}")
-        return Transient(f"Telegram failed: {said}", retry_after=2)
+
+def _unanswered(error: Exception, said: str) -> RapportError:
+    """Only what was never sent has surely done nothing: whoever answers with 500 or 502 may have done it before."""
+    if isinstance(error.__cause__ or error, _BEFORE):
+        return Transient(f"Telegram can't be reached: {said}")
+    return Unanswered(f"Telegram gave no answer: {said}", retry_after=2)
 
 
 def _seconds_of(error: RetryAfter) -> float:

@@ -112,6 +112,7 @@ class TelegramBot:
             log.warning("telegram.webhook_deleted", reason=str(error))
             try:
                 await self.api.call("deleteWebhook")
+                await pauses.sleep(at_least=0.0)  # whoever sets it again and again is not raced with
                 return
             except (Transient, Permanent) as failure:
                 error = Elsewhere(str(failure))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,12 +16,14 @@ from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing
 from rapport.storage.database import Database
 from rapport.storage.messages import Messages
-from rapport.storage.telegram import Places
+from rapport.storage.telegram import OWN_NUMBERS, Places
 
 TOKEN_SECONDS = 60.0
 """What can't be sent because the token is refused waits for a new one; so often that is tried."""
 LOOK_SECONDS = 5.0
 """After so long something that was on its way has arrived, or won't."""
+SHORT = 4_000
+"""Characters that are formatted in a few milliseconds, whatever they are."""
 _NO_PREVIEW = json.dumps({"is_disabled": True})
 """Nobody should fetch an address only because the agent has named it."""
 
@@ -35,7 +38,9 @@ class TelegramChannel:
     async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
         """Send what has not arrived yet; gives the id of each part that has."""
         chat_id = await self._chat(outgoing)
-        pieces = parts(outgoing.text)
+        # A long text takes the parser up to a second, and meanwhile others want something, too.
+        is_short = len(outgoing.text) <= SHORT
+        pieces = parts(outgoing.text) if is_short else await asyncio.to_thread(parts, outgoing.text)
         for number, part in enumerate(pieces[len(outgoing.arrived) :], len(outgoing.arrived)):
             where = _place(outgoing, chat_id, is_first=number == 0, is_last=number == len(pieces) - 1)
             try:
@@ -50,14 +55,20 @@ class TelegramChannel:
         """Look for the part that was on its way among what the bot has in that chat and nobody has heard of."""
         chat_id = await self._chat(outgoing)
         async with self._database.statement() as connection:
-            told = await Places(connection, self._api.number).numbers(outgoing.conversation_id, outgoing.id)
+            places, where = Places(connection, self._api.number), (outgoing.conversation_id, outgoing.id)
+            told = await places.numbers(*where)
+            shared = [] if chat_id < OWN_NUMBERS else await places.numbers_elsewhere(*where)
         known = {_number_in(name, chat_id): was_there for name, was_there in told}
+        others = {number: was_there for name, was_there in shared if (number := _number_in(name, None)) is not None}
         mine = {_number_in(name, chat_id) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived)}
-        before = [number for number in (*mine, *(one for one, was_there in known.items() if was_there)) if number]
+        were_there = [one for one, was_there in (*known.items(), *others.items()) if was_there]
+        before = [number for number in (*mine, *were_there) if number]
         if not before:
             raise OutcomeUnknown("Nothing is known of the chat from before.")
         try:
-            found = await unknown_message(self._api, chat_id, after=max(before), known={*known, *mine})
+            found = await unknown_message(
+                self._api, chat_id, after=max(before), known={*known, *mine}, elsewhere=others.keys()
+            )
         except (Blocked, TokenRefused, Supergroup) as error:
             raise OutcomeUnknown(str(error)) from error
         return None if found is None else f"{chat_id}/{found}"
@@ -114,10 +125,10 @@ def _place(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: bool) -
     }
 
 
-def _number_in(name: str, chat_id: int) -> int | None:
-    """The number of a message of that chat, by the platform's name for it."""
+def _number_in(name: str, chat_id: int | None) -> int | None:
+    """The number of a message of that chat (of any, without one), by the platform's name for it."""
     chat, _, number = name.partition("/")
-    return _number(number) if chat == str(chat_id) else None
+    return _number(number) if chat_id is None or chat == str(chat_id) else None
 
 
 def _number(written: str | None) -> int | None:

@@ -68,7 +68,7 @@ _PRESENT = frozenset({"creator", "administrator", "member"})
 # What a message is without what it carries. Who first said it must not get lost: their words would seem the sender's.
 _ESSENTIAL = frozenset(
     {
-        *("message_id", "date", "edit_date", "chat", "from", "sender_chat", "business_connection_id"),
+        *("message_id", "date", "edit_date", "chat", "from", "sender_chat", "via_bot", "business_connection_id"),
         *("text", "entities", "caption", "caption_entities", "media_group_id"),
         *("message_thread_id", "is_topic_message", "reply_to_message", "forward_origin", "is_automatic_forward"),
         *("migrate_to_chat_id", "migrate_from_chat_id"),
@@ -220,7 +220,8 @@ def _said(message: telegram.Message, raw: Mapping[str, Any], me: Me, *, is_edite
         mentions=tags.mentions,
         reply_to_platform_id=reply.platform_id,
         context_snapshot=reply.snapshot,
-        command=None if message.text is None else tags.command,  # a caption doesn't begin the message
+        # A caption doesn't begin the message; and what somebody picks from another bot is in that one's words.
+        command=None if message.text is None or message.via_bot is not None else tags.command,
         edited_at=dated(message.edit_date or message.date) if is_edited else None,
         album=None if message.media_group_id is None else storable(message.media_group_id),
         has_words=visible(words.text),

@@ -14,7 +14,7 @@ from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.api import BotApi
 from rapport.channels.telegram.commands import COMMANDS, Desk, Order, obey, press
 from rapport.channels.telegram.happened import Belongs, Chat, Happened, Me, Moved, Nothing, Person, Pressed, Said
-from rapport.channels.telegram.places import CHANNEL, begun_by_move, conversation_of, moved
+from rapport.channels.telegram.places import CHANNEL, admitted_as, begun_by_move, conversation_of, moved
 from rapport.domain.conversation import Conversation, Incoming, Message
 from rapport.domain.errors import Conflict, NotFound, Permanent, Transient
 from rapport.domain.outgoing import Notice
@@ -136,7 +136,7 @@ class Hearing:
 
     def _is_more_of_an_album(self, said: Said) -> bool:
         """Pictures that are sent together are one thing said: what has words is answered, or else the first."""
-        if said.album is None or said.chat.kind == "group":
+        if said.album is None:
             return False
         is_first = self._albums.setdefault(said.album, said.platform_id) == said.platform_id
         _bound(self._albums)
@@ -162,17 +162,18 @@ class Hearing:
             is_reply=said.reply_to_platform_id is not None,
             thread_id=said.thread_id,
         )
+        known_as = await self._admitted_as(said.chat)
         notice = await obey(order, self.desk)
         if notice is None:
             return
-        await self._say(
-            replace(notice, reply_to_platform_id=said.platform_id, thread_id=said.thread_id), said.chat, update_id
-        )
+        about = replace(notice, reply_to_platform_id=said.platform_id, thread_id=said.thread_id)
+        await self._say(about, said.chat, update_id, known_as=known_as)
 
     async def _pressed(self, pressed: Pressed, update_id: int) -> None:
         conversation = await self._conversation(pressed.chat)
         if conversation is None:
             return
+        known_as = await self._admitted_as(pressed.chat)
         try:
             notice = await press(
                 pressed.data,
@@ -189,15 +190,12 @@ class Hearing:
             return
         if pressed.message_id is not None:
             await self._try("editMessageReplyMarkup", chat_id=pressed.chat.id, message_id=pressed.message_id)
-        await self._say(
-            replace(notice, reply_to_platform_id=pressed.platform_id, thread_id=pressed.thread_id),
-            pressed.chat,
-            update_id,
-        )
+        about = replace(notice, reply_to_platform_id=pressed.platform_id, thread_id=pressed.thread_id)
+        await self._say(about, pressed.chat, update_id, known_as=known_as)
 
-    async def _say(self, notice: Notice, chat: Chat, update_id: int) -> None:
-        """Also when the conversation has just been erased: then in the one that begins."""
-        conversation = await self._conversation(chat)
+    async def _say(self, notice: Notice, chat: Chat, update_id: int, *, known_as: int | None) -> None:
+        """Also when the conversation has just been erased: then in the one that begins, let in as that one was."""
+        conversation = await self._conversation(chat, known_as=known_as)
         if conversation is not None:
             name = f"update {update_id}"
             await self.post(conversation.owner_id, conversation.id, notice, name=name, channel=CHANNEL)
@@ -224,8 +222,13 @@ class Hearing:
 
     # ---- chats
 
-    async def _conversation(self, chat: Chat) -> Conversation | None:
-        return await conversation_of(self.desk.database, self.admission, chat, bot=self.api.number, me=self.me)
+    async def _conversation(self, chat: Chat, *, known_as: int | None = None) -> Conversation | None:
+        return await conversation_of(
+            self.desk.database, self.admission, chat, bot=self.api.number, me=self.me, known_as=known_as
+        )
+
+    async def _admitted_as(self, chat: Chat) -> int | None:
+        return await admitted_as(self.desk.database, chat.id, bot=self.api.number)
 
     async def _moved(self, move: Moved) -> None:
         where = (move.old, move.new)

@@ -10,7 +10,8 @@ from typing import Any
 
 import telegram
 
-from rapport.channels.telegram.names import full_name, in_a_line
+from rapport.channels.telegram.names import full_name
+from rapport.ingest.placeholders import listed, placeholder
 
 
 def shown(message: telegram.Message | telegram.ExternalReplyInfo) -> str:
@@ -21,41 +22,37 @@ def shown(message: telegram.Message | telegram.ExternalReplyInfo) -> str:
     return ""
 
 
-def _placeholder(what: str, about: str | None = None) -> str:
-    told = in_a_line(about or "")
-    return f"[{what}: {told}]" if told else f"[{what}]"
-
-
 def _only(what: str) -> Callable[[object], str]:
-    return lambda _: _placeholder(what)
+    return lambda _: placeholder(what)
 
 
 def _file(what: str) -> Callable[[Any], str]:
-    return lambda file: _placeholder(what, file.file_name)
+    return lambda file: placeholder(what, file.file_name)
 
 
 def _titled(what: str) -> Callable[[Any], str]:
-    return lambda thing: _placeholder(what, thing.title)
+    return lambda thing: placeholder(what, thing.title)
 
 
 def _audio(audio: telegram.Audio) -> str:
-    return _placeholder("audio", " – ".join(part for part in (audio.title, audio.performer) if part) or audio.file_name)
+    about = [audio.title, audio.performer]
+    return placeholder("audio", *(about if any(about) else [audio.file_name]))
 
 
 def _sticker(sticker: telegram.Sticker) -> str:
-    return _placeholder("sticker", sticker.emoji)
+    return placeholder("sticker", sticker.emoji)
 
 
 def _contact(contact: telegram.Contact) -> str:
-    return _placeholder("contact", full_name(contact.first_name, contact.last_name))
+    return placeholder("contact", full_name(contact.first_name, contact.last_name))
 
 
 def _venue(venue: telegram.Venue) -> str:
-    return _placeholder("location", f"{venue.title}, {venue.address}, {_point(venue.location)}")
+    return placeholder("location", f"{venue.title}, {venue.address}, {_point(venue.location)}")
 
 
 def _location(location: telegram.Location) -> str:
-    return _placeholder("location", _point(location))
+    return placeholder("location", _point(location))
 
 
 def _point(location: telegram.Location) -> str:
@@ -63,20 +60,20 @@ def _point(location: telegram.Location) -> str:
 
 
 def _poll(poll: telegram.Poll) -> str:
-    return "\n".join([_placeholder("poll", poll.question), *(f"- {in_a_line(one.text)}" for one in poll.options)])
+    return listed("poll", poll.question, (one.text for one in poll.options))
 
 
 def _checklist(checklist: telegram.Checklist) -> str:
-    tasks = (in_a_line(task.text) + (" (done)" if task.completion_date else "") for task in checklist.tasks)
-    return "\n".join([_placeholder("checklist", checklist.title), *(f"- {task}" for task in tasks)])
+    tasks = (task.text + (" (done)" if task.completion_date else "") for task in checklist.tasks)
+    return listed("checklist", checklist.title, tasks)
 
 
 def _dice(dice: telegram.Dice) -> str:
-    return _placeholder("dice", f"{dice.emoji} {dice.value}")
+    return placeholder("dice", f"{dice.emoji} {dice.value}")
 
 
 def _giveaway(giveaway: telegram.Giveaway) -> str:
-    return _placeholder("giveaway", giveaway.prize_description)
+    return placeholder("giveaway", giveaway.prize_description)
 
 
 # What is sent twice for the sake of older programs comes before its plainer twin: an animation is a document, too.

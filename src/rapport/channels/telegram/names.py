@@ -9,6 +9,7 @@ from rapport.channels.telegram.happened import Chat, Person
 from rapport.domain.conversation import Author
 from rapport.domain.text import visible
 from rapport.ingest.content import MAX_NAME
+from rapport.ingest.placeholders import in_a_line
 
 PRIVATE = "private"
 _CHANNELS = 1_000_000_000_000
@@ -37,15 +38,10 @@ def is_number(value: object) -> TypeIs[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < abs(value) < 2**63
 
 
-def in_a_line(text: str) -> str:
-    """The text without line breaks: what stands in a line with others must not begin one of its own."""
-    return " ".join(storable(text).split())
-
-
 def first_visible(*names: object) -> str | None:
     """The first of the names that one can see, on one line and not too long; None if there is none."""
     for name in names:
-        shown = in_a_line(name)[:MAX_NAME].rstrip() if isinstance(name, str) else ""
+        shown = in_a_line(storable(name))[:MAX_NAME].rstrip() if isinstance(name, str) else ""
         if visible(shown.translate(_BLANK)):
             return shown
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import structlog
 
 from rapport.channels.telegram.admission import Admission
@@ -18,26 +20,32 @@ CHANNEL = "telegram"
 
 
 async def conversation_of(
-    database: Database, admission: Admission, chat: Chat, *, bot: int, me: Me
+    database: Database, admission: Admission, chat: Chat, *, bot: int, me: Me, known_as: int | None = None
 ) -> Conversation | None:
-    """The conversation that this chat is, and whose the settings say it is; None if it isn't let in (any more)."""
+    """The conversation that this chat is, and whose the settings say it is; None if it isn't let in (any more).
+
+    `known_as` is the id by which it was let in before its conversation was erased, and that with it.
+    """
     async with database.transaction() as connection:
         places, conversations = Places(connection, bot), Conversations(connection)
         place = await places.of_chat(chat.id)
         glance = Glance(chat.id, chat.kind, chat.title, None, None)
-        admitted = admission.admits(glance, known_as=place.admitted_as if place else None)
+        known_as = place.admitted_as if place else known_as
+        admitted = admission.admits(glance, known_as=known_as)
         if admitted is None:
             return None
-        owner = admission.owner_of(admitted)
+        first = admitted if known_as is None else known_as
+        owner = admission.owner_of(admitted, first=first)
         if place is not None and place.owner_id == owner:
-            found = await conversations.get(owner, place.conversation_id)
-            if found.title != chat.title:
-                await conversations.rename(found.id, chat.title)
-            return found
+            with suppress(NotFound):  # erased this very moment
+                found = await conversations.get(owner, place.conversation_id)
+                if found.title != chat.title:
+                    await conversations.rename(found.id, chat.title)
+                return found
         made = await conversations.create(
             owner, agent_id=me.agent_id, kind=chat.kind, channel=CHANNEL, title=chat.title, handle=me.username
         )
-        await places.settle(Place(chat.id, made.id, owner, admitted))
+        await places.settle(Place(chat.id, made.id, owner, first))
     log.info("telegram.conversation", conversationId=made.id, chat=chat.id, kind=chat.kind, owner=owner)
     return made
 
@@ -49,6 +57,13 @@ async def chat_of_conversation(database: Database, conversation_id: str, *, bot:
     if place is None:
         raise NotFound("This conversation is no chat of this bot.")
     return place.chat_id
+
+
+async def admitted_as(database: Database, chat_id: int, *, bot: int) -> int | None:
+    """The id by which a chat was let in at first; None if it is no conversation."""
+    async with database.statement() as connection:
+        place = await Places(connection, bot).of_chat(chat_id)
+    return place.admitted_as if place else None
 
 
 async def moved(database: Database, old: int, new: int, *, bot: int) -> bool:

@@ -23,7 +23,7 @@ CHATS_AT_ONCE = 8
 """Chats that are read at once: one that hangs holds up nobody else."""
 LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
-"""So long a chat is left alone whose next update can't be worked through now."""
+"""So long a chat is left alone whose next update can't be worked through now, unless Telegram asks for more."""
 MAX_ATTEMPTS = 5
 """After so many failures an update is left alone: what comes after it in its chat must not wait for ever."""
 FORGET_SECONDS = 3_600.0
@@ -62,13 +62,14 @@ class Reader:
         while True:
             updates = await self._next()
             chat_id = updates[0].chat_id
+            rest = 0.0
             try:
-                goes_on = await self._read_in_order(updates, me)
+                rest = await self._read_in_order(updates, me)
             except Exception as error:  # noqa: BLE001 - whatever is wrong here, other chats are to be read, and this one again
                 log.warning("telegram.waiting", chat=chat_id, reason=str(error), errorType=type(error).__name__)
-                goes_on = False
-            if not goes_on:
-                self._resting[chat_id] = time.monotonic() + PAUSE_SECONDS
+                rest = PAUSE_SECONDS
+            if rest:
+                self._resting[chat_id] = time.monotonic() + rest
             self._taken.discard(chat_id)
             self._woken.set()  # more may have come from there, which nobody could take meanwhile
 
@@ -101,15 +102,15 @@ class Reader:
                 self._forget_at = now + FORGET_SECONDS
             return await updates.waiting(BATCH, except_for=[*self._taken, *self._resting])
 
-    async def _read_in_order(self, updates: Sequence[Waiting], me: Me) -> bool:
-        """Those of one chat, until one of them fails; whether none did."""
+    async def _read_in_order(self, updates: Sequence[Waiting], me: Me) -> float:
+        """Those of one chat, until one of them fails; for how many seconds the chat is left alone then."""
         for update in updates:
-            if not await self._read(update, me):
-                return False
-        return True
+            if rest := await self._read(update, me):
+                return rest
+        return 0.0
 
-    async def _read(self, update: Waiting, me: Me) -> bool:
-        """One update; False if it has to be tried again, and what comes after it has to wait."""
+    async def _read(self, update: Waiting, me: Me) -> float:
+        """One update; the seconds after which it has to be tried again, while what comes after it waits; 0 if it hasn't."""
         error: str | None = None
         bound = log.bind(updateId=update.update_id, chat=update.chat_id)
         try:
@@ -120,14 +121,14 @@ class Reader:
             bound.warning("telegram.unreadable", reason=error)
         except Transient as later:
             bound.warning("telegram.postponed", reason=str(later))
-            return False
+            return max(later.retry_after, PAUSE_SECONDS)
         except Exception as failure:  # noqa: BLE001 - whatever is wrong with one update, those of other chats are to be read
             bound.exception("chat.error", conversationId=None, errorType=type(failure).__name__, message=str(failure))
             if update.attempts + 1 < MAX_ATTEMPTS:
                 async with self._database.statement() as connection:
                     await Updates(connection, self._bot).failed(update.update_id, error=type(failure).__name__)
-                return False
+                return PAUSE_SECONDS
             error = type(failure).__name__
         async with self._database.statement() as connection:
             await Updates(connection, self._bot).done(update.update_id, error=error)
-        return True
+        return 0.0

@@ -10,7 +10,7 @@ from rapport.channels.telegram.api import Refused
 from rapport.deliver.outbox import OutcomeUnknown
 
 MISSES = 25
-"""So many numbers in a row that nothing has: then nothing comes after them. Private chats share their numbers with others."""
+"""So many numbers in a row that nothing has: then nothing comes after them."""
 LOOKS = 80
 """So many questions at most."""
 
@@ -25,16 +25,21 @@ class Asks(Protocol):
     async def call(self, method: str, **parameters: Any) -> Any: ...
 
 
-async def unknown_message(api: Asks, chat_id: int, *, after: int, known: Collection[int | None]) -> int | None:
+async def unknown_message(
+    api: Asks, chat_id: int, *, after: int, known: Collection[int | None], elsewhere: Collection[int] = ()
+) -> int | None:
     """The first message of the bot's own that comes after that number and isn't known; None if there is none.
 
-    To edit a message without buttons so that it has none changes nothing, and is refused with words that tell whose it is.
+    Numbers that are known to be `elsewhere` are nobody's here, and before the last of them nothing has come to its end. To
+    edit a message without buttons so that it has none changes nothing, and is refused with words that tell whose it is.
     Raises OutcomeUnknown if the answers don't tell, and Transient.
     """
     misses = looks = 0
-    number = after
+    number, last_elsewhere = after, max(elsewhere, default=after)
     while misses < MISSES:
         number += 1
+        if number in elsewhere:
+            continue
         if number in known:
             misses = 0
             continue
@@ -47,7 +52,7 @@ async def unknown_message(api: Asks, chat_id: int, *, after: int, known: Collect
         if _THEIRS in said:
             misses = 0
         elif _NOBODYS in said:
-            misses += 1
+            misses += number > last_elsewhere
         else:
             raise OutcomeUnknown("Telegram does not say whether it has arrived.")
     return None
@@ -58,4 +63,4 @@ async def _answer(api: Asks, chat_id: int, number: int) -> str:
         await api.call("editMessageReplyMarkup", chat_id=chat_id, message_id=number)
     except Refused as error:
         return str(error).lower()
-    return ""
+    return _OURS  # it had buttons, and nobody can take them from a message of somebody else's

@@ -1,0 +1,68 @@
+"""Fixtures: one browser a process, and for each test a profile of its own on a server of its own.
+
+The browser lives on one event loop for the whole run, so everything that it talks with lives there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack
+from typing import cast
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright, expect
+
+from world import World, open_world
+
+from .chromium import ARGUMENTS, chromium
+from .visitor import PATIENCE, SCREENS, Screen, Visitor, visit
+
+Figures = Callable[[str], None]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "browser: looks at the page in a real browser")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> AsyncGenerator[Browser]:
+    base = tmp_path_factory.getbasetemp()
+    path = chromium((base if worker_id == "master" else base.parent) / "chromium.lock")
+    expect.set_options(timeout=PATIENCE)
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield started
+        await started.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def world(database_url: str) -> AsyncGenerator[World]:
+    """As the one of the other tests, on the loop of the browser."""
+    async with open_world(database_url) as opened:
+        yield opened
+
+
+@pytest.fixture(params=list(SCREENS))
+def screen(request: pytest.FixtureRequest) -> Screen:
+    return cast("Screen", request.param)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visitor(browser: Browser, world: World, screen: Screen) -> AsyncGenerator[Visitor]:
+    """Somebody at the page of `world`; at the end nothing may have happened that must not."""
+    async with AsyncExitStack() as stack:
+        context, opened = await visit(browser, str(world.http.base_url).rstrip("/"), screen)
+        stack.push_async_callback(context.close)
+        yield opened
+        opened.assert_clean()
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Figures:
+    """Takes what was measured; `pytest -rP` shows it."""
+
+    def tell(text: str) -> None:
+        request.node.add_report_section("call", "figures", text)
+
+    return tell

@@ -1,0 +1,45 @@
+"""`/docs`: every route in words, without a line of anybody else's."""
+
+from __future__ import annotations
+
+import re
+
+from rapport.channels.http.page import POLICY
+from rapport.channels.http.reference import reference
+from world import World
+
+
+async def test_every_route_is_told_and_every_link_leads_somewhere(world: World) -> None:
+    answer = await world.http.get("/docs")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    described = (await world.http.get("/openapi.json")).json()
+    for path, methods in described["paths"].items():
+        for method in methods:
+            assert f"<b>{method.upper()}</b> <code>{path}</code>" in answer.text
+    ids = set(re.findall(r'id="([^"]+)"', answer.text))
+    assert set(re.findall(r'href="#([^"]+)"', answer.text)) <= ids
+
+
+async def test_nothing_comes_from_another_site(world: World) -> None:
+    """A script from elsewhere could do here whatever somebody who is signed in may do."""
+    answer = await world.http.get("/docs")
+    assert "://" not in re.sub(r"<p>.*?</p>|<dd>.*?</dd>|<li>.*?</li>", "", answer.text, flags=re.DOTALL)
+    assert answer.headers["content-security-policy"] == POLICY
+    for name in re.findall(r'(?:href|src)="(/[^"]+)"', answer.text):
+        assert (await world.http.get(name)).status_code == 200, name
+
+
+def test_what_is_described_is_never_run() -> None:
+    evil = "<script>alert(1)</script>"
+    shape = {"properties": {evil: {"type": "string", "description": evil}}, "description": evil}
+    route = {"summary": f"`{evil}`", "responses": {"200": {"description": evil}}}
+    told = reference(
+        {
+            "info": {"title": evil, "version": evil},
+            "paths": {f"/{evil}": {"get": route}},
+            "components": {"schemas": {"Evil": shape}},
+        }
+    )
+    assert "<script>alert" not in told
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in told
