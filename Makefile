@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context bench-stalled bench-telegram train-context e2e e2e-crash lock clean
+.PHONY: help setup serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context bench-stalled bench-telegram train-context e2e e2e-crash browser lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ e2e: $(VENV)/.installed-dev ## only the tests that start the real command
 
 e2e-crash: $(VENV)/.installed-dev ## 200 kill -9 cycles under load (long)
 	RAPPORT_CRASH_CYCLES=200 $(BIN)/pytest -m e2e --timeout 7200 tests/e2e/test_crash.py
+
+browser: $(VENV)/.installed-dev ## only the tests that look at the page in a real browser
+	$(BIN)/pytest -m browser -rP tests/browser
 
 lock: $(VENV)/.installed-dev ## compile the pinned dependencies again
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

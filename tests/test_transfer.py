@@ -238,7 +238,7 @@ async def test_history_of_a_platform_meets_what_its_channel_has_brought_already(
     """What the agent has heard itself is not told a second time, and what replies to it finds it."""
     async with database.statement() as connection:
         here = (await Conversations(connection).create("local", agent_id=COMPANION.id, kind="group")).id
-    await accept(database, Incoming("local", here, "two", platform_id="2"), worker_id="nobody", claim=False)
+    await accept(database, Incoming("local", here, "two", platform_id="-1005/2"), worker_id="nobody", claim=False)
     said = {"type": "message", "date_unixtime": "1714984200", "from": "Ana", "from_id": "user1"}
     rows = [
         {**said, "id": 1, "text": "one"},
@@ -255,7 +255,7 @@ async def test_history_of_a_platform_meets_what_its_channel_has_brought_already(
     rows.append({**said, "id": 4, "text": "four", "reply_to_message_id": 1})
     assert await brought(4) == Added(added=2, known=2)
     assert await brought(4) == Added(known=4)
-    told = {message.platform_id: message for message in await everything(database, here)}
+    told = {(message.platform_id or "").partition("/")[2]: message for message in await everything(database, here)}
     assert [told[number].content for number in "1234"] == ["one", "two", "three", "four"]
     assert (told["3"].reply_to_id, told["4"].reply_to_id) == (told["2"].id, told["1"].id)
 
@@ -263,7 +263,7 @@ async def test_history_of_a_platform_meets_what_its_channel_has_brought_already(
 async def test_a_reply_from_another_batch_finds_what_the_channel_has_brought(database: Database) -> None:
     async with database.statement() as connection:
         here = (await Conversations(connection).create("local", agent_id=COMPANION.id, kind="group")).id
-    await accept(database, Incoming("local", here, "the first", platform_id="0"), worker_id="nobody", claim=False)
+    await accept(database, Incoming("local", here, "the first", platform_id="-1005/0"), worker_id="nobody", claim=False)
     said = {"type": "message", "from": "Ana", "from_id": "user1"}
     rows = [
         {

@@ -24,7 +24,7 @@ async def test_a_conversation_is_begun_watched_as_it_is_written_and_stopped(visi
     step = world.model.will_wait("Hello *there* friend")
     await visitor.say("Hi, it is **me**")
     await expect(visitor.draft).to_have_text("Hello")
-    assert await visitor.messages.count() == 1
+    await expect(visitor.messages).to_have_count(1)
     step.go_on()
     await expect(visitor.replies).to_have_count(1)
     await expect(visitor.replies.locator("em")).to_have_text("there")

@@ -76,7 +76,8 @@ async def who_may_talk(database: Database, settings: Settings) -> str:
 def _told(refused: Refused) -> str:
     name = "".join(character for character in refused.name if character.isprintable())[:60]
     who = f"{name} ({refused.chat_id})" if visible(name) else str(refused.chat_id)
-    return f"{who} tried {refused.times} times: {remedy_for(refused.chat_id, refused.kind)}"
+    times = "once" if refused.times == 1 else f"{refused.times} times"
+    return f"{who} tried {times}: {remedy_for(refused.chat_id, refused.kind)}"
 
 
 def _count(admission: Admission) -> str:

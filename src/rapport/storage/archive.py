@@ -169,8 +169,10 @@ class Archives:
             one.reply_to for one in messages if one.reply_to is not None
         }
         platform = {one.platform_id: prefix + one.row_id for one in messages if one.platform_id is not None}
-        if platform and all(one.platform_id in (None, one.row_id) for one in messages):
-            platform |= {name: prefix + name for name in named}  # the archive's ids are the platform's
+        heads = {one.platform_id.removesuffix(one.row_id) for one in messages if one.platform_id is not None}
+        if len(heads) == 1 and all(one.platform_id in (None, *(head + one.row_id for head in heads)) for one in messages):
+            # The archive's ids are the platform's, after what they all begin with.
+            platform |= {head + name: prefix + name for head in heads for name in named}
         found = await self.connection.execute(
             _KNOWN,
             {

@@ -29,6 +29,7 @@ log = structlog.get_logger()
 
 CALLED_BY_CHANGE = timedelta(hours=1)
 """Whoever tags the agent by changing what they said is answered if they said it lately."""
+NOT_YOURS = "This button is for whoever asked for it."
 _OURS = frozenset(name for name, _ in COMMANDS)
 _REMEMBERED = 10_000
 _ADMINS = frozenset({"creator", "administrator"})
@@ -185,7 +186,8 @@ class Hearing:
         except NotFound:
             notice = None
         # Both only tidy up: the button may stay, and the platform forgets by itself that it was pressed.
-        await self._try("answerCallbackQuery", callback_query_id=pressed.callback_id)
+        told = NOT_YOURS if notice is None else None
+        await self._try("answerCallbackQuery", callback_query_id=pressed.callback_id, text=told)
         if notice is None:
             return
         if pressed.message_id is not None:
