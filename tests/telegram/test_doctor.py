@@ -38,8 +38,7 @@ async def test_it_says_how_to_let_in_who_has_tried(database_url: str) -> None:
         told = await who_may_talk(town.world.database, town.world.settings)
         assert isinstance(told, Caution)
         assert (
-            f"Ann ({town.ann.id}) tried once: to let this person in, set TELEGRAM_ALLOWED_USERS={town.ann.id}"
-            in told
+            f"Ann ({town.ann.id}) tried once: to let this person in, set TELEGRAM_ALLOWED_USERS={town.ann.id}" in told
         )
         allowed = telegram_settings(town.peer, (town.team,), (town.ann,))
         assert await who_may_talk(town.world.database, Settings.model_validate(allowed)) == (

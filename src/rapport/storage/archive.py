@@ -170,7 +170,9 @@ class Archives:
         }
         platform = {one.platform_id: prefix + one.row_id for one in messages if one.platform_id is not None}
         heads = {one.platform_id.removesuffix(one.row_id) for one in messages if one.platform_id is not None}
-        if len(heads) == 1 and all(one.platform_id in (None, *(head + one.row_id for head in heads)) for one in messages):
+        if len(heads) == 1 and all(
+            one.platform_id in (None, *(head + one.row_id for head in heads)) for one in messages
+        ):
             # The archive's ids are the platform's, after what they all begin with.
             platform |= {head + name: prefix + name for head in heads for name in named}
         found = await self.connection.execute(
