@@ -77,6 +77,7 @@ WAYS: dict[str, list[Way]] = {
     "GET /": [Way()],
     "GET /page/{name:path}": [Way()],
     "GET /docs": [Way()],
+    "GET /docs.css": [Way()],
     "GET /openapi.json": [Way()],
     "HEAD /openapi.json": [Way()],
     "GET /healthz": [Way()],

@@ -21,10 +21,6 @@ from .visitor import PATIENCE, SCREENS, Screen, Visitor, visit
 Figures = Callable[[str], None]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "browser: looks at the page in a real browser")
-
-
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> AsyncGenerator[Browser]:
     base = tmp_path_factory.getbasetemp()

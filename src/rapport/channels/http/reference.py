@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from html import escape
+from importlib import resources
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Response
@@ -25,7 +26,7 @@ _FRAME = """\
 <title>{title}: its routes</title>
 <link rel="icon" href="/page/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/page/base.css">
-<link rel="stylesheet" href="/page/reference.css">
+<link rel="stylesheet" href="/docs.css">
 <script src="/page/theme.js"></script>
 </head>
 <body>
@@ -43,12 +44,17 @@ def reference_routes(app: FastAPI) -> APIRouter:
     """`/docs`, for all routes that `app` has when somebody first asks."""
     router = APIRouter(include_in_schema=False)
     made: list[bytes] = []
+    style = (resources.files("rapport.channels.http") / "reference.css").read_bytes()
 
     @router.get("/docs")
     async def docs() -> Response:
         if not made:
             made.append(reference(app.openapi()).encode())
         return Response(made[0], headers=HEADERS, media_type="text/html; charset=utf-8")
+
+    @router.get("/docs.css")
+    async def css() -> Response:
+        return Response(style, headers=HEADERS, media_type="text/css; charset=utf-8")
 
     return router
 
