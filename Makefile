@@ -34,7 +34,7 @@ doctor: setup ## say which model and database are in use and whether each works
 	@exec $(BIN)/rapport doctor
 
 test: $(VENV)/.installed-dev ## the tests, end to end and crashes included (short)
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 3 --dist loadgroup
 
 check: $(VENV)/.installed-dev ## format, lint, types, layers
 	$(BIN)/ruff format --check src tests bench

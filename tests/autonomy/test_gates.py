@@ -33,6 +33,7 @@ NOON_TO_ONE = QuietHours("UTC", time(12), time(13))
 CLOSING: dict[Gate, Callable[[Standing], Standing]] = {
     "conversation": lambda standing: replace(standing, autonomy=False),
     "muted": lambda standing: replace(standing, muted_until=NOW + timedelta(seconds=1)),
+    "unreachable": lambda standing: replace(standing, is_unreachable=True),
     "resting": lambda standing: replace(standing, is_resting=True),
     "consecutive": lambda standing: replace(standing, followups=LIMITS.max_in_a_row),
     "too_soon": lambda standing: replace(standing, followed_up_at=NOW - timedelta(seconds=14)),

@@ -71,33 +71,8 @@ def _spare_the_kernel(transport: Transport) -> None:
                 connected.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
-class PatientHttp(HttpToolsProtocol):
-    """uvicorn's HTTP, with patience."""
-
-    patience: Patience | None = None
-
-    def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        self.patience = Patience(transport)
-        super().connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.patience is not None:
-            self.patience.end()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        if self.patience is not None:
-            self.patience.begin()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self.patience is not None:
-            self.patience.end()
-
-
-class PatientWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, with patience: also with one that answers no ping."""
+class _Patient(asyncio.Protocol):
+    """What a protocol needs to have patience, and an end of it."""
 
     patience: Patience | None = None
 
@@ -119,6 +94,14 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
         super().resume_writing()
         if self.patience is not None:
             self.patience.end()
+
+
+class PatientHttp(_Patient, HttpToolsProtocol):
+    """uvicorn's HTTP, with patience."""
+
+
+class PatientWebSocket(_Patient, WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket, with patience: also with one that answers no ping."""
 
     async def send(self, message: Any) -> None:
         await super().send(message)
