@@ -182,8 +182,8 @@ async def _telegram_api(settings: Settings) -> AsyncGenerator[BotApi | None]:
 def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
     if api is None:
         return {}
-    from rapport.channels.telegram.channel import TelegramChannel
     from rapport.channels.telegram.places import CHANNEL
+    from rapport.channels.telegram.writing.channel import TelegramChannel
 
     return {CHANNEL: TelegramChannel(api, database)}
 
@@ -191,7 +191,7 @@ def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
 def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: Tools) -> TelegramBot:
     from rapport.channels.telegram.admission import read_admission
     from rapport.channels.telegram.bot import TelegramBot
-    from rapport.channels.telegram.commands import Desk
+    from rapport.channels.telegram.commands.obey import Desk
     from rapport.domain.agents import COMPANION
 
     return TelegramBot(

@@ -242,8 +242,11 @@ async def test_an_update_that_always_fails_is_left_alone_in_the_end(
     assert events(lines).count("chat.error") == MAX_ATTEMPTS
     assert town.peer.sent(town.ann_alone) == ["re: elephant"]
     assert town.peer.sent(town.ben_alone) == ["re: zebra"]
-    rows = await town.world.sql("SELECT error, attempts FROM telegram_updates WHERE error IS NOT NULL")
-    assert rows == [("RuntimeError", MAX_ATTEMPTS - 1)]
+    rows = await town.world.sql("SELECT error, attempts, payload FROM telegram_updates WHERE error IS NOT NULL")
+    [(error, attempts, payload)] = rows
+    assert (error, attempts) == ("RuntimeError", MAX_ATTEMPTS - 1)
+    assert "giraffe" in payload  # it is not lost: whoever mends the mistake finds it
+    assert await town.world.sql("SELECT count(*) FROM telegram_updates WHERE payload IS NOT NULL") == [(1,)]
 
 
 async def test_a_chat_that_waits_for_telegram_holds_up_no_other(town: Town) -> None:

@@ -15,9 +15,9 @@ from markdown_it import MarkdownIt
 from psycopg.types.json import Jsonb
 
 from rapport.channels.ports import Ticket
-from rapport.channels.telegram.commands import COMMANDS, Desk, IsAdmin, Order, obey, press
-from rapport.channels.telegram.explaining import HOW_TO_ASK, NOTHING_SAID
-from rapport.channels.telegram.wording import WallClock, escaped, quoted
+from rapport.channels.telegram.commands.explaining import HOW_TO_ASK, NOTHING_SAID
+from rapport.channels.telegram.commands.obey import COMMANDS, Desk, IsAdmin, Order, obey, press
+from rapport.channels.telegram.commands.wording import WallClock, escaped, quoted
 from rapport.domain.conversation import Author, Conversation, Incoming, Message
 from rapport.domain.errors import Transient
 from rapport.domain.followups import PROMPTS, TRIGGER_TYPES, TriggerType

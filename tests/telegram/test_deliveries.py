@@ -20,8 +20,8 @@ from tests.telegram.town import (
     telegram_settings,
 )
 
-from rapport.channels.telegram import channel
-from rapport.channels.telegram.markup import Part, parts
+from rapport.channels.telegram.writing import channel
+from rapport.channels.telegram.writing.markup import Part, parts
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.outgoing import Outgoing

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from updates import BEN, BOT, CHANNEL, DATE, FORUM, GROUP, OTHER_BOT, SMALL_GROUP, Raw
 
-from rapport.channels.telegram.extract import (
+from rapport.channels.telegram.reading.extract import (
     Belongs,
     Chat,
     Command,

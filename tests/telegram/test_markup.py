@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapport.channels.telegram.markup import Part, parts
+from rapport.channels.telegram.writing.markup import Part, parts
 
 UNSPLIT = 10**9
 

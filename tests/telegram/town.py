@@ -17,7 +17,8 @@ from psycopg.conninfo import conninfo_to_dict
 from structlog.testing import capture_logs
 from tests.telegram.peer import Chat, Person, Posted, TelegramPeer, telegram_peer
 
-from rapport.channels.telegram import api, bot, channel, reader
+from rapport.channels.telegram import api, bot, reader
+from rapport.channels.telegram.writing import channel
 from world import World, open_world, until
 
 DAY = 86_400.0

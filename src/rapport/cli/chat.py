@@ -25,6 +25,7 @@ from rapport.ingest.content import checked_content
 from rapport.settings import Settings
 from rapport.storage.conversations import Conversations
 from rapport.storage.messages import Messages
+from rapport.storage.threads import Threads
 from rapport.storage.timers import Timers
 
 FOLLOWUP_SECONDS = 0.5
@@ -228,7 +229,7 @@ class Terminal:
 
     async def _latest(self) -> Conversation | None:
         async with self._app.database.statement() as connection:
-            found = await Conversations(connection).recent(LOCAL_USER, limit=20)
+            found = [one.conversation for one in await Threads(connection).recent(LOCAL_USER, limit=20)]
         return next((one for one in found if one.agent_id == self._profile.id and one.kind == "direct"), None)
 
     async def _show_history(self, *, limit: int) -> None:

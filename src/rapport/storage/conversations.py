@@ -53,18 +53,6 @@ class Conversations:
                 return _conversation(row)
         raise no_such_conversation(conversation_id)
 
-    async def recent(
-        self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None
-    ) -> list[Conversation]:
-        """The owner's conversations, the one talked in last first; `before` is the (last_at, id) of the last one seen."""
-        # The row comparison walks the index conversations_recent from the cursor on: a page costs the same anywhere.
-        cursor = await self.connection.execute(
-            f"SELECT {_COLUMNS} FROM conversations WHERE owner_id = %s AND (%s::timestamptz IS NULL OR (last_at, id) < (%s, %s))"
-            " ORDER BY last_at DESC, id DESC LIMIT %s",
-            (owner_id, before and before[0], before and before[0], before and before[1], limit),
-        )
-        return [_conversation(row) for row in await cursor.fetchall()]
-
     async def beginning_with(self, owner_id: str, prefix: str) -> Conversation:
         """The one of the owner's conversations whose id begins so; raises InvalidInput if several do."""
         # starts_with: whatever was typed is text here, not a pattern.

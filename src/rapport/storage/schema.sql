@@ -312,7 +312,7 @@ CREATE UNIQUE INDEX memories_key ON memories (owner_id, agent_id, key) WHERE key
 CREATE INDEX memories_by_embedder ON memories (embedder, owner_id, id);
 
 -- Telegram. An update is stored under its own number before Telegram hears that it has arrived; when it has been worked
--- through its words go, and the number stays for some days: the same again is known.
+-- through its words go, and the number stays for some days: the same again is known. Of one that can't be, the words stay too.
 CREATE TABLE telegram_updates (
     bot_id       bigint NOT NULL,
     update_id    bigint NOT NULL,

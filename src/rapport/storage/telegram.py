@@ -144,11 +144,12 @@ class Updates:
         return row is not None and row[0]
 
     async def done(self, update_id: int, *, error: str | None = None) -> None:
-        """It has been worked through, or can't be."""
+        """It has been worked through, or can't be: then its words stay with the number, for whoever looks into it."""
         await self.connection.execute(
-            "UPDATE telegram_updates SET done_at = clock_timestamp(), payload = NULL, error = %s"
-            " WHERE bot_id = %s AND update_id = %s",
-            (error, self.bot_id, update_id),
+            "UPDATE telegram_updates SET done_at = clock_timestamp(), error = %(error)s,"
+            " payload = CASE WHEN %(error)s::text IS NOT NULL THEN payload END"
+            " WHERE bot_id = %(bot)s AND update_id = %(update)s",
+            {"error": error, "bot": self.bot_id, "update": update_id},
         )
 
     async def failed(self, update_id: int, *, error: str) -> None:

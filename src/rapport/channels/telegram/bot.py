@@ -12,7 +12,7 @@ import structlog
 
 from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.api import POLL_SECONDS, BotApi, Elsewhere, TokenRefused
-from rapport.channels.telegram.commands import COMMANDS, Desk
+from rapport.channels.telegram.commands.obey import COMMANDS, Desk
 from rapport.channels.telegram.happened import Me
 from rapport.channels.telegram.hearing import Hearing, Post
 from rapport.channels.telegram.inbox import Inbox

@@ -12,7 +12,7 @@ import structlog
 
 from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.api import BotApi
-from rapport.channels.telegram.commands import COMMANDS, Desk, Order, obey, press
+from rapport.channels.telegram.commands.obey import COMMANDS, Desk, Order, obey, press
 from rapport.channels.telegram.happened import Belongs, Chat, Happened, Me, Moved, Nothing, Person, Pressed, Said
 from rapport.channels.telegram.places import CHANNEL, admitted_as, begun_by_move, conversation_of, moved
 from rapport.domain.conversation import Conversation, Incoming, Message

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from rapport.channels.telegram.extract import read_update
 from rapport.channels.telegram.happened import Happened, Me
+from rapport.channels.telegram.reading.extract import read_update
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, Transient
 from rapport.storage.database import Database
 from rapport.storage.telegram import Updates, Waiting
@@ -24,8 +24,8 @@ CHATS_AT_ONCE = 8
 LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
 """So long a chat is left alone whose next update can't be worked through now, unless Telegram asks for more."""
-MAX_ATTEMPTS = 5
-"""After so many failures an update is left alone: what comes after it in its chat must not wait for ever."""
+MAX_ATTEMPTS = 8
+"""After so many failures, some two minutes, an update is left alone: what comes after it in its chat must not wait for ever."""
 FORGET_SECONDS = 3_600.0
 """So often the numbers of old updates are dropped."""
 
@@ -127,7 +127,7 @@ class Reader:
             if update.attempts + 1 < MAX_ATTEMPTS:
                 async with self._database.statement() as connection:
                     await Updates(connection, self._bot).failed(update.update_id, error=type(failure).__name__)
-                return PAUSE_SECONDS
+                return PAUSE_SECONDS * 2**update.attempts
             error = type(failure).__name__
         async with self._database.statement() as connection:
             await Updates(connection, self._bot).done(update.update_id, error=error)

@@ -13,8 +13,8 @@ from markdown_it.rules_block import reference as read_definition
 from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 
-from rapport.channels.telegram.split import INNER, OUTER, ROOM, Flow, Part, Tag, Tags, escape, units
-from rapport.channels.telegram.table import drawn
+from rapport.channels.telegram.writing.split import INNER, OUTER, ROOM, Flow, Part, Tag, Tags, escape, units
+from rapport.channels.telegram.writing.table import drawn
 
 __all__ = ["Part", "parts"]
 

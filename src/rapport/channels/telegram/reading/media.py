@@ -10,7 +10,7 @@ from typing import Any
 
 import telegram
 
-from rapport.channels.telegram.names import full_name
+from rapport.channels.telegram.reading.names import full_name
 from rapport.ingest.placeholders import listed, placeholder
 
 

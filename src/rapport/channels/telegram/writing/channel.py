@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from rapport.channels.telegram.api import Blocked, BotApi, Refused, Supergroup, TokenRefused, Unanswered
-from rapport.channels.telegram.markup import Part, parts
 from rapport.channels.telegram.places import chat_of_conversation, moved
-from rapport.channels.telegram.whereabouts import unknown_message
+from rapport.channels.telegram.writing.markup import Part, parts
+from rapport.channels.telegram.writing.whereabouts import unknown_message
 from rapport.deliver.outbox import OutcomeUnknown, Unreachable
 from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing

@@ -10,8 +10,8 @@ from typing import Any
 import telegram
 
 from rapport.channels.telegram.happened import Me, Person
-from rapport.channels.telegram.media import shown
-from rapport.channels.telegram.names import (
+from rapport.channels.telegram.reading.media import shown
+from rapport.channels.telegram.reading.names import (
     author_of_chat,
     author_of_origin,
     number,
@@ -19,7 +19,7 @@ from rapport.channels.telegram.names import (
     signature_of,
     storable,
 )
-from rapport.channels.telegram.tags import Words
+from rapport.channels.telegram.reading.tags import Words
 from rapport.domain.conversation import Author
 from rapport.domain.text import visible
 from rapport.ingest.content import MAX_CHARACTERS, checked_snapshot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import telegram
 from telegram.constants import MessageType
@@ -21,7 +21,7 @@ from rapport.channels.telegram.happened import (
     Pressed,
     Said,
 )
-from rapport.channels.telegram.names import (
+from rapport.channels.telegram.reading.names import (
     PRIVATE,
     first_visible,
     full_name,
@@ -31,7 +31,7 @@ from rapport.channels.telegram.names import (
     place_of,
     storable,
 )
-from rapport.channels.telegram.spoken import (
+from rapport.channels.telegram.reading.spoken import (
     dated,
     platform_id_of,
     reply_of,
@@ -41,9 +41,10 @@ from rapport.channels.telegram.spoken import (
     told_by,
     words_of,
 )
-from rapport.channels.telegram.tags import Tags, tags_of
+from rapport.channels.telegram.reading.tags import Tags, tags_of
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text import visible
+from rapport.ingest.archive import mapping
 
 __all__ = [
     "Belongs",
@@ -261,4 +262,4 @@ def _belongs(change: telegram.ChatMemberUpdated, me: Me) -> Belongs | Nothing:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    return mapping(value) or {}

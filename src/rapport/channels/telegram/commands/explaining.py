@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rapport.channels.telegram.wording import WallClock, quoted
+from rapport.channels.telegram.commands.wording import WallClock, quoted
 from rapport.chiming import Chooser
 from rapport.domain.conversation import Author, Conversation, Message
 from rapport.domain.errors import NotFound

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import telegram
 
 from rapport.channels.telegram.happened import Command, Me
-from rapport.channels.telegram.names import number
+from rapport.channels.telegram.reading.names import number
 from rapport.ingest.addressing import own_words
 from rapport.ingest.content import MAX_MENTIONS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from rapport.channels.telegram.orders import FOR_ADMINS, Desk, Order
-from rapport.channels.telegram.wording import WallClock, quoted
+from rapport.channels.telegram.commands.orders import FOR_ADMINS, Desk, Order
+from rapport.channels.telegram.commands.wording import WallClock, quoted
 from rapport.domain.errors import InvalidInput
 from rapport.domain.followups import Timer
 from rapport.domain.timing import FOREVER, LONGEST_MUTE, Permission, Preference, duration_of

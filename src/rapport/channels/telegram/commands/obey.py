@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from rapport.channels.telegram import followups
-from rapport.channels.telegram.explaining import HOW_TO_ASK, explained
-from rapport.channels.telegram.orders import FOR_ADMINS, Desk, IsAdmin, Order
-from rapport.channels.telegram.wording import WallClock, escaped, quoted
+from rapport.channels.telegram.commands import followups
+from rapport.channels.telegram.commands.explaining import HOW_TO_ASK, explained
+from rapport.channels.telegram.commands.orders import FOR_ADMINS, Desk, IsAdmin, Order
+from rapport.channels.telegram.commands.wording import WallClock, escaped, quoted
 from rapport.domain.conversation import Author, Conversation
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.outgoing import Button, Notice

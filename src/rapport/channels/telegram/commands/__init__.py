@@ -1,0 +1,1 @@
+"""Commands: what people may ask of the bot itself."""

@@ -1,0 +1,1 @@
+"""What came in, read: an update becomes something that has happened."""
