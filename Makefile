@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context bench-stalled bench-telegram train-context e2e e2e-crash browser lock clean
+.PHONY: help setup test-tools serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context bench-stalled bench-telegram train-context e2e e2e-crash browser lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -24,6 +24,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
 	@$(PIP) install --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
+# What the tests need beside Python: Chromium, and the packages that package-lock.json files pin.
+test-tools: $(VENV)/.installed-dev
+	@$(BIN)/python tests/installing.py
+
 serve: setup ## start the server and print its address
 	@exec $(BIN)/rapport serve
 
@@ -33,7 +37,7 @@ chat: setup ## chat in the terminal
 doctor: setup ## say which model and database are in use and whether each works
 	@exec $(BIN)/rapport doctor
 
-test: $(VENV)/.installed-dev ## the tests, end to end and crashes included (short)
+test: test-tools ## the tests, end to end and crashes included (short)
 	$(BIN)/pytest -n 3 --dist loadgroup
 
 check: $(VENV)/.installed-dev ## format, lint, types, layers
@@ -80,13 +84,13 @@ $(TRAINING)/.installed: requirements.lock
 train-context: $(TRAINING)/.installed ## train what chooses context and write its weights (about ten minutes)
 	$(TRAINING)/bin/python -m bench.context.train
 
-e2e: $(VENV)/.installed-dev ## only the tests that start the real command
+e2e: test-tools ## only the tests that start the real command
 	$(BIN)/pytest -m e2e
 
 e2e-crash: $(VENV)/.installed-dev ## 200 kill -9 cycles under load (long)
 	RAPPORT_CRASH_CYCLES=200 $(BIN)/pytest -m e2e --timeout 7200 tests/e2e/test_crash.py
 
-browser: $(VENV)/.installed-dev ## only the tests that look at the page in a real browser
+browser: test-tools ## only the tests that look at the page in a real browser
 	$(BIN)/pytest -m browser -rP tests/browser
 
 lock: $(VENV)/.installed-dev ## compile the pinned dependencies again

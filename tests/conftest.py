@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import psycopg
 import pytest
 
 from commands import Home, Ran, Run
+from installing import only_one
 from rapport.domain.ids import new_id
 from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
 from rapport.storage.database import Database
@@ -27,7 +27,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Genera
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
     server = EmbeddedPostgres.start(shared / "postgres")
-    with _only_one(shared / "template.lock"):
+    with only_one(shared / "template.lock"):
         _make_template(server)
     yield server
     server.stop()
@@ -103,16 +103,3 @@ async def _migrate(url: str) -> None:
         await migrate(database)
         await Checkpoints(pool).setup()
     await database.close()
-
-
-class _only_one:  # noqa: N801 - reads as words
-    """A lock between the processes of one run."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w")
-
-    def __enter__(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()

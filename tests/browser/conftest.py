@@ -13,18 +13,26 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
+from installing import chromium
 from world import World, open_world
 
-from .chromium import ARGUMENTS, chromium
 from .visitor import PATIENCE, SCREENS, Screen, Visitor, visit
 
 Figures = Callable[[str], None]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> AsyncGenerator[Browser]:
-    base = tmp_path_factory.getbasetemp()
-    path = chromium((base if worker_id == "master" else base.parent) / "chromium.lock")
+async def browser() -> AsyncGenerator[Browser]:
+    path = chromium()
     expect.set_options(timeout=PATIENCE)
     async with async_playwright() as playwright:
         started = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS)

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from e2e.npm_peer import install
+from installing import packages
 from world import World
 
-from .chromium import only_one
 from .visitor import IN_A_BROWSER, Visitor
 
 pytestmark = IN_A_BROWSER
@@ -23,12 +22,9 @@ NOTE = "Customers may send goods back within 30 days of purchase and get their m
 
 
 @pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> str:
+def axe() -> str:
     """The script of axe-core."""
-    base = tmp_path_factory.getbasetemp()
-    with only_one((base if worker_id == "master" else base.parent) / "axe.lock"):
-        install(HERE)
-    return (HERE / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    return (packages(HERE) / "axe-core" / "axe.min.js").read_text()
 
 
 async def problems(page: Page, axe: str) -> list[str]:

@@ -9,9 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import shutil
-import subprocess
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
+
+from installing import packages
 
 FOLDER = Path(__file__).parent / "bot_api"
 BOT_NAME = "TestNameBot"
@@ -49,20 +47,6 @@ class Account:
     def alone(self) -> Room:
         """The chat of this person with the bot."""
         return Room(self.id, self.first_name, "private")
-
-
-def install(folder: Path = FOLDER) -> None:
-    """Install what package-lock.json pins, unless that is there; skips the test where there is no npm, and fails in CI."""
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        reason = f"node and npm are needed for what these tests use ({folder / 'package.json'})"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    # npm writes this file last.
-    installed = folder / "node_modules" / ".package-lock.json"
-    if installed.exists() and installed.stat().st_mtime >= (folder / "package-lock.json").stat().st_mtime:
-        return
-    done = subprocess.run([npm, "ci"], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @dataclass(slots=True)
@@ -131,7 +115,7 @@ class NpmPeer:
 @contextlib.asynccontextmanager
 async def npm_peer(session: aiohttp.ClientSession) -> AsyncGenerator[NpmPeer]:
     """The server in a process of its own, for as long as the block lasts."""
-    await asyncio.to_thread(install)
+    await asyncio.to_thread(packages, FOLDER)
     process = await asyncio.create_subprocess_exec(
         "node", "serve.cjs", cwd=FOLDER, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
