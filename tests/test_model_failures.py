@@ -125,11 +125,10 @@ async def hang_in_the_middle(wire: Wire, attempt: int) -> None:
 
 async def drip(wire: Wire, attempt: int) -> None:
     wire.head(Transfer_Encoding="chunked")
-    while not wire.reader.at_eof():
+    gone = asyncio.create_task(wire.gone())
+    while not gone.done():
         wire.chunk(delta("drip ") if wire.streamed else b" ")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await wire.gone()
+        await asyncio.wait([gone], timeout=0.3)
 
 
 async def fails(wire: Wire, attempt: int) -> None:
