@@ -21,6 +21,21 @@ async def test_every_route_is_told_and_every_link_leads_somewhere(world: World) 
     assert set(re.findall(r'href="#([^"]+)"', answer.text)) <= ids
 
 
+async def test_errors_are_told_as_they_are(world: World) -> None:
+    described = (await world.http.get("/openapi.json")).json()
+    assert "HTTPValidationError" not in described["components"]["schemas"]
+    for path, methods in described["paths"].items():
+        for method, route in methods.items():
+            kinds = list(route["responses"]["default"]["content"])
+            assert kinds == ["application/json" if path.startswith("/v1") else "application/problem+json"], (
+                method,
+                path,
+            )
+    wrong = await world.http.post("/chat/conversations", json={"nonsense": 1})
+    told = described["paths"]["/chat/conversations"]["post"]["responses"]["default"]["content"]
+    assert set(wrong.json()) == set(told[wrong.headers["content-type"]]["schema"]["properties"])
+
+
 async def test_nothing_comes_from_another_site(world: World) -> None:
     """A script from elsewhere could do here whatever somebody who is signed in may do."""
     answer = await world.http.get("/docs")

@@ -27,6 +27,14 @@ _CODES = {
 }
 _UNTOLD = "The server could not do this; its log says why."
 
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "An error in OpenAI's shape: `{error: {message, type, param, code}}`",
+        "content": {"application/json": {"schema": {"type": "object", "properties": {"error": {"type": "object"}}}}},
+    }
+}
+"""How the routes under `/v1` answer what they can't do, as `/openapi.json` tells it."""
+
 
 class Unsuitable(InvalidInput):
     """A field that can't be taken as it is, by OpenAI's name for it."""

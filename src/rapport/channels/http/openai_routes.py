@@ -19,7 +19,7 @@ from rapport.channels.http.openai_bodies import (
     tokens_sent,
     told_before,
 )
-from rapport.channels.http.openai_errors import OpenAIRoute, Unsuitable, error_response, told_passing
+from rapport.channels.http.openai_errors import ERRORS, OpenAIRoute, Unsuitable, error_response, told_passing
 from rapport.channels.http.openai_places import Places, named_id
 from rapport.channels.http.openai_stream import CompletionStream
 from rapport.channels.http.views import json_response
@@ -42,7 +42,7 @@ _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 def openai_routes(
     core: Core, database: Database, caller: Caller, *, max_characters: int, limiter: Limiter | None = None
 ) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+    router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute, responses=ERRORS)
     places = Places(core, database)
     completions = _Completions(core, places, limiter, max_characters)
     owner_id = Depends(caller)

@@ -54,6 +54,24 @@ _STATUS: tuple[tuple[type[RapportError], int], ...] = (
     (Permanent, 500),
 )
 
+_FIELDS = {"type": "string", "title": "string", "status": "integer", "detail": "string"}
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "A problem: `title` says of which kind, `detail` in a sentence what is wrong",
+        "content": {
+            "application/problem+json": {
+                "schema": {
+                    "type": "object",
+                    "required": list(_FIELDS),
+                    "properties": {name: {"type": kind} for name, kind in _FIELDS.items()},
+                }
+            }
+        },
+    }
+}
+"""How every route answers what it can't do, as `/openapi.json` tells it."""
+
 
 def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
     """A problem+json response."""

@@ -89,7 +89,8 @@ def _route(path: str, method: str, route: Json) -> Iterator[str]:
     for status, answer in route.get("responses", {}).items():
         said = "" if answer["description"] == "Successful Response" else _words(answer["description"])
         types = [_type(one["schema"]) for one in answer.get("content", {}).values() if one.get("schema")]
-        yield f"<li><b>{escape(status)}</b> {': '.join(part for part in (said, ', '.join(types)) if part)}</li>\n"
+        when = "otherwise" if status == "default" else escape(status)
+        yield f"<li><b>{when}</b> {': '.join(part for part in (said, ', '.join(types)) if part)}</li>\n"
     yield "</ul></section>\n"
 
 

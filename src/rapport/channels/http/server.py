@@ -20,7 +20,7 @@ from rapport.channels.http.memories import memory_routes
 from rapport.channels.http.notes import note_routes
 from rapport.channels.http.openai_routes import openai_routes
 from rapport.channels.http.page import page_routes, read_page
-from rapport.channels.http.problems import install, problem
+from rapport.channels.http.problems import PROBLEMS, install, problem
 from rapport.channels.http.reference import reference_routes
 from rapport.channels.http.rendering import Renderer
 from rapport.channels.http.samples import sample_routes
@@ -72,9 +72,11 @@ def http_app(
     app = FastAPI(
         title="Rapport",
         version=__version__,
-        description="A conversation agent that chimes in, cites, follows up and keeps its promises.",
+        description="A conversation agent that chimes in, cites, follows up and keeps its promises."
+        " Where keys are on, send one: `Authorization: Bearer <key>`.",
         docs_url=None,  # FastAPI's own run a script of another site, with whatever somebody who is signed in may do
         redoc_url=None,
+        responses=PROBLEMS,
     )
     install(app)
     keyless = Keyless(database, loopback=loopback)
