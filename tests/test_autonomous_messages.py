@@ -484,9 +484,9 @@ async def test_fr_004_a_checkpoint_that_is_just_being_written_is_waited_for(data
 def test_fr_006_a_look_at_a_message_costs_next_to_nothing() -> None:
     """The seed allows 5 ms a message."""
     many = [HumanMessage("x" * 10_000, additional_kwargs={"synthetic": number % 2 == 0}) for number in range(10_000)]
-    began = time.perf_counter()
+    began = time.process_time()
     assert sum(map(is_synthetic, many)) == 5_000
-    assert (time.perf_counter() - began) / len(many) < 0.005 / 10
+    assert (time.process_time() - began) / len(many) < 0.005 / 10
 
 
 def test_fr_007_the_prompts_are_the_seed_s_own() -> None:

@@ -381,9 +381,9 @@ def test_an_ordinary_message_takes_next_to_nothing() -> None:
     text = ordinary()
     times: list[float] = []
     for _ in range(20):
-        began = time.perf_counter()
+        began = time.process_time()
         as_html(text, sources=("refunds",))
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     assert min(times) < 0.005, times
 
 

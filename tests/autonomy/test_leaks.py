@@ -164,6 +164,6 @@ def test_a_prompt_is_found_wherever_it_stands(before: str, after: str, prompt: s
 )
 def test_a_long_monotonous_reply_takes_no_time(text: str) -> None:
     reply = text * (32_000 // len(text))
-    began = time.perf_counter()
+    began = time.process_time()
     leak_in(reply, prompts=USUAL)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2

@@ -516,6 +516,6 @@ def test_a_delay_that_is_no_number_becomes_the_usual_one() -> None:
 )
 def test_a_long_monotonous_message_takes_no_time(text: str) -> None:
     said = dialogue("U: " + text * (32_000 // len(text)), "A: " + text * (32_000 // len(text)) + "?")
-    began = time.perf_counter()
+    began = time.process_time()
     plan_by_rules(said, matters=("call the landlord",), autonomy=LIMITS)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2

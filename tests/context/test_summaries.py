@@ -221,9 +221,9 @@ def test_long_texts_take_time_in_proportion(piece: str) -> None:
         text = (piece * length)[:length]
         took: list[float] = []
         for _ in range(5):
-            began = time.perf_counter()
+            began = time.process_time()
             estimated_tokens(text)
-            took.append(time.perf_counter() - began)
+            took.append(time.process_time() - began)
         return min(took)
 
     assert seconds(500_000) < 1_000 * max(seconds(5_000), 1e-5)

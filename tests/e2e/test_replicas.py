@@ -50,9 +50,13 @@ async def test_two_servers_keep_order_when_one_is_killed(
 
     async def killer() -> None:
         """When half of it is done, the first server dies in the middle of a turn."""
-        while answered < CONVERSATIONS * MESSAGES // 2 or not _has_just_begun("first", model):
+        while answered < CONVERSATIONS * MESSAGES // 2:
             await asyncio.sleep(0.002)
+        quick = model.delay
+        model.delay = lambda _text: 1.0
+        await until_one_has_begun("first", model)
         first.signal(signal.SIGKILL)
+        model.delay = quick
         await asyncio.sleep(0.05)  # for a moment clients still try the dead one
         alive.remove(first)
 
@@ -77,9 +81,11 @@ async def test_two_servers_keep_order_when_one_is_killed(
     assert first.errors() == second.errors() == []
 
 
-def _has_just_begun(caller: str, model: ScriptedModel) -> bool:
-    """Whether the model has begun a call of this server that will surely last for some milliseconds more."""
-    return any(call.caller == caller and time.monotonic() - call.began < 0.01 for call in model.calls[-20:])
+async def until_one_has_begun(caller: str, model: ScriptedModel) -> None:
+    """The model begins another call of this server."""
+    before = sum(call.caller == caller for call in model.calls)
+    while sum(call.caller == caller for call in model.calls) == before:
+        await asyncio.sleep(0.002)
 
 
 async def test_a_server_that_was_frozen_and_taken_for_dead_shows_no_second_reply(

@@ -306,9 +306,9 @@ def test_escapes_and_wide_characters_count_as_they_are_sent() -> None:
 )
 @pytest.mark.parametrize("size", [59_990, 1_000_000])
 def test_hostile_text_takes_no_time_to_speak_of(hostile: str, size: int) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     found = parts(hostile * (size // len(hostile)))
-    assert time.perf_counter() - began < 10  # about one second where nothing else runs
+    assert time.process_time() - began < 10  # about one second where nothing else runs
     assert all(utf16(part.html) <= 4096 for part in found)
 
 

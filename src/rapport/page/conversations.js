@@ -37,7 +37,7 @@ export function createConversations(app) {
 			return state.query ? `Nothing found for “${state.query}”.` : "No conversations yet. Begin one, or let Start show you what it can do.";
 		};
 		const focused = document.activeElement?.dataset.threadId;
-		fill(list, shown.length ? shown.map(item) : el("li.hint", nothing()));
+		fill(list, shown.length ? shown.map(item) : el("li.hint", nothing()), state.hasMore && el("li.hint", "Search finds older ones."));
 		if (focused) list.querySelector(`[data-thread-id="${focused}"]`)?.focus({ preventScroll: true });
 	}
 

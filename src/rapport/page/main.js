@@ -163,11 +163,11 @@ async function reveal(messageId, threadId = state.thread) {
 async function loadThreads({ q = state.query, isQuiet = false } = {}) {
 	set({ query: q });
 	try {
-		const { threads } = await api.get(`/api/threads?limit=100${q ? `&q=${encodeURIComponent(q)}` : ""}`);
+		const { threads, next } = await api.get(`/api/threads?limit=100${q ? `&q=${encodeURIComponent(q)}` : ""}`);
 		if (q !== state.query) return;
 		const open = currentThread();
 		const isListed = !open || threads.some(one => one.id === open.id);
-		set({ threads: isListed ? threads : [...threads, open] });
+		set({ threads: isListed ? threads : [...threads, open], hasMore: next });
 	} catch (error) {
 		if (!isQuiet) tell(error);
 	}
