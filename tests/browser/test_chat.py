@@ -170,6 +170,18 @@ async def test_conversations_are_found_named_and_deleted(visitor: Visitor, world
     await until(gone)
 
 
+async def test_who_has_many_conversations_is_told_how_to_find_the_older_ones(visitor: Visitor, world: World) -> None:
+    await world.conversation(title="The first of all")
+    for number in range(100):
+        await world.conversation(title=f"Another, {number}")
+    await visitor.open("")
+    await expect(visitor.threads).to_have_count(100)
+    await expect(visitor.page.get_by_text("Search finds older ones.")).to_be_visible()
+    await visitor.page.get_by_label("Search conversations").fill("first of all")
+    await expect(visitor.threads).to_have_count(1)
+    await expect(visitor.page.get_by_text("Search finds older ones.")).to_be_hidden()
+
+
 async def test_what_others_say_comes_by_itself(visitor: Visitor, world: World) -> None:
     thread = await world.conversation()
     await visitor.open(f"c/{thread}")

@@ -54,7 +54,7 @@ export function createComposer(app) {
 
 	function drawVoices() {
 		as.hidden = !isGroup();
-		box.placeholder = isGroup() ? `Write to everybody, or call @${agent()?.handles[0]}` : `Write to ${agent()?.name ?? "the agent"}`;
+		box.placeholder = isGroup() ? `Write, or call @${agent()?.handles[0]}` : `Write to ${agent()?.name ?? "the agent"}`;
 		const option = (value, name) => el("option", { value }, name);
 		fill(speak, option("", "You"), everybody().map(one => option(one.id, one.name)), option(OTHER, "Somebody else…"));
 		speak.value = voice;
