@@ -288,6 +288,25 @@ async def test_a_key_that_is_revoked_hears_nothing_more(world: World, monkeypatc
         assert listener.messages == []
 
 
+async def test_who_opens_too_many_streams_is_told_and_others_are_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rapport.runtime.live.MOST_WATCHERS", 2)
+    threads = [await world.conversation() for _ in range(3)]
+    async with listening(world.http, threads[0]) as first:
+        async with listening(world.http, threads[1]):
+            refused = await world.http.get(f"/api/threads/{threads[2]}/events")
+            assert refused.status_code == 429
+            assert refused.headers["retry-after"] == "10"
+            assert refused.json()["detail"] == "2 connections of yours are open already: close some."
+        await until(lambda: world.runtime.live.watchers(threads[1]) == 0)
+        async with listening(world.http, threads[2]) as third:
+            await world.says(threads[2], "hi")
+            await third.until_said("hi", "re: hi")
+        await world.says(threads[0], "hello")
+        await first.until_said("hello", "re: hello")
+
+
 async def test_when_a_conversation_is_erased_its_streams_end(world: World) -> None:
     thread = await world.conversation()
     async with listening(world.http, thread) as listener:

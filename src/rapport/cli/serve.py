@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import resource
 import signal
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -29,6 +30,8 @@ log = structlog.get_logger()
 
 FINISH_SECONDS = 6.0
 """What a running turn gets after SIGTERM; then it is handed over. Everything together stays under ten seconds."""
+
+OPEN_FILES = 65_536
 
 
 class Server(uvicorn.Server):
@@ -83,6 +86,7 @@ async def serve(settings: Settings) -> None:
             **PROTOCOLS,
         )
         spare_the_collector()
+        allow_many_connections()
         server = Server(config, app)
         stop.then(lambda number: server.handle_exit(number, None))
         await server.serve([listening])
@@ -150,6 +154,14 @@ def spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def allow_many_connections() -> None:
+    """Take more open files if this process may: a page that is open is one, and often only 1,024 are given at first."""
+    given, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    if given != resource.RLIM_INFINITY and given < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 class Stop:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import structlog
 
 from rapport.domain.draft import Draft
-from rapport.domain.errors import Busy, NotFound, Permanent, Transient
+from rapport.domain.errors import Busy, NotFound, Permanent, TooMany, Transient
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.live import MemoryChange, Remembered
 from rapport.domain.memories import Memory
@@ -31,6 +31,8 @@ AT_REST = 60.0
 """Nobody watches: whoever comes wakes it."""
 MOST_HINTS = 1_000
 """Kept while the database is away; the others find out by looking."""
+MOST_WATCHERS = 2_000
+"""Of one owner, in this process: whoever opens more has lost count of them, and the memory is everybody's."""
 
 
 class Live:
@@ -54,9 +56,15 @@ class Live:
     # ---- those who watch
 
     async def watch(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Watcher:
-        """One who is told what is said after that number, or from now on; raises NotFound, and Busy when it is too late."""
+        """One who is told what is said after that number, or from now on.
+
+        Raises NotFound, TooMany when the owner has too many of them, and Busy when it is too late.
+        """
         if self._closed:
             raise Busy("The server is stopping; come back in a moment.", retry_after=1)
+        known = self._recollections.get(owner_id)
+        if known is not None and len(known.watchers) >= MOST_WATCHERS:
+            raise TooMany(f"{MOST_WATCHERS} connections of yours are open already: close some.", retry_after=10)
         async with self._database.statement() as connection:
             standing = await News(connection).standing(owner_id, conversation_id)
         # A number that was never given here is none: what it would keep back is wanted.
