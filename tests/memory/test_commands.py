@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 
 from commands import Home, Ran, Run
+from listening import listening
 from rapport.domain.ids import is_id
+from world import World
 
 pytestmark = pytest.mark.e2e
 
@@ -54,6 +57,21 @@ def test_memories_are_added_listed_searched_edited_and_forgotten(rapport: Run) -
     assert (forgot.code, forgot.out) == (1, f"Forgot {tea}.\nForgot {cat}.\n")
     assert forgot.err == "There is no memory 'nothing'.\n"
     assert rapport("memory", "list").out == NOTHING
+
+
+async def test_who_watches_is_told_what_a_command_changes(rapport: Run, world: World) -> None:
+    thread = await world.conversation()
+    async with listening(world.http, thread) as page:
+        tea = added(await asyncio.to_thread(rapport, "memory", "add", TEA))
+        await page.until(lambda: page.named("memory.created"))
+        assert page.named("memory.created")[0]["content"] == TEA
+        await asyncio.to_thread(rapport, "memory", "edit", tea, "I drink coffee.")
+        await page.until(lambda: page.named("memory.updated"))
+        cat = added(await asyncio.to_thread(rapport, "memory", "add", CAT))
+        await asyncio.to_thread(rapport, "memory", "forget", tea)
+        await asyncio.to_thread(rapport, "memory", "forget", "--all", "--yes")
+        await page.until(lambda: len(page.named("memory.deleted")) == 2)
+        assert page.named("memory.deleted") == [{"id": tea}, {"id": cat}]
 
 
 def test_everything_is_forgotten_only_when_asked_twice(rapport: Run, home: Home, database_url: str) -> None:

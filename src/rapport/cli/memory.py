@@ -16,6 +16,7 @@ from rapport.settings import Settings
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from rapport.domain.live import MemoryChange
     from rapport.domain.memories import Memory
     from rapport.memory.book import MemoryBook
 
@@ -24,6 +25,9 @@ app = typer.Typer(help="Memories: list, add, search, edit, forget, stats.", no_a
 Agent = Annotated[str, typer.Option(help="Who remembers it.")]
 User = Annotated[str, typer.Option(help="About whom; `local` is the user of a server without keys.")]
 Key = Annotated[str | None, typer.Option(help="A name for it, by which it is replaced later.")]
+
+TELLER = "command"
+"""Who tells the servers what a command has changed."""
 
 _WRITTEN_BY = {"user": "by hand", "agent": "by the agent", "extracted": "from what was said"}
 
@@ -180,6 +184,7 @@ async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | No
     """Forget these, or everything; one that isn't there is said so, and the others go on. Needs no embedder."""
     from rapport.cli.database import migrated_database
     from rapport.domain.errors import NotFound
+    from rapport.storage.live import News, memory_hint
     from rapport.storage.memories import Memories
 
     _check(agent)
@@ -188,13 +193,15 @@ async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | No
         if ids is None:
             async with database.transaction() as connection:
                 await Memories(connection).take_turns(user, agent)
-                count = await Memories(connection).delete_all(user, agent)
-            typer.echo(f"Forgot {count:,} {'memory' if count == 1 else 'memories'}.")
+                gone = await Memories(connection).delete_all(user, agent)
+                await News(connection).tell([memory_hint(TELLER, "deleted", agent, one, user) for one in gone])
+            typer.echo(f"Forgot {len(gone):,} {'memory' if len(gone) == 1 else 'memories'}.")
         for memory_id in ids or []:
             try:
                 async with database.transaction() as connection:
                     await Memories(connection).take_turns(user, agent)
                     await Memories(connection).delete(user, agent, memory_id)
+                    await News(connection).tell([memory_hint(TELLER, "deleted", agent, memory_id, user)])
                 typer.echo(f"Forgot {memory_id}.")
             except NotFound as error:
                 missing = True
@@ -226,12 +233,23 @@ def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
 
 @asynccontextmanager
 async def _open_book(settings: Settings) -> AsyncGenerator[MemoryBook]:
-    """Open for as long as the block lasts, with the embedder that the settings name."""
+    """Open for as long as the block lasts, with the embedder that the settings name; then servers are told what changed."""
     from rapport.cli.library import open_library
     from rapport.memory.book import MemoryBook
+    from rapport.storage.live import News, memory_hint
+
+    hints: list[str] = []
+
+    def heard(owner_id: str, kind: MemoryChange, memory: Memory) -> None:
+        hints.append(memory_hint(TELLER, kind, memory.agent_id, memory.id, owner_id))
 
     async with open_library(settings) as (library, _):
-        yield MemoryBook(library.database, library.embedder)
+        book = MemoryBook(library.database, library.embedder)
+        book.hearers.append(heard)
+        yield book
+        if hints:
+            async with library.database.statement() as connection:
+                await News(connection).tell(hints)
 
 
 def _check(agent: str) -> None:

@@ -214,9 +214,9 @@ class MemoryBook:
             memories = Memories(connection)
             await memories.take_turns(owner_id, agent_id)
             gone = await memories.page(owner_id, agent_id, limit=CAPACITY)
-            count = await memories.delete_all(owner_id, agent_id)
+            await memories.delete_all(owner_id, agent_id)
         self.announce(owner_id, [Change("deleted", one) for one in gone])
-        return count
+        return len(gone)
 
     async def page(
         self, owner_id: str, agent_id: str, *, limit: int, before: tuple[datetime, str] | None = None

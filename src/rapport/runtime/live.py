@@ -21,7 +21,7 @@ from rapport.domain.memories import Memory
 from rapport.runtime.places import Place, Recollections, RunningTurn, Watcher
 from rapport.runtime.tasks import is_set
 from rapport.storage.database import Connection, Database
-from rapport.storage.live import News, Standing
+from rapport.storage.live import News, Standing, memory_hint
 from rapport.storage.memories import Memories
 
 log = structlog.get_logger()
@@ -128,7 +128,7 @@ class Live:
     def stored(self, conversation_id: str) -> None:
         """The same, and the other processes are told."""
         self.said(conversation_id)
-        self._tell("said", conversation_id)
+        self._tell(f"said {self._worker_id} {conversation_id}")
 
     def look(self) -> None:
         """Something may have happened anywhere."""
@@ -161,13 +161,13 @@ class Live:
         """What is remembered about the owner has changed; call it when that is committed."""
         if (recollections := self._recollections.get(owner_id)) is not None:
             recollections.add(Remembered(kind, memory.id, None if kind == "deleted" else memory))
-        self._tell("memory", f"{kind} {memory.agent_id} {memory.id} {owner_id}")
+        self._tell(memory_hint(self._worker_id, kind, memory.agent_id, memory.id, owner_id))
 
     # ---- other processes
 
-    def _tell(self, word: str, what: str) -> None:
+    def _tell(self, hint: str) -> None:
         if self.has_company() and len(self._hints) < MOST_HINTS:
-            self._hints[f"{word} {self._worker_id} {what}"] = None
+            self._hints[hint] = None
             self._woken.set()
 
     def heard(self, hint: str) -> bool:

@@ -183,12 +183,12 @@ class Memories:
         )
         return _one(await gone.fetchone(), memory_id)
 
-    async def delete_all(self, owner_id: str, agent_id: str) -> int:
-        """Forget everything of this agent's about this owner; returns how much that was."""
+    async def delete_all(self, owner_id: str, agent_id: str) -> list[str]:
+        """Forget everything of this agent's about this owner; returns the ids of what that was."""
         gone = await self.connection.execute(
-            "DELETE FROM memories WHERE owner_id = %s AND agent_id = %s", (owner_id, agent_id)
+            "DELETE FROM memories WHERE owner_id = %s AND agent_id = %s RETURNING id", (owner_id, agent_id)
         )
-        return gone.rowcount
+        return [row[0] for row in await gone.fetchall()]
 
     async def count(self, owner_id: str, agent_id: str) -> int:
         """How many there are, whoever has indexed them."""
