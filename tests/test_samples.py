@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from rapport.agent.builtin import BuiltinChatModel
 from rapport.channels.http.samples import read_chat
 from test_auth import make_key, until_closed
-from world import World
+from world import World, open_world
 
 NOTES = ["sample-on-call", "sample-releases", "sample-time-off", "sample-travel"]
 
@@ -40,6 +42,53 @@ def test_the_chat_is_one_worth_asking_about() -> None:
     assert len(replies) >= 8
     assert all(one.reply_to in ids[: ids.index(one.row_id)] for one in replies)
     assert not any("@" in str(one.content) for one in said)
+
+
+OFFSITE = re.compile(r"guesthouse|Ghent|Lisbon|offsite|rooms?\b|budget|rain|13th", re.IGNORECASE)
+IMPORT = re.compile(r"import|batch|invoice|orders|05:26|2\.4|flag|Good enough", re.IGNORECASE)
+
+
+async def lit(world: World, thread: str, call: str, who: str, *, about: str = "") -> tuple[list[str], dict[str, Any]]:
+    """The words of what was chosen for a call, and what the model was given with it."""
+    said = await world.history(thread)
+    words = {one["id"]: str(one["content"]) for one in said}
+    link = {"reply_to_id": next(key for key, text in words.items() if text.startswith(about))} if about else {}
+    reply = await world.says(thread, call, author={"id": who, "name": who.title()}, **link)
+    told = (await world.http.get(f"/api/threads/{thread}/context", params={"message_id": reply["id"]})).json()
+    return [words[one["id"]] for one in told["messages"] if one["id"] in words], told
+
+
+async def test_a_call_brings_its_own_topic_and_not_the_other(world: World) -> None:
+    """Days of silence lie within each of the two, and minutes between them."""
+    thread = (await samples(world, "POST"))["thread_id"]
+    offsite, told = await lit(world, thread, "@bot what do you think?", "maya")
+    assert len(offsite) >= 10
+    assert all(OFFSITE.search(text) or text == "Works for me." for text in offsite), offsite
+    assert [one["id"] for one in told["notes"] if one["given"]] == ["sample-travel"]
+    release, told = await lit(world, thread, "@bot what would you do?", "jonas", about="So: do I roll 2.4 back")
+    assert len(release) >= 10
+    assert all(IMPORT.search(text) for text in release if not text.startswith("I'm on call")), release
+    assert [one["id"] for one in told["notes"] if one["given"]] == ["sample-releases"]
+
+
+async def test_without_any_key_it_has_something_to_say_to_them(database_url: str) -> None:
+    """The first two minutes: who stands where, what the notes say to it, which way that leans and what is open."""
+    async with open_world(database_url, model=BuiltinChatModel()) as world:
+        thread = (await samples(world, "POST"))["thread_id"]
+        reply = await world.says(thread, "@bot what do you think?", author={"id": "maya", "name": "Maya"})
+        assert [source["id"] for source in reply["sources"]] == ["sample-travel"]
+        for part in (
+            "Tomás is for it if it fits the travel budget",
+            "up to 130 euros a night",
+            "I lean to yes",
+            "Aiko",
+        ):
+            assert part in reply["content"]
+        asked = next(one for one in await world.history(thread) if str(one["content"]).startswith("So: do I roll"))
+        jonas = {"id": "jonas", "name": "Jonas"}
+        reply = await world.says(thread, "@bot what would you do?", author=jonas, reply_to_id=asked["id"])
+        assert [source["id"] for source in reply["sources"]] == ["sample-releases"]
+        assert "So I lean to “roll 2.4 back”." in reply["content"]
 
 
 async def test_one_request_brings_them_and_one_takes_them_away(world: World) -> None:

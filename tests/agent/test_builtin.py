@@ -629,6 +629,11 @@ SILENCES: list[tuple[list[str], set[str]]] = [
     (["I'm painting my kitchen this weekend"], {"your kitchen"}),
     (["I can't decide between Rome and Paris"], {"Rome", "Paris"}),
     (["should I buy the red one or the blue one?"], {"the red one", "the blue one"}),
+    (
+        ["I can't decide between the loft and the house. I have to tell the agent by Friday."],
+        {"the loft", "the house", "you have to tell the agent by Friday"},
+    ),
+    (["I can't decide between Porto and Madrid for our trip."], {"Porto", "Madrid", "your trip"}),
     (["my phone died again, so annoying"], {"your phone"}),
     (["I'm writing my thesis and it's going nowhere"], {"your thesis"}),
     (["should I quit my job?"], {"your job"}),
@@ -746,6 +751,15 @@ def test_a_question_is_asked_again_only_if_it_can_stand_alone() -> None:
     assert "follows" not in say("I'm back", empty, nudge("question_unanswered"))
 
 
+@pytest.mark.parametrize("trigger", ["question_unanswered", "waiting_for_decision"])
+def test_a_choice_is_come_back_to_with_what_it_is_due_by(trigger: str) -> None:
+    *_, line, again = talk(
+        "I can't decide between the loft and the house. I have to tell the agent by Friday.", *[nudge(trigger)] * 2
+    )
+    assert all(part in line.lower() for part in ("the loft", "the house", "you have to tell the agent by friday"))
+    assert again != line
+
+
 def test_an_empty_conversation_gets_an_opener() -> None:
     assert say(nudge("check_in")).endswith("?")
     assert say() == say(nudge("check_in"))
@@ -857,9 +871,9 @@ def test_the_sum_parser_never_hangs(expression: str) -> None:
 )
 def test_odd_input_gets_a_short_sane_answer_quickly(text: str) -> None:
     messages: list[BaseMessage] = [HumanMessage(text), AIMessage("Go on?"), HumanMessage(text)]
-    started = time.perf_counter()
+    started = time.process_time()
     reply = text_of(BuiltinChatModel().invoke(messages))
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
     assert 0 < len(reply) < 500
     assert "[source" not in reply
 
@@ -883,6 +897,29 @@ def test_another_language_is_noticed_and_said_once(text: str, language: str) -> 
     assert "only write English" not in second
 
 
+def test_signs_that_turn_writing_around_are_not_repeated() -> None:
+    replies = talk("my dog is called \u202eokcoR\u202c and \u2067he\u2069 barks", "what is my dog called?")
+    assert "okcoR" in replies[-1]
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f]", "".join(replies))
+
+
+@pytest.mark.parametrize("text", ["/nonsense", "/remind me", "/set volume 11", "/weather@somebot"])
+def test_what_looks_like_a_command_and_is_none_is_said_to_be_none(text: str) -> None:
+    first, second = talk(text, text)
+    assert all(text.split()[0].split("@")[0] in reply for reply in (first, second))
+    assert all("/help" in reply for reply in (first, second))
+    assert first != second
+
+
+@pytest.mark.parametrize("text", ["/help", "/start"])
+def test_the_commands_that_it_knows_tell_what_it_can_do(text: str) -> None:
+    assert "notes" in say(text)
+
+
+def test_a_path_is_no_command() -> None:
+    assert "command" not in say("/etc is full again and nothing starts any more")
+
+
 def test_little_of_what_a_user_writes_is_echoed() -> None:
     secret = "purple " * 4_000
     for question in ("what did I say about purple?", "what do you think?", "purple?", "repeat that"):
@@ -897,9 +934,9 @@ def test_an_ordinary_window_is_answered_at_once() -> None:
     model.invoke(window)
     times: list[float] = []
     for _ in range(20):
-        started = time.perf_counter()
+        started = time.process_time()
         model.invoke(window)
-        times.append(time.perf_counter() - started)
+        times.append(time.process_time() - started)
     assert min(times) < 0.005
 
 

@@ -26,6 +26,7 @@ from rapport.agent.builtin.things import (
     own_thing,
     task,
     taste,
+    until,
 )
 from rapport.agent.builtin.topics import short_answer
 from rapport.agent.builtin.window import Window
@@ -82,6 +83,10 @@ _CHOICE = (
     "Have you made up your mind yet: {a}, or {b}?",
     "{A}, or {b}: which way are you leaning by now?",
     "Are you any closer to choosing: {a}, or {b}?",
+)
+_CHOICE_AND_TASK = (
+    "{A}, or {b}: which way are you leaning by now? You said that {s}.",
+    "Have you made up your mind yet: {a}, or {b}? You mentioned that {s}.",
 )
 _ASK_AGAIN = (
     "Whenever you have a moment: {question}",
@@ -172,7 +177,12 @@ def _about_decision(said: Sequence[str], book: Phrasebook) -> str | None:
             return None
         if both := options(text):
             first, second = both
-            return _filled(_CHOICE, _DECISION, book, A=capitalised(first), a=first, b=second)
+            filling = {"A": capitalised(first), "a": first, "b": second}
+            if due := until(text):
+                line = _filled(_CHOICE_AND_TASK, (), book, s=due, **filling)
+                if line:
+                    return line
+            return _filled(_CHOICE, _DECISION, book, **filling)
         if decides(text):
             return book.pick(_DECISION)
     return None
@@ -190,6 +200,9 @@ def _about_task(said: Sequence[str], book: Phrasebook) -> str | None:
 
 
 def _about_question(said: Sequence[str], window: Window, book: Phrasebook) -> str | None:
+    # What was asked back about a choice says little once it stands alone: the choice itself says more.
+    if said and options(said[0]) and (line := _about_decision(said[:1], book)):
+        return line
     if asked := _open_question(window):
         return _filled(_ASK_AGAIN, _HEAR_MORE, book, question=asked)
     latest = next(iter(said), None)
@@ -218,11 +231,12 @@ def _check_in(said: Sequence[str], book: Phrasebook) -> str:
 
 
 def _filled(templates: Sequence[str], general: Sequence[str], book: Phrasebook, **filling: str) -> str:
-    """One of the templates with its filling; a general line if all have been said or the filling can't be repeated."""
-    if any(_TELLTALE.search(each) for each in filling.values()):
-        return book.pick(general)
+    """One of the templates with its filling; a general line if all have been said or the filling can't be repeated, or
+    nothing if there is none."""
     left = [each for each in templates if not book.has_said(each.format(**filling))]
-    return book.pick(left).format(**filling) if left else book.pick(general)
+    if not left or any(_TELLTALE.search(each) for each in filling.values()):
+        return book.pick(general) if general else ""
+    return book.pick(left).format(**filling)
 
 
 def _open_question(window: Window) -> str | None:

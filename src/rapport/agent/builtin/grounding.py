@@ -19,6 +19,8 @@ _LEANS_ON_EARLIER = re.compile(
     re.IGNORECASE,
 )
 _ASKS_PRICE = re.compile(r"\bhow (?:much (?:is|are|does|do|for)|expensive)\b|\bfor how much\b", re.IGNORECASE)
+_COST = stem("cost")
+_MONEY = re.compile(r"[€$£]\s?\d|\d\s?(?:€|(?:euros?|eur|dollars?|pounds?|cents?|usd|gbp)\b)", re.IGNORECASE)
 _MOST_PASSAGES = 600
 _MOST_RANKED = 12
 _MOST_SENTENCES = 3
@@ -40,7 +42,9 @@ class Passage:
 
     @cached_property
     def terms(self) -> frozenset[str]:
-        return frozenset(terms(self.text))
+        """Its telling words; a sum of money says what something costs without the word."""
+        own = frozenset(terms(self.text))
+        return own | {_COST} if _MONEY.search(self.text) else own
 
     @cached_property
     def context(self) -> frozenset[str]:
@@ -56,10 +60,16 @@ class Passage:
 
 def answer(question: str, earlier: str, sources: list[Source], *, threshold: float) -> str | None:
     """The one to three sentences that answer, tagged and listed; None if the sources do not cover it."""
-    found = _passages(sources)
+    chosen = search(question, earlier, sources, threshold=threshold)
+    return _cited(chosen) if chosen else None
+
+
+def search(question: str, earlier: str, sources: list[Source], *, threshold: float) -> list[Passage]:
+    """The one to three passages that answer, the best first; none if the sources do not cover it."""
+    found = passages_of(sources)
     wanted = _query(question, earlier)
     if not found or not wanted:
-        return None
+        return []
     weights = _weights(found)
     most = max(weights.values(), default=1.0)
     total = sum(share * weights.get(term, most) for term, share in wanted.items())
@@ -74,8 +84,8 @@ def answer(question: str, earlier: str, sources: list[Source], *, threshold: flo
     # A sentence that gives orders to the reader of the prompt is no answer to anybody's question.
     fitting = [(s, p) for s, _, p in ranked[:_MOST_RANKED] if s > 0.0 and not asks_to_break_rules(p.text)]
     if not fitting or fitting[0][0] < threshold or not _truly_meets(fitting[0][1], wanted, kind):
-        return None
-    return _cited(_chosen(fitting, {term for term, share in wanted.items() if share >= 1.0} or set(wanted), kind))
+        return []
+    return _chosen(fitting, {term for term, share in wanted.items() if share >= 1.0} or set(wanted), kind)
 
 
 def _truly_meets(passage: Passage, wanted: dict[str, float], kind: Kind) -> bool:
@@ -83,7 +93,8 @@ def _truly_meets(passage: Passage, wanted: dict[str, float], kind: Kind) -> bool
     return any(term in passage.terms for term in wanted) or (kind is not Kind.OPEN and gives(kind, passage.text))
 
 
-def _passages(sources: list[Source]) -> list[Passage]:
+def passages_of(sources: list[Source]) -> list[Passage]:
+    """Every sentence of the sources, in order, up to a bound."""
     found: list[Passage] = []
     for source in sources:
         before = ""

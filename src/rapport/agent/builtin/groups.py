@@ -14,6 +14,15 @@ _ASKS_VIEW = re.compile(
     r"do you agree|can you help|what would you do|who(?:'s| is) right|wdyt|opinions?)\b[^.?!]{0,25}[\s?!.^]*$",
     re.IGNORECASE,
 )
+_SUMS_UP = re.compile(
+    r"^\W*(?:(?:please|can you|could you|pls|would you)\s+)*(?:summari[sz]e|sum (?:(?:it|this|that|us|things) )?up|recap|tl;?dr|catch me up|bring me up to (?:speed|date)|"
+    r"what did i miss|where (?:are|do) we (?:stand|at|now)?|what'?s (?:the status|going on|this about))\b[^.?!]{0,40}[\s?!.^]*$",
+    re.IGNORECASE,
+)
+_WHATS_OPEN = re.compile(
+    r"^\W*(?:so |and )?what(?:'s| is| are|s)?\b[^.?!]{0,20}\b(?:still |left )?(?:open|undecided|unanswered|unclear|missing|left|to decide|to do)\b[^.?!]{0,20}[\s?!.]*$",
+    re.IGNORECASE,
+)
 _ARROW = re.compile(r"[\^↑👆☝]")
 _POINTS_UP = re.compile(r"^[\s^↑👆☝?!.]*$")
 
@@ -35,15 +44,13 @@ _ON_CHOICE_THERE = (
 )
 _ON_POINT_THERE = (
     "{who} That's where it stands, as far as I can see. I have no opinion of my own; missing is what speaks against it.",
-    "{who} I can't judge that myself, being a small program. What is missing here is somebody who knows more about it.",
+    "{who} That is all I know of it. I have no opinion of my own; missing is what there is to decide.",
 )
 
 
 def points_up(window: Window, text: str) -> bool:
     """Whether a message only points at what stands above it: "@bot" and "@bot ^"; in a direct chat only the arrow does."""
-    return bool(_POINTS_UP.match(text)) and (
-        _is_group(window) or window.anchor is not None or bool(_ARROW.search(text))
-    )
+    return bool(_POINTS_UP.match(text)) and (is_group(window) or window.anchor is not None or bool(_ARROW.search(text)))
 
 
 def asks_view(text: str) -> bool:
@@ -51,12 +58,22 @@ def asks_view(text: str) -> bool:
     return bool(_ASKS_VIEW.search(text.strip()))
 
 
+def asks_to_sum_up(text: str) -> bool:
+    """Whether a message wants to be told where the talk stands."""
+    return bool(_SUMS_UP.match(text))
+
+
+def asks_whats_open(text: str) -> bool:
+    """Whether a message asks what is left to answer or to decide."""
+    return bool(_WHATS_OPEN.match(text))
+
+
 def question_above(window: Window) -> str | None:
     """The question that somebody points at: the message replied to, else the latest that others asked."""
     if window.anchor:
         return window.anchor if is_question(window.anchor) else None
     asker = window.last.speaker if window.last else None
-    told = [turn for turn in window.earlier if _asks(turn.text) or _substantive(turn.text)][-_MOST_POINTS:]
+    told = [turn for turn in window.earlier if _asks(turn.text) or is_substantive(turn.text)][-_MOST_POINTS:]
     asked = [turn.text for turn in told if _asks(turn.text)]
     others = [turn.text for turn in told if _asks(turn.text) and turn.speaker != asker]
     return next(reversed(others or asked), None)
@@ -82,8 +99,8 @@ def _points(window: Window) -> list[str]:
     asker = window.last.speaker if window.last else None
     latest: dict[str | None, Turn] = {}
     for turn in reversed(window.earlier):
-        others = len(latest) - (asker in latest and _is_group(window))
-        if _substantive(turn.text) and others < 2:
+        others = len(latest) - (asker in latest and is_group(window))
+        if is_substantive(turn.text) and others < 2:
             latest.setdefault(turn.speaker, turn)
     return [_attributed(turn, asker) for turn in reversed(latest.values())]
 
@@ -95,7 +112,8 @@ def _attributed(turn: Turn, asker: str | None) -> str:
     return f"{name} {verb}: {quote}"
 
 
-def _is_group(window: Window) -> bool:
+def is_group(window: Window) -> bool:
+    """Whether several people talk here."""
     return window.group or len({turn.speaker for turn in window.turns if turn.role == "user" and turn.speaker}) > 1
 
 
@@ -103,7 +121,8 @@ def _asks(text: str) -> bool:
     return is_question(text) and not asks_view(text) and not asks_to_break_rules(text)
 
 
-def _substantive(text: str) -> bool:
+def is_substantive(text: str) -> bool:
+    """Whether a message says something that one could take up."""
     return (
         bool(content_words(text))
         and len(text.split()) >= 3

@@ -47,8 +47,16 @@ _CANNOT_AGAIN = (
     "No luck there: the built-in model can't {ability}.",
 )
 _UNKNOWN = (
-    "I don't know that: I'm the built-in model, and I only know what you tell me here.",
-    "That's something I can't answer: as the built-in model I only go by what you tell me here.",
+    "I don't know that: I'm the built-in model, and I only know what you tell me here and what your notes say.",
+    "That's something I can't answer: as the built-in model I only go by what you tell me here and by your notes.",
+)
+_UNKNOWN_THERE = (
+    "I don't know that: it wasn't said here, and I found nothing about it in the notes.",
+    "I can't answer that: neither what was said here nor the notes tell it.",
+)
+_CANNOT_THERE = (
+    "I can't {ability}: I'm a small built-in model, and go only by what is said here and by the notes.",
+    "I'm not able to {ability}, I'm afraid: I go only by what is said here and by the notes.",
 )
 _UNKNOWN_AGAIN = (
     "That's not something I know either, I'm afraid. What have you found out about it so far?",
@@ -64,6 +72,8 @@ def beyond(text: str) -> str | None:
 
 def decline(ability: str, book: Phrasebook) -> str:
     """Says no plainly, and how to switch unless that was said already."""
+    if book.in_group:
+        return book.pick(_CANNOT_THERE).format(ability=ability)
     if book.has_said(_SWITCH_MARK):
         return book.pick(_CANNOT_AGAIN).format(ability=ability)
     return with_switch(book.pick(_CANNOT).format(ability=ability), book)
@@ -71,11 +81,13 @@ def decline(ability: str, book: Phrasebook) -> str:
 
 def not_known(book: Phrasebook) -> str:
     """For a question that nothing at hand answers."""
+    if book.in_group:
+        return book.pick(_UNKNOWN_THERE)
     if book.has_said(_SWITCH_MARK):
         return book.pick(_UNKNOWN_AGAIN)
     return with_switch(book.pick(_UNKNOWN), book)
 
 
 def with_switch(text: str, book: Phrasebook) -> str:
-    """The text, and how to switch if this window has not said so yet."""
-    return text if book.has_said(_SWITCH_MARK) else f"{text} {SWITCH}"
+    """The text, and how to switch if this window has not said so yet; a group is mostly not who could."""
+    return text if book.in_group or book.has_said(_SWITCH_MARK) else f"{text} {SWITCH}"

@@ -13,7 +13,9 @@ _SPACE = re.compile(r"\s+")
 class Phrasebook:
     """Picks among phrasings by what the conversation says; repeats none while another is left unused."""
 
-    def __init__(self, content: Iterable[str], said: Sequence[str]) -> None:
+    def __init__(self, content: Iterable[str], said: Sequence[str], *, in_group: bool = False) -> None:
+        self.in_group = in_group
+        """Whether several people read it: mostly not those who run the server, and nobody may come back to it."""
         digest = blake2b(digest_size=8)
         for part in content:
             digest.update(part.encode("utf-8", "surrogatepass"))

@@ -11,7 +11,15 @@ from rapport.agent.builtin.care import AFTERWARDS, REPLY, in_danger
 from rapport.agent.builtin.facts import asks_about_self, known_name, list_in, name_in, recall
 from rapport.agent.builtin.followups import follow_up, last_topic
 from rapport.agent.builtin.grounding import answer
-from rapport.agent.builtin.groups import asks_view, points_up, question_above, view
+from rapport.agent.builtin.groups import (
+    asks_to_sum_up,
+    asks_view,
+    asks_whats_open,
+    is_group,
+    points_up,
+    question_above,
+    view,
+)
 from rapport.agent.builtin.languages import NOTE_MARK, foreign
 from rapport.agent.builtin.limits import beyond, decline, not_known
 from rapport.agent.builtin.perspective import clauses
@@ -20,9 +28,12 @@ from rapport.agent.builtin.questions import asks, is_question, is_request
 from rapport.agent.builtin.rules import REFUSALS, REFUSALS_WITH_SOURCES, asks_to_break_rules
 from rapport.agent.builtin.smalltalk import GREETING, greet, opener, repeated, set_piece
 from rapport.agent.builtin.sources import Source
+from rapport.agent.builtin.stances import decides
 from rapport.agent.builtin.subjects import options, subject
 from rapport.agent.builtin.summaries import summarise
+from rapport.agent.builtin.table import choices
 from rapport.agent.builtin.topics import continue_with, is_guess, short_answer
+from rapport.agent.builtin.weighing import gather, still_open, weigh
 from rapport.agent.builtin.window import Window, read
 from rapport.agent.builtin.words import sentences, words
 
@@ -55,6 +66,12 @@ _FOREIGN_AGAIN = (
     "I couldn't follow that one, sorry. Which English word comes closest to it?",
     "That one went past me, I'm afraid. What's the gist of it?",
 )
+_COMMAND = re.compile(r"^/([A-Za-z][\w-]{0,30})(?:@[\w-]+)?(?:\s+\S+){0,2}$")
+_COMMANDS = ("help", "start")
+_NO_COMMAND = (
+    "I know no command “/{command}”. Here you just write what you mean; /help tells what I can do.",
+    "“/{command}” is nothing that I know. Plain words will do; /help tells what I can do with them.",
+)
 _NICE_TO_MEET = (
     "Nice to meet you, {name}! What's on your mind?",
     "Good to meet you, {name}. What would you like to talk about?",
@@ -66,7 +83,7 @@ def reply_to(messages: Sequence[BaseMessage]) -> str:
     window = read(messages)
     if window.summary_wanted:
         return summarise(window)
-    book = Phrasebook((turn.text for turn in window.turns), window.replies)
+    book = Phrasebook((turn.text for turn in window.turns), window.replies, in_group=window.group)
     if window.trigger is not None:
         text = follow_up(window.trigger, window, known_name(window), book)
     elif window.last is None:
@@ -96,16 +113,31 @@ def _about_text(window: Window, text: str, book: Phrasebook) -> str:
     offered = source_blocks.parse(window.system)
     if asks_to_break_rules(text):
         return book.pick(REFUSALS_WITH_SOURCES if offered else REFUSALS)
-    above = question_above(window) if points_up(window, text) or asks_view(text) else None
+    points = points_up(window, text) or asks_view(text)
+    above = question_above(window) if points else None
     if offered and source_blocks.is_strict(window.instructions):
         return _from_sources_only(window, above or text, offered, book)
+    if is_group(window) and (weighed := _among_people(window, text, offered, points=points)):
+        return weighed
     if above and (known := _known(window, above, offered)):
         return known
+    if points and is_group(window) and (gathered := gather(window, offered)):
+        return gathered
     if seen := view(window, text, book):
         return seen
     if offered and foreign(text) and (found := _blended(window, text, offered)):
         return found
     return _odd(text, book) or _conversation(window, text, offered, book)
+
+
+def _among_people(window: Window, text: str, offered: list[Source], *, points: bool) -> str | None:
+    """What is said to a group that is about to decide something, or wants to know where it stands."""
+    if asks_whats_open(text):
+        return still_open(window)
+    if points or asks_to_sum_up(text):
+        return weigh(window, offered, whole=not points)
+    own = next((each for each in reversed(sentences(text)) if is_question(each)), None)
+    return weigh(window, offered, own) if own and (decides(own) or choices(own)) else None
 
 
 def _known(window: Window, question: str, offered: list[Source]) -> str | None:
@@ -139,6 +171,8 @@ def _odd(text: str, book: Phrasebook) -> str | None:
         return book.pick(_EMPTY)
     if not _ANY_LETTER.search(text):
         return book.pick(_WORDLESS)
+    if (command := _COMMAND.match(text)) and command.group(1).lower() not in _COMMANDS:
+        return book.pick(_NO_COMMAND).format(command=quotable(command.group(1), 30))
     if language := foreign(text):
         return book.pick(_FOREIGN_AGAIN) if book.has_said(NOTE_MARK) else _FOREIGN.format(language=language)
     if max(map(len, text[:400].split()), default=0) > 60 and "://" not in text:

@@ -14,9 +14,10 @@ _LONGEST = 14  # words of a set piece; a longer message has something of its own
 
 _I_AM = "I'm Rapport's built-in model: a small program that works by rules, with no language model behind it."
 _I_CAN = (
-    "I can keep up a simple conversation, recall what you've told me in it, do small sums, "
-    "and answer from documents that I am given."
+    "I can answer from your notes and say which one, weigh what a group has said when somebody tags me in it, "
+    "remember what you tell me, come back to what you leave open, and do small sums."
 )
+_ASK_WHO_RUNS_IT = "Whoever runs this server can have another model answer; its page says how."
 
 # In order: the first that fits answers.
 _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -174,6 +175,8 @@ def set_piece(text: str, name: str | None, book: Phrasebook, *, polite_only: boo
         return None
     for kind, pattern, replies in _COMPILED:
         if pattern.search(bare) and not (polite_only and kind not in _POLITE):
+            if kind == "switch" and book.in_group:
+                return _ASK_WHO_RUNS_IT
             reply = book.pick(replies).format(name=f", {name}" if name else "")
             return with_switch(reply, book) if kind in _MENTIONS_SWITCH else reply
     return None

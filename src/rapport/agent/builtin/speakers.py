@@ -8,6 +8,7 @@ from rapport.agent.builtin.vocabulary import LABELS
 _BRACKETED = re.compile(r"^\[([^\[\],:\n]{1,80}),\s*([^\]\n]{1,160})\]:?\s*(.*)$")
 _CHAT = re.compile(r"^<<<chat (\w+)\n(.*?)\nchat \1>>>$", re.DOTALL | re.MULTILINE)
 _SET_IN = "  "
+_REPLYING = re.compile(r", replying to (?!an earlier message$)(.+?)(?: #\d+)?$")
 _NAMED = re.compile(r"^([^\W\d_][\w'’-]{0,24}(?: [^\W\d_][\w'’.-]{0,24})?):\s+(\S.*)$")
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "agent": "assistant"}
 
@@ -18,6 +19,8 @@ class Utterance:
 
     text: str
     speaker: str | None = None
+    replying_to: str | None = None
+    """Whose message it replies to, where the line says so."""
 
 
 def utterances(text: str) -> list[Utterance]:
@@ -35,7 +38,7 @@ def utterances(text: str) -> list[Utterance]:
             after_blank = True
             continue
         elif found and not (after_blank and found[-1].speaker):
-            found[-1] = Utterance(f"{found[-1].text}\n{line}", found[-1].speaker)
+            found[-1] = _longer(found[-1], line)
         else:
             # Behind a block of quoted lines an unmarked paragraph is the asker's own.
             found.append(Utterance(line))
@@ -50,7 +53,7 @@ def chat_in(text: str) -> list[Utterance]:
         if line.startswith("[") and (each := _bracketed(line)):
             found.append(each)
         elif found and line.startswith(_SET_IN):
-            found[-1] = Utterance(f"{found[-1].text}\n{line.strip()}", found[-1].speaker)
+            found[-1] = _longer(found[-1], line.strip())
     return found
 
 
@@ -66,7 +69,14 @@ def role_of(speaker: str | None) -> str | None:
 
 def _bracketed(line: str) -> Utterance | None:
     match = _BRACKETED.match(line.strip())
-    return Utterance(match.group(3).strip(), match.group(1).strip()) if match else None
+    if not match:
+        return None
+    replying = _REPLYING.search(f", {match.group(2)}")
+    return Utterance(match.group(3).strip(), match.group(1).strip(), replying.group(1).strip() if replying else None)
+
+
+def _longer(each: Utterance, line: str) -> Utterance:
+    return Utterance(f"{each.text}\n{line}", each.speaker, each.replying_to)
 
 
 def _named(line: str) -> Utterance | None:

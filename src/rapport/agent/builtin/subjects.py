@@ -49,6 +49,7 @@ _SHARED_VERB = re.compile(
     r"cook|make|eat|drink|bring|study|invite|sell|play)\s+(?=\S)",
     re.IGNORECASE,
 )
+_SHARED_PURPOSE = re.compile(r"^(\S.*?) for (?:your|my|our|the|his|her|their|this) [\w' -]+$", re.IGNORECASE)
 _IS_THING = re.compile(
     r"^(?:(?-i:[A-Z])|(?:the|an?|my|your|his|her|their|this|that|some|\w+ing)\b|\S+$)", re.IGNORECASE
 )
@@ -68,11 +69,18 @@ def options(text: str) -> tuple[str, str] | None:
     first, second = (turned_around(quotable(each, 50)).strip(" ,\"'") for each in match.groups())
     if not first or not second or second.lower() in ("not", "so", "no", "something", "what", "whatever"):
         return None
-    first = _ASKED.sub("", first)
-    # "Should we do Kyoto or Hokkaido": the verb belongs to both, so it is left out where only one has it.
+    first, second = without_shared_words(_ASKED.sub("", first), second)
+    return None if _NO_OPTION.match(first) or _NO_OPTION.match(second) else (first, second)
+
+
+def without_shared_words(first: str, second: str) -> tuple[str, str]:
+    """Two options without what only one of them names and both mean: "do Kyoto" or "Hokkaido", "Porto" or "Madrid for our trip"."""
     if _SHARED_VERB.match(first) and not _SHARED_VERB.match(second) and _IS_THING.match(second):
         first = _SHARED_VERB.sub("", first)
-    return None if _NO_OPTION.match(first) or _NO_OPTION.match(second) else (first, second)
+    purpose = _SHARED_PURPOSE.match(second)
+    if purpose and " for " not in first and _IS_THING.match(first) and _IS_THING.match(purpose.group(1)):
+        second = purpose.group(1)
+    return first, second
 
 
 def statement(text: str) -> str | None:

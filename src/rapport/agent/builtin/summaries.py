@@ -20,7 +20,7 @@ _GOAL = re.compile(
 )
 _FACT = re.compile(r"^(?:i|i'm|i've|my|we|we're|our)\b", re.IGNORECASE)
 _NO_ANSWER = re.compile(
-    r"RAPPORT_MODEL|I don't know that|can't answer|don't cover|don't have sufficiently|not something I know|don't have an answer|I can't say",
+    r"RAPPORT_MODEL|I don't know that|can't answer|don't cover|don't have sufficiently|not something I know|don't have an answer|I can't say|I can't tell",
 )
 _TOKEN = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|[^\w\s]")
 _MOST_ITEMS = 8

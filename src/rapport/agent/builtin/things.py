@@ -74,6 +74,13 @@ _AFTER_VERB = word_set(
     "a an the my our his her their your me us him it them at that so too to like very really up out off back down all no"
 )
 _LONGEST_ECHO = 70
+_DUE = re.compile(r"^(?:i|we) (?:still |also |really |just )*(?:have to|need to|must|should)\b", re.IGNORECASE)
+_BY_THEN = re.compile(
+    r"\b(?:by|before|until|on) (?:the end of )?(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:by|before|until) (?:tomorrow|tonight|noon|\w+ o'clock|"
+    r"(?:the )?(?:end of|weekend|next) ?\w*|(?:january|february|march|april|may|june|july|august|september|october|november|december)|\d[\w:]*|six|five|four|three|seven|eight|nine|ten)\b",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(r"\b(?:lol|haha|tbh|omg|ugh|idk|lmao|pls|you|your|not|never)\b|n't\b", re.IGNORECASE)
 _LIKES = re.compile(
     r"^(?:i|we) (?:really |also |quite |just |absolutely |still )*(?:love|like|enjoy|adore) ([a-z][a-z' -]{2,40})[.!]?$",
     re.IGNORECASE,
@@ -142,6 +149,16 @@ def echoed(clause: str) -> str | None:
     ):
         return None
     turned = turned_around(clause)
+    return turned[:1].lower() + turned[1:]
+
+
+def until(text: str) -> str | None:
+    """The plain clause, turned towards its sender, that says what they have to do by when ("you have to tell them by Friday")."""
+    stated = [c for s in sentences(_flat(text)) if not asks(s) for c in clauses(s)]
+    due = next((c for c in reversed(stated) if _DUE.match(c) and _BY_THEN.search(c) and _PLAIN.match(c)), None)
+    if due is None or len(due) > _LONGEST_ECHO or _NEGATED.search(due):
+        return None
+    turned = turned_around(due)
     return turned[:1].lower() + turned[1:]
 
 

@@ -110,7 +110,7 @@ _WITH_SUBJECT = (
     "There's probably more to {topic}. What's the story?",
 )
 _BOTH = (
-    "{A} or {b}: which of the two would you regret more not doing?",
+    "{A}, or {b}: which would you be sorrier to give up?",
     "{A}, or {b}. What speaks for the one, in your eyes, that the other can't offer?",
     "{A}, or {b}: which way are you leaning, and why?",
 )

@@ -23,6 +23,8 @@ _ANCHOR = re.compile(r"User is replying to this specific message: ['\"‘“](.+
 _FENCED = re.compile(r"<<<.*?(?:>>>|\Z)", re.DOTALL)
 _SAID = re.compile(r"^(?:User said|Goals): (.+)$", re.MULTILINE)
 _GROUP = "This is a group chat."
+# Signs that turn the direction of writing around: whoever repeats them turns around what stands behind them.
+_TURNS_DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _OWN = "you ("
 """How the agent's own lines begin in a quoted chat; no name has a parenthesis there."""
 _IMAGE_KINDS = frozenset({"image", "image_url", "input_image"})
@@ -38,6 +40,7 @@ class Turn:
     text: str
     speaker: str | None = None
     image: bool = False
+    replying_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,8 @@ def _is_beforehand(message: HumanMessage) -> bool:
 def _chat_turn(each: Utterance) -> Turn:
     if each.speaker is not None and each.speaker.startswith(_OWN):
         return Turn("assistant", _shortened(each.text))
-    return Turn("user", _MENTION.sub("", _shortened(each.text)).strip(), _named(each.speaker))
+    text = _MENTION.sub("", _shortened(each.text)).strip()
+    return Turn("user", text, _named(each.speaker), replying_to=_named(each.replying_to))
 
 
 def _recalled(summary: str) -> list[Turn]:
@@ -149,7 +153,8 @@ def _turn(each: Utterance, name: str | None, image: bool, *, as_transcript: bool
     if role:
         # Only a transcript handed over for summing up speaks for the agent; a chat message cannot.
         return Turn("assistant" if role == "assistant" and as_transcript else "user", each.text, name, image)
-    return Turn("user", _MENTION.sub("", each.text.strip()).strip(), _named(each.speaker) or name, image)
+    text = _MENTION.sub("", each.text.strip()).strip()
+    return Turn("user", text, _named(each.speaker) or name, image, _named(each.replying_to))
 
 
 def _named(speaker: str | None) -> str | None:
@@ -192,7 +197,7 @@ def _text(message: BaseMessage) -> str:
         elif isinstance(block, dict):
             text = cast("dict[str, Any]", block).get("text")
             pieces.extend([text] if isinstance(text, str) else [])
-    return "\n".join(pieces)
+    return _TURNS_DIRECTION.sub("", "\n".join(pieces))
 
 
 def _has_image(message: BaseMessage) -> bool:
