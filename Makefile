@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context bench-stalled bench-telegram train-context e2e e2e-crash browser lock clean
+.PHONY: help setup test-tools serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context bench-stalled bench-telegram train-context e2e e2e-crash browser screenshots lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -92,6 +92,9 @@ e2e-crash: $(VENV)/.installed-dev ## 200 kill -9 cycles under load (long)
 
 browser: test-tools ## only the tests that look at the page in a real browser
 	$(BIN)/pytest -m browser -rP tests/browser
+
+screenshots: test-tools ## take the pictures in docs/ anew
+	@cd tests && PYTHONPATH=.. ../$(BIN)/python -m browser.screenshots
 
 lock: $(VENV)/.installed-dev ## compile the pinned dependencies again
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

@@ -1,0 +1,153 @@
+"""The pictures in docs/: what a newcomer sees who loads the samples and tries everything, with the built-in model.
+
+`make screenshots` takes them anew, on a server of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bench.processes import Server, free_port
+from PIL import Image
+from playwright.async_api import Browser, Locator, async_playwright, expect
+
+from installing import chromium
+
+from .conftest import ARGUMENTS
+from .visitor import PATIENCE, Screen, Visitor, visit
+
+DOCS = Path(__file__).parents[2] / "docs"
+COMMAND = Path(sys.executable).with_name("rapport")
+SAID = [
+    "By the way: I'm Ana, I moved to Lisbon in May and I'm allergic to peanuts.",
+    "I still have to call the landlord back.",
+]
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[str]:
+    """The address of a server that has just been installed."""
+    with tempfile.TemporaryDirectory(prefix="rapport-shots-") as folder:
+        port = free_port()
+        env = {"RAPPORT_DATA_DIR": f"{folder}/data", "HOST": "127.0.0.1", "PORT": str(port)}
+        server = Server(
+            [COMMAND, "serve"], env=env, cwd=Path(folder), cpus=set(), pg_data=Path(folder) / "data/postgres"
+        )
+        address = f"http://127.0.0.1:{port}"
+        try:
+            await server.until_healthy(address, "/readyz")
+            yield address
+        finally:
+            await asyncio.to_thread(server.stop)
+
+
+async def taken(visitor: Visitor) -> Image.Image:
+    await visitor.page.mouse.move(0, 0)
+    await visitor.page.wait_for_timeout(600)  # for what moves on the page
+    return Image.open(io.BytesIO(await visitor.page.screenshot()))
+
+
+def keep(picture: Image.Image, name: str) -> None:
+    """In few colours: it is as good to look at, and a third of the size."""
+    picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        DOCS / f"page-{name}.png", optimize=True
+    )
+
+
+async def colours(visitor: Visitor, name: str) -> None:
+    wanted = visitor.button(f"{name.capitalize()} colours")
+    if await wanted.is_visible():
+        await wanted.click()
+
+
+async def answered(visitor: Visitor, count: int) -> Locator:
+    await expect(visitor.replies).to_have_count(count)
+    return visitor.replies.last
+
+
+async def on_a_desktop(visitor: Visitor) -> None:
+    """Everything once, from the first look on."""
+    await visitor.open("start")
+    keep(await taken(visitor), "start")
+    await visitor.button("Call it in the group").click()
+    await answered(visitor, 1)
+    await expect(visitor.shown("why").get_by_text("It was given")).to_be_visible()
+    keep(await taken(visitor), "why")
+
+    await visitor.open("start")
+    await visitor.button("Ask the notes").click()
+    await answered(visitor, 1)
+    await visitor.say("Who was Napoleon?")
+    await answered(visitor, 2)
+    await visitor.say("What does a hotel room cost at most?")
+    await (await answered(visitor, 3)).locator(".chip").first.click()
+    keep(await taken(visitor), "sources")
+
+    await visitor.open("start")
+    await colours(visitor, "dark")
+    await visitor.button("Leave something open").click()
+    await answered(visitor, 1)
+    for number, text in enumerate(SAID):
+        await visitor.say(text)
+        await answered(visitor, 2 + number)
+    await visitor.panel("next")
+    await visitor.button("Say it now").first.click()
+    await answered(visitor, 2 + len(SAID))
+    keep(await taken(visitor), "next")
+    await visitor.panel("memory")
+    keep(await taken(visitor), "memory")
+    await colours(visitor, "light")
+    await visitor.panel("notes")
+    keep(await taken(visitor), "notes")
+    await visitor.panel("insight")
+    keep(await taken(visitor), "insight")
+
+
+async def on_a_phone(visitor: Visitor) -> None:
+    """Four views beside each other."""
+    await visitor.open("")
+    views = [await taken(visitor)]
+    await visitor.page.get_by_text("Sample: the team's chat").first.click()
+    await expect(visitor.replies.last).to_be_in_viewport()
+    views.append(await taken(visitor))
+    await visitor.to_list()
+    await colours(visitor, "dark")
+    await visitor.page.get_by_text("Sample: the team's chat").first.click()
+    await visitor.panel("why")
+    views.append(await taken(visitor))
+    await visitor.to_chat()
+    await visitor.to_list()
+    await visitor.page.get_by_text("Something left open").first.click()
+    await expect(visitor.replies.last).to_be_in_viewport()
+    views.append(await taken(visitor))
+    width, height = views[0].size
+    together = Image.new("RGB", (len(views) * (width + 8) - 8, height), "#888")
+    for number, view in enumerate(views):
+        together.paste(view, (number * (width + 8), 0))
+    keep(together, "phone")
+
+
+async def look(browser: Browser, address: str, screen: Screen) -> None:
+    context, visitor = await visit(browser, address, screen)
+    await (on_a_phone if screen == "phone" else on_a_desktop)(visitor)
+    visitor.assert_clean()
+    await context.close()
+
+
+async def main() -> None:
+    expect.set_options(timeout=PATIENCE)
+    async with served() as address, async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        await look(browser, address, "desktop")
+        await look(browser, address, "phone")
+        await browser.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
