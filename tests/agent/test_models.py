@@ -18,12 +18,13 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import httpx
 import pytest
 from aiohttp import web
 from bench.processes import free_port
+from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable
@@ -33,7 +34,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, SecretStr
 
 from rapport.agent.failures import ModelFailed
-from rapport.agent.graph import LangGraphAgent
+from rapport.agent.graph import LangGraphAgent, RunContext
 from rapport.agent.models import close_model, make_model
 from rapport.agent.openai import LeanChatOpenAI
 from rapport.domain.errors import Permanent
@@ -306,6 +307,18 @@ CONVERSATIONS: dict[str, list[BaseMessage]] = {
         AIMessage("", tool_calls=[{"name": "weather", "args": {"city": "Porto"}, "id": "call_1"}]),
         ToolMessage("sunny", tool_call_id="call_1"),
     ],
+    "answers of every kind": [
+        HumanMessage("weather?"),
+        AIMessage("Let me look.", tool_calls=[{"name": "weather", "args": {"city": "Porto"}, "id": "call_1"}]),
+        ToolMessage("sunny", tool_call_id="call_1"),
+        AIMessage("It is sunny.", name="rapport"),
+        HumanMessage("and then?"),
+        AIMessage([{"type": "text", "text": "It stays so."}]),
+        AIMessage(""),
+        HumanMessage("thanks"),
+        AIMessage("You're welcome. " * 100, id="01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+        HumanMessage("bye"),
+    ],
     "tags": [HumanMessage("hi", additional_kwargs={"synthetic": True, "trigger_type": "check_in"}, name="ana")],
 }
 
@@ -326,6 +339,61 @@ async def test_what_is_sent_is_what_langchain_would_send(provider: Provider, con
         assert mine == reference
     assert {headers["authorization"] for headers in provider.headers} == {"Bearer key"}
     assert {headers["content-type"] for headers in provider.headers} == {"application/json"}
+
+
+class Watching(AsyncCallbackHandler):
+    """Whoever traces what models are asked."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def on_chat_model_start(self, *args: Any, **more: Any) -> None:
+        self.heard.append("asked")
+
+    async def on_llm_end(self, *args: Any, **more: Any) -> None:
+        self.heard.append("answered")
+
+
+async def test_who_watches_by_callbacks_sees_every_call_and_nobody_gets_another_answer(provider: Provider) -> None:
+    watching = Watching()
+    async with model_at(provider.url) as model:
+        watched = await model.ainvoke([HumanMessage("hello")], {"callbacks": [watching]})
+        agent = agent_with(model)
+        await agent.graph.ainvoke(
+            {"system": "be kind", "messages": [HumanMessage("hello")]},
+            {"configurable": {"thread_id": "1"}, "callbacks": [watching]},
+            context=RunContext(None, may_save=False),
+        )
+        unwatched = await model.ainvoke([HumanMessage("hello")])
+    assert watching.heard == ["asked", "answered"] * 2
+    assert unwatched.model_dump(exclude={"id"}) == watched.model_dump(exclude={"id"})
+
+
+class Counted(BaseModel):
+    """A form that counts how often its schema is made."""
+
+    made: ClassVar[int] = 0
+
+    name: str
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **more: Any) -> dict[str, Any]:
+        cls.made += 1
+        return super().model_json_schema(*args, **more)
+
+
+async def test_the_schema_of_a_form_is_made_for_the_first_decision_only(provider: Provider) -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "Counted", "arguments": '{"name": "Ana"}'}}
+    async with model_at(provider.url) as model:
+        agent = agent_with(model)
+        made: list[int] = []
+        for _ in range(3):
+            provider.will.append(plain({"content": None, "tool_calls": [call]}))
+            assert await agent.decide("who?", "Ana", Counted) == Counted(name="Ana")
+            made.append(Counted.made)
+    assert made[0] > 0
+    assert made == made[:1] * 3
+    assert [body["tools"][0]["function"]["name"] for body in provider.bodies] == ["Counted"] * 3
 
 
 async def test_a_tool_call_comes_back(provider: Provider) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import SystemMessage
 
 from rapport.agent.builtin import BuiltinChatModel
-from rapport.agent.builtin.amounts import amounts, applies, limits
-from rapport.agent.builtin.stances import leaning, looked_for, stance
-from rapport.agent.builtin.table import choices
+from rapport.agent.builtin.weighing.amounts import amounts, applies, limits
+from rapport.agent.builtin.weighing.stances import leaning, looked_for, stance
+from rapport.agent.builtin.weighing.table import choices
 from rapport.context.chat import Scribe
 from rapport.context.window import system_prompt
 from rapport.domain.agents import COMPANION

@@ -28,12 +28,12 @@ from rapport.agent.builtin.questions import asks, is_question, is_request
 from rapport.agent.builtin.rules import REFUSALS, REFUSALS_WITH_SOURCES, asks_to_break_rules
 from rapport.agent.builtin.smalltalk import GREETING, greet, opener, repeated, set_piece
 from rapport.agent.builtin.sources import Source
-from rapport.agent.builtin.stances import decides
 from rapport.agent.builtin.subjects import options, subject
 from rapport.agent.builtin.summaries import summarise
-from rapport.agent.builtin.table import choices
 from rapport.agent.builtin.topics import continue_with, is_guess, short_answer
-from rapport.agent.builtin.weighing import gather, still_open, weigh
+from rapport.agent.builtin.weighing.answer import gather, still_open, weigh
+from rapport.agent.builtin.weighing.stances import decides
+from rapport.agent.builtin.weighing.table import choices
 from rapport.agent.builtin.window import Window, read
 from rapport.agent.builtin.words import sentences, words
 

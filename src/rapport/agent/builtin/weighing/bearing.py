@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rapport.agent.builtin.amounts import Amount, amounts, applies, limits
 from rapport.agent.builtin.grounding import Passage, passages_of, search
 from rapport.agent.builtin.phrasing import finished, quotable
 from rapport.agent.builtin.rules import asks_to_break_rules
 from rapport.agent.builtin.sources import Source
-from rapport.agent.builtin.stances import looked_for, stance
-from rapport.agent.builtin.table import Table, telling
+from rapport.agent.builtin.weighing.amounts import Amount, amounts, applies, limits
+from rapport.agent.builtin.weighing.stances import looked_for, stance
+from rapport.agent.builtin.weighing.table import Table, telling
 from rapport.agent.builtin.words import terms
 
 _THRESHOLD = 0.5

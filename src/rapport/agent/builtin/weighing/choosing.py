@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rapport.agent.builtin.amounts import Amount, amounts
-from rapport.agent.builtin.bearing import Noted
 from rapport.agent.builtin.phrasing import listed
 from rapport.agent.builtin.questions import is_question
-from rapport.agent.builtin.stances import leaning, stance
-from rapport.agent.builtin.table import Table
-from rapport.agent.builtin.voices import Voices, quote
+from rapport.agent.builtin.weighing.amounts import Amount, amounts
+from rapport.agent.builtin.weighing.bearing import Noted
+from rapport.agent.builtin.weighing.stances import leaning, stance
+from rapport.agent.builtin.weighing.table import Table
+from rapport.agent.builtin.weighing.voices import Voices, quote
 from rapport.agent.builtin.window import Turn
 from rapport.agent.builtin.words import sentences, terms
 

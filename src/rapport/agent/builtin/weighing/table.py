@@ -9,9 +9,9 @@ from rapport.agent.builtin.groups import asks_view, is_substantive
 from rapport.agent.builtin.phrasing import quotable
 from rapport.agent.builtin.questions import is_question
 from rapport.agent.builtin.rules import asks_to_break_rules
-from rapport.agent.builtin.stances import decides, stance, suggests
 from rapport.agent.builtin.subjects import without_shared_words
 from rapport.agent.builtin.vocabulary import word_set
+from rapport.agent.builtin.weighing.stances import decides, stance, suggests
 from rapport.agent.builtin.window import Turn, Window
 from rapport.agent.builtin.words import content_words, sentences, stem, terms
 

@@ -6,15 +6,15 @@ Everything is in people's own words or in a document's; a leaning is given only 
 import re
 from collections import Counter
 
-from rapport.agent.builtin.bearing import Noted, figures, noted
-from rapport.agent.builtin.choosing import chosen_between
 from rapport.agent.builtin.groups import is_substantive
 from rapport.agent.builtin.phrasing import capitalised, listed
 from rapport.agent.builtin.questions import is_question
 from rapport.agent.builtin.sources import Source
-from rapport.agent.builtin.stances import Stance, decides, is_reversed, looked_for, stance, suggests
-from rapport.agent.builtin.table import Asked, Table, among_people, lay, telling, unanswered
-from rapport.agent.builtin.voices import Voices, quote
+from rapport.agent.builtin.weighing.bearing import Noted, figures, noted
+from rapport.agent.builtin.weighing.choosing import chosen_between
+from rapport.agent.builtin.weighing.stances import Stance, decides, is_reversed, looked_for, stance, suggests
+from rapport.agent.builtin.weighing.table import Asked, Table, among_people, lay, telling, unanswered
+from rapport.agent.builtin.weighing.voices import Voices, quote
 from rapport.agent.builtin.window import Turn, Window
 from rapport.agent.builtin.words import stem, words
 
