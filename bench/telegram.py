@@ -15,6 +15,7 @@ import random
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 
 from tests.e2e.audit import query
@@ -39,6 +40,8 @@ SELECT c.conversation_id, '00' || lpad(n::text, 24, '0'), c.owner_id, 'user', 'u
 FROM telegram_chats c, generate_series(1, %(messages)s) AS n WHERE c.chat_id = %(chat)s
 """
 
+_UNKNOWN = "SELECT error, count(*) FROM outbox WHERE state = 'unknown' GROUP BY error ORDER BY 2 DESC"
+
 _EMBEDDED = """
 SELECT count(*)::int FROM telegram_chats JOIN chat_index USING (conversation_id)
 WHERE chat_id = {} AND embedded_to > '-infinity'
@@ -62,12 +65,17 @@ async def promise(report: Report, *, updates: int, kills: int, chance: random.Ra
         took = time.monotonic() - begun
         figures = await crowd.audit()
         down = sorted(crowd.downtimes)
+        unknown = await query(crowd.home.database_url, _UNKNOWN)
+        looks = Counter(int(request.at) for request in crowd.peer.calls("editMessageReplyMarkup"))
     label = f"{figures.updates:,} updates {COPIES} times each, {kills} kills"
     print(f"\n{label}: {figures.messages:,} messages, {figures.calls:,} calls and commands, {took:.0f} s")
     print(f"  down for p50 {percentile(down, 50):.1f} s, max {down[-1]:.1f} s each")
     print(
         f"  {figures.shown:,} answers shown; {figures.cut_off} sends cut off, of which {figures.cut_off_unseen} unseen"
     )
+    print(f"  looked for with {looks.total()} questions, at most {max(looks.values(), default=0)} within a second")
+    for reason, count in unknown:
+        print(f"  {count} unknown: {reason}")
     print(f"  {figures}")
     report.nothing_wrong(label, figures.troubles)
     report.goal(

@@ -203,6 +203,22 @@ async def test_who_spoke_before_there_were_bots_is_known(empty_database: str) ->
         assert connection.execute("SELECT * FROM messages ORDER BY id").fetchall() == said
 
 
+async def test_a_group_that_had_moved_is_still_known_by_its_first_id(empty_database: str) -> None:
+    """What version 7 kept with the conversation stands beside it now; going back puts it back."""
+    await run_migrations(empty_database, to=7)
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO conversations (id, owner_id, agent_id, kind, channel)"
+            " SELECT 'c' || n, 'o', 'a', 'group', 'telegram' FROM generate_series(1, 2) n"
+        )
+        connection.execute("INSERT INTO telegram_chats VALUES (7, -1001, 'c1', 'o', -5), (7, -6, 'c2', 'o', -6)")
+        kept = connection.execute("SELECT * FROM telegram_chats ORDER BY chat_id").fetchall()
+        await run_migrations(empty_database)
+        assert connection.execute("SELECT * FROM telegram_moves").fetchall() == [(7, -1001, -5)]
+        await run_migrations(empty_database, to=7)
+        assert connection.execute("SELECT * FROM telegram_chats ORDER BY chat_id").fetchall() == kept
+
+
 async def test_several_that_migrate_at_once_do_it_once(empty_database: str) -> None:
     done = await asyncio.gather(*(run_migrations(empty_database) for _ in range(4)))
     assert sorted(map(len, done)) == [0, 0, 0, len(known())]

@@ -157,6 +157,28 @@ async def test_a_group_that_has_moved_is_let_in_after_it_was_forgotten(town: Tow
     assert await town.world.sql("SELECT owner_id FROM conversations") == [(f"telegram:{town.club.id}",)]
 
 
+@pytest.mark.parametrize("spoken", [True, False], ids=["after a talk", "before any"])
+async def test_a_group_that_has_moved_begins_anew_after_its_conversation_was_deleted(town: Town, spoken: bool) -> None:
+    """Somebody deletes it on the page. The settings still have the group's old id, and let it in as before."""
+    if spoken:
+        await town.hears(town.club, town.ben, "The boat is called Albatross")
+    moved = town.club.migrates()
+    await town.hears(moved, town.ben, "It is blue")
+    for _ in range(2):
+        [(owner, here)] = await town.world.sql("SELECT owner_id, id FROM conversations")
+        await town.world.runtime.erase(owner, here)
+        with logged() as lines:
+            await town.hears(moved, town.ann, f"{TAG} what is the boat called?")
+        assert town.peer.sent(moved)[-1].startswith("re: ")
+        assert "Albatross" not in town.given()[1]
+        assert not [line for line in lines if line["event"] == "telegram.refused"]
+        assert owner == f"telegram:{town.club.id}"
+        assert await town.conversation(moved) != here
+    async with restarted(town, telegram_allowed_chats=f"{town.team.id}") as town:
+        await town.hears(moved, town.ann, f"{TAG} and now?")  # that lets in neither the group nor what it has become
+        assert len(town.peer.sent(moved)) == 2
+
+
 async def test_whoever_writes_the_new_id_into_the_settings_loses_nothing(town: Town) -> None:
     await town.hears(town.club, town.ben, "The boat is called Albatross")
     moved = town.club.migrates()
@@ -166,7 +188,7 @@ async def test_whoever_writes_the_new_id_into_the_settings_loses_nothing(town: T
         async with restarted(town, telegram_allowed_chats=chats) as town:
             await town.hears(moved, town.ann, f"{TAG} what is the boat called?")
             assert await town.conversation(moved) == before
-            assert "The boat is called Albatross" in town.given()[1]
+            assert (await town.told(moved))[0] == ("Ben", "The boat is called Albatross")
 
 
 async def test_what_comes_while_its_conversation_is_erased_begins_a_new_one(
@@ -259,6 +281,25 @@ async def test_a_conversation_is_called_as_its_chat_is(town: Town) -> None:
     town.team.title = "The Team"
     await town.hears(town.team, town.ann, "we have another name")
     assert await town.world.sql("SELECT title FROM conversations") == [("The Team",)]
+
+
+# ---- the bot's own name
+
+
+async def test_the_bot_is_called_by_the_name_that_it_has_now(town: Town) -> None:
+    """BotFather has given it another username while the server was down; the conversation is as old as the first."""
+    await town.hears(town.team, town.ann, f"{TAG} hello")
+    assert f"called {TAG} " in town.given()[0]
+
+    def renamed() -> None:
+        town.peer.bot.username = "harbour_bot"
+
+    async with restarted(town, meanwhile=renamed) as town:
+        await town.hears(town.team, town.ben, f"{TAG} are you there?")  # nobody has that name any more
+        assert len(town.peer.sent(town.team)) == 1
+        asked = await town.hears(town.team, town.ben, "@harbour_bot are you there?")
+        assert [one.reply_to for one in town.peer.posted(town.team)][1:] == [asked.message_id]
+        assert "called @harbour_bot " in town.given()[0]
 
 
 # ---- dates

@@ -38,17 +38,6 @@ def shown(peer: TelegramPeer, chat: Chat) -> list[str]:
     return [" ".join(text.split()[:2]) for text in peer.sent(chat)]
 
 
-async def parked(town: Town, count: int = 1) -> list[tuple[str, str | None]]:
-    """What became of what was sent, once nothing is under way any more."""
-
-    async def ended() -> bool:
-        states = [state for state, _ in await town.outbox()]
-        return len(states) >= count and not {"queued", "sending", "doubtful"} & {*states}
-
-    await until(ended)
-    return await town.outbox()
-
-
 # ---- Telegram asks to wait
 
 
@@ -169,7 +158,7 @@ async def test_what_may_have_arrived_is_looked_for_and_shown_once(
     chat.says(town.ann, f"{TAG} hello")
     await town.peer.until(lambda: town.peer.calls("editMessageReplyMarkup"))
     chat.says(town.ann, f"{TAG} and now?")
-    assert [state for state, _ in await parked(town, 4)] == ["sent"] * 4
+    assert [state for state, _ in await town.parked(4)] == ["sent"] * 4
     assert town.peer.sent(chat) == ["one", "two", "three"]
     # It is known by its name, as if nothing had happened: a reply to it is a reply to the agent.
     doubted = next(one for one in town.peer.posted(chat) if one.text == "two")
@@ -194,7 +183,7 @@ async def test_what_may_have_arrived_is_found_behind_the_numbers_of_other_chats(
     await until(lambda: many(town, 41))
     town.peer.will(resets(after=True), on="sendMessage")
     slow.go_on()
-    assert [state for state, _ in await parked(town)] == ["sent"]
+    assert [state for state, _ in await town.parked()] == ["sent"]
     assert town.peer.sent(town.ann_alone) == ["It took a while."]
 
 
@@ -209,7 +198,7 @@ async def test_a_notice_that_may_have_arrived_is_shown_once(impatient: Impatient
     town.team.says(town.ann, "/help@rapport_bot")
     await town.peer.until_sent(town.team, 1)
     await town.hears(town.team, town.ben, "what a list", date=days_ago(0, minutes=-0.5))
-    assert [state for state, _ in await parked(town)] == ["sent"]
+    assert [state for state, _ in await town.parked()] == ["sent"]
     assert len(town.peer.sent(town.team)) == 1
 
 
@@ -217,7 +206,7 @@ async def test_a_notice_with_buttons_that_has_arrived_is_known_to_have(impatient
     impatient.for_what_is_on_its_way(0.1)
     town.peer.will(resets(after=True), on="sendMessage")
     await town.hears(town.ann_alone, town.ann, "/forget")
-    assert [state for state, _ in await parked(town)] == ["sent"]
+    assert [state for state, _ in await town.parked()] == ["sent"]
     assert len(town.peer.sent(town.ann_alone)) == 1
 
 
@@ -226,7 +215,7 @@ async def test_what_nobody_can_find_is_not_sent_again(impatient: Impatient, town
     town.peer.will(resets(), on="sendMessage")
     town.peer.will(fails(400), on="editMessageReplyMarkup", times=None)
     await town.hears(town.ann_alone, town.ann, "hello")
-    assert [state for state, _ in await parked(town)] == ["unknown"]
+    assert [state for state, _ in await town.parked()] == ["unknown"]
     await town.hears(town.ann_alone, town.ann, "and now?")
     assert town.peer.sent(town.ann_alone) == ["re: and now?"]
 
@@ -238,7 +227,7 @@ async def test_the_rest_of_a_long_message_follows_when_the_part_in_doubt_has_arr
     town.world.model.will_say(LONG)
     town.peer.will(resets(after=True), on="sendMessage", skip=1)
     await town.hears(town.ann_alone, town.ann, "tell me")
-    assert [state for state, _ in await parked(town)] == ["sent"]
+    assert [state for state, _ in await town.parked()] == ["sent"]
     assert shown(town.peer, town.ann_alone) == ["Part 1:", "Part 2:", "Part 3:"]
 
 
@@ -258,7 +247,7 @@ async def test_a_chat_that_hangs_holds_up_no_other(impatient: Impatient, town: T
     town.peer.heals()
     await town.peer.until_sent(town.ann_alone, 2)
     assert town.peer.sent(town.ann_alone) == ["re: hello", "re: hello?"]
-    assert [state for state, _ in await parked(town, 4)] == ["sent"] * 4
+    assert [state for state, _ in await town.parked(4)] == ["sent"] * 4
 
 
 async def test_an_answer_that_never_comes_is_not_waited_for(impatient: Impatient, database_url: str) -> None:
@@ -267,7 +256,7 @@ async def test_an_answer_that_never_comes_is_not_waited_for(impatient: Impatient
     async with open_town(database_url) as town:
         town.peer.will(hangs(after=True), on="sendMessage")
         await town.hears(town.ann_alone, town.ann, "hello")
-        assert [state for state, _ in await parked(town)] == ["sent"]
+        assert [state for state, _ in await town.parked()] == ["sent"]
         assert town.peer.sent(town.ann_alone) == ["re: hello"]
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from tests.telegram.peer import Posted
-from tests.telegram.town import Town, days_ago
+from tests.telegram.town import Impatient, Town, days_ago, restarted
 
 from rapport.runtime import typing
 
 ANCHOR = "User is replying to this specific message:"
 TAG = "@rapport_bot"
+PHOTO: list[dict[str, Any]] = [{"file_id": "x", "file_unique_id": "y", "width": 1, "height": 1}]
 
 
 async def receipt(town: Town, *, chat: Any = None) -> dict[str, Any]:
@@ -64,10 +65,9 @@ async def test_two_people_have_two_conversations(town: Town) -> None:
 
 
 async def test_an_album_is_answered_once(town: Town) -> None:
-    photo: list[dict[str, Any]] = [{"file_id": "x", "file_unique_id": "y", "width": 1, "height": 1}]
-    first = town.ann_alone.says(town.ann, caption="my garden", photo=photo, media_group_id="1")
+    first = town.ann_alone.says(town.ann, caption="my garden", photo=PHOTO, media_group_id="1")
     for _ in range(3):
-        town.ann_alone.says(town.ann, photo=photo, media_group_id="1")
+        town.ann_alone.says(town.ann, photo=PHOTO, media_group_id="1")
     await town.settled()
     [answer] = town.peer.posted(town.ann_alone)
     assert answer.reply_to == first.message_id
@@ -77,11 +77,59 @@ async def test_an_album_is_answered_once(town: Town) -> None:
 async def test_an_album_in_reply_to_the_agent_is_answered_once(town: Town) -> None:
     await town.hears(town.team, town.ann, f"{TAG} shall I show you my garden?")
     [asked] = town.peer.posted(town.team)
-    photo: list[dict[str, Any]] = [{"file_id": "x", "file_unique_id": "y", "width": 1, "height": 1}]
-    first, *_ = [town.team.says(town.ann, photo=photo, media_group_id="1", reply_to=asked) for _ in range(3)]
+    first, *_ = [town.team.says(town.ann, photo=PHOTO, media_group_id="1", reply_to=asked) for _ in range(3)]
     await town.settled()
     [_, answer] = town.peer.posted(town.team)
     assert answer.reply_to == first.message_id
+
+
+@pytest.mark.parametrize("where", ["alone", "in reply"])
+async def test_an_album_whose_caption_comes_later_is_answered_once_and_about_that(town: Town, where: str) -> None:
+    chat = town.ann_alone if where == "alone" else town.team
+    await town.hears(chat, town.ann, f"{TAG} shall I show you my garden?")
+    [yes] = town.peer.posted(chat)
+    chat.says(town.ann, photo=PHOTO, media_group_id="1", reply_to=yes)
+    # Telegram hands over each of them by itself.
+    await town.peer.until(lambda: not town.peer.updates.pending)
+    asked = chat.says(town.ann, photo=PHOTO, caption="which of them is the rose?", media_group_id="1", reply_to=yes)
+    await town.peer.until(lambda: not town.peer.updates.pending)
+    chat.says(town.ann, photo=PHOTO, media_group_id="1", reply_to=yes)
+    chat.says(town.ann, photo=PHOTO, media_group_id="2", reply_to=yes)  # another one
+    await town.settled()
+    one, other = town.peer.posted(chat)[1:]
+    assert one.reply_to == asked.message_id
+    assert "which of them is the rose?" in one.text
+    assert other.reply_to == asked.message_id + 2
+    assert [text.removeprefix("[photo]") for _, text in await town.told(chat)].count("") == 3
+
+
+async def test_an_album_that_a_restart_cuts_in_two_is_answered_once(town: Town, impatient: Impatient) -> None:
+    impatient.for_albums(60)
+    town.ann_alone.says(town.ann, photo=PHOTO, media_group_id="1")
+    await town.peer.until(lambda: not town.peer.updates.pending)
+    asked: list[Posted] = []
+
+    def meanwhile() -> None:
+        impatient.for_albums(1)
+        asked.append(town.ann_alone.says(town.ann, photo=PHOTO, caption="see?", media_group_id="1"))
+
+    async with restarted(town, meanwhile=meanwhile) as town:
+        await town.settled()
+        assert [one.reply_to for one in town.peer.posted(town.ann_alone)] == [asked[0].message_id]
+
+
+async def test_what_comes_long_after_the_rest_of_its_album_is_answered_if_it_asks_something(
+    town: Town, impatient: Impatient
+) -> None:
+    impatient.for_albums(0.05)
+    first = await town.hears(town.ann_alone, town.ann, photo=PHOTO, media_group_id="1")
+    await town.hears(town.ann_alone, town.ann, photo=PHOTO, media_group_id="1")
+    async with restarted(town) as town:
+        await town.hears(town.ann_alone, town.ann, photo=PHOTO, media_group_id="1")
+        asked = await town.hears(town.ann_alone, town.ann, photo=PHOTO, caption="see?", media_group_id="1")
+        await town.hears(town.ann_alone, town.ann, photo=PHOTO, caption="and this", media_group_id="1")
+        answered = [one.reply_to for one in town.peer.posted(town.ann_alone)]
+    assert answered == [first.message_id, asked.message_id]
 
 
 # ---- story 1: a tag, and nothing else
@@ -199,8 +247,7 @@ async def test_it_is_called_by_a_text_mention_and_in_a_caption(town: Town) -> No
     mention = {"type": "text_mention", "offset": 3, "length": 7, "user": town.peer.bot.raw}
     await town.hears(town.team, town.ann, "hi Rapport!", entities=[mention])
     assert len(town.peer.sent(town.team)) == 1
-    photo = [{"file_id": "x", "file_unique_id": "y", "width": 1, "height": 1}]
-    shown = await town.hears(town.team, town.ann, photo=photo, caption=f"{TAG} what is this?")
+    shown = await town.hears(town.team, town.ann, photo=PHOTO, caption=f"{TAG} what is this?")
     assert [answer.reply_to for answer in town.peer.posted(town.team)][1:] == [shown.message_id]
     assert re.search(rf"\] \[photo\]\s+{TAG} what is this\?$", town.given()[2])
 

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from structlog.testing import capture_logs
 from tests.telegram.peer import Chat, Person, Posted, TelegramPeer, telegram_peer
 
-from rapport.channels.telegram import api, bot, reader
+from rapport.channels.telegram import albums, api, bot, reader
 from rapport.channels.telegram.writing import channel
 from world import World, open_world, until
 
@@ -81,6 +81,16 @@ class Town:
         """What became of what was to be sent: its state and the error, the oldest first."""
         rows = await self.world.sql("SELECT state, error FROM outbox ORDER BY seq")
         return [(row[0], row[1]) for row in rows]
+
+    async def parked(self, count: int = 1) -> list[tuple[str, str | None]]:
+        """What became of what was to be sent, once nothing of it is under way any more."""
+
+        async def ended() -> bool:
+            states = [state for state, _ in await self.outbox()]
+            return len(states) >= count and not {"queued", "sending", "doubtful"} & {*states}
+
+        await until(ended)
+        return await self.outbox()
 
     def given(self, call: int = -1) -> tuple[str, str, str]:
         """What the model was given: its instructions, what stands before the question, and the question."""
@@ -268,6 +278,9 @@ class Impatient:
 
     def for_rivals(self, seconds: float) -> None:
         self._patch(api, "CONFLICT_SECONDS", seconds)
+
+    def for_albums(self, seconds: float) -> None:
+        self._patch(albums, "ALBUM_SECONDS", seconds)
 
     def for_chats_that_fail(self, seconds: float) -> None:
         self._patch(reader, "PAUSE_SECONDS", seconds)

@@ -30,6 +30,10 @@ class OutcomeUnknown(Transient):
     """The send may or may not have arrived: repeating it could show the message twice."""
 
 
+class NotYet(Transient):
+    """It can be done soon, and nothing has gone wrong: it is tried again when it says, however often that was."""
+
+
 class Unreachable(Permanent):
     """Nobody is there any more: the chat is gone, or whoever it was with wants to hear nothing."""
 
@@ -91,7 +95,8 @@ async def deliver(database: Database, channels: Mapping[str, Channel], effect: E
             await _park(database, effect, error, unknown=effect.is_doubtful)
             bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
             return
-        delay = max(error.retry_after, min(float(2**effect.attempts), LONGEST_PAUSE))
+        pause = 0.0 if isinstance(error, NotYet) else min(2.0 ** min(effect.attempts, 10), LONGEST_PAUSE)
+        delay = max(error.retry_after, pause)
         reason, doubt = str(error), effect.is_doubtful
         await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_doubtful=doubt))
         bound.info("deliver.delayed", reason=str(error), delay=delay)
@@ -125,8 +130,11 @@ async def _send(database: Database, channel: Channel, effect: Effect) -> None:
 
 async def _look_for(database: Database, channel: Channel, effect: Effect) -> None:
     """Whether the part that was on its way has arrived; what has not goes out as if it had never been tried."""
-    async with asyncio.timeout(SEND_SECONDS):
-        found = await channel.locate(effect.outgoing)
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            found = await channel.locate(effect.outgoing)
+    except TimeoutError as error:  # who looks changes nothing, and may look again
+        raise Transient("Not found within a minute.") from error
     if found is not None:
         await _mark(database, lambda outbox: outbox.arrived(effect, found))
     await _mark(database, lambda outbox: outbox.try_again(effect, error=None))

@@ -322,18 +322,27 @@ CREATE TABLE telegram_updates (
     error        text,
     received_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     done_at      timestamptz,
+    message_id   bigint,                        -- the number of what somebody has said: it is none of the bot's own
     PRIMARY KEY (bot_id, update_id)
 );
 CREATE INDEX telegram_updates_waiting ON telegram_updates (bot_id, update_id) WHERE done_at IS NULL;
 CREATE INDEX telegram_updates_done ON telegram_updates (bot_id, done_at) WHERE done_at IS NOT NULL;
 
--- Which conversation a chat is. The chat has another id after it became a supergroup; the settings may still name the old.
+-- Which conversation a chat is.
 CREATE TABLE telegram_chats (
     bot_id           bigint NOT NULL,
     chat_id          bigint NOT NULL,
     conversation_id  text NOT NULL UNIQUE REFERENCES conversations (id) ON DELETE CASCADE,
     owner_id         text NOT NULL,
-    admitted_as      bigint NOT NULL,           -- the id by which the settings let it in
+    PRIMARY KEY (bot_id, chat_id)
+);
+
+-- A group that becomes a supergroup is another chat to Telegram; the settings may still name the old one. Apart from the
+-- conversation: when that is erased the chat begins another, let in as before.
+CREATE TABLE telegram_moves (
+    bot_id    bigint NOT NULL,
+    chat_id   bigint NOT NULL,
+    first_id  bigint NOT NULL,                  -- the id that it had as a group
     PRIMARY KEY (bot_id, chat_id)
 );
 
@@ -345,11 +354,12 @@ CREATE TABLE telegram_people (
 
 -- Who wanted to talk and was not let in, lately: for whoever sets up who may.
 CREATE TABLE telegram_refused (
-    bot_id   bigint NOT NULL,
-    chat_id  bigint NOT NULL,
-    kind     text NOT NULL,
-    name     text NOT NULL,
-    times    integer NOT NULL DEFAULT 1,
-    last_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    bot_id      bigint NOT NULL,
+    chat_id     bigint NOT NULL,
+    kind        text NOT NULL,
+    name        text NOT NULL,
+    times       integer NOT NULL DEFAULT 1,
+    last_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    message_id  bigint,                         -- the number of the latest that was said there
     PRIMARY KEY (bot_id, chat_id)
 );

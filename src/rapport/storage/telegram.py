@@ -26,9 +26,10 @@ WHERE u.bot_id = %(bot)s AND u.done_at IS NULL ORDER BY u.update_id LIMIT %(limi
 """
 
 _REFUSE = """
-INSERT INTO telegram_refused (bot_id, chat_id, kind, name) VALUES (%(bot)s, %(chat)s, %(kind)s, %(name)s)
+INSERT INTO telegram_refused (bot_id, chat_id, kind, name, message_id)
+VALUES (%(bot)s, %(chat)s, %(kind)s, %(name)s, %(message)s)
 ON CONFLICT (bot_id, chat_id) DO UPDATE SET times = least(telegram_refused.times + 1, 1000000), name = excluded.name,
-    last_at = clock_timestamp()
+    last_at = clock_timestamp(), message_id = greatest(telegram_refused.message_id, excluded.message_id)
 """
 
 _FORGET_REFUSED = """
@@ -42,15 +43,36 @@ _MOVE = """
 UPDATE telegram_chats SET chat_id = %(new)s WHERE bot_id = %(bot)s AND chat_id = %(old)s
   AND NOT EXISTS (SELECT FROM telegram_chats WHERE bot_id = %(bot)s AND chat_id = %(new)s)
 """
+_NOTE_MOVE = """
+INSERT INTO telegram_moves (bot_id, chat_id, first_id) VALUES (%(bot)s, %(new)s, %(old)s) ON CONFLICT DO NOTHING
+"""
 
-# What the platform calls the latest messages of a conversation, those of others and our own with all their parts; and of
-# each whether it was surely there before that one was to be sent: well before, because clocks differ.
-_BEFORE = f"""
-created_at < (SELECT created_at FROM outbox WHERE conversation_id = %(conversation)s AND message_id = %(message)s)
-             - interval '{CLOCKS_DIFFER} seconds'
+# By its chat or by its conversation; what isn't a conversation may have moved all the same.
+_PLACE = """
+SELECT c.chat_id, c.conversation_id, c.owner_id, coalesce(m.first_id, c.chat_id)
+FROM telegram_chats c LEFT JOIN telegram_moves m USING (bot_id, chat_id) WHERE c.bot_id = %s AND c.{} = %s
+"""
+
+# The agent is called as the bot is.
+_RENAME_BOT = """
+UPDATE conversations SET handle = %(name)s FROM telegram_chats c
+WHERE c.bot_id = %(bot)s AND conversations.id = c.conversation_id AND handle IS DISTINCT FROM %(name)s
+"""
+
+# What the platform calls the messages of a chat, those of others and our own with all their parts; and of each whether it
+# was surely there before that one was to be sent. Of what others said, all that has come since an hour before, read or not:
+# what had come by then was there. And the latest of the conversation, if that was long ago: by their dates, well before,
+# because clocks differ.
+_SENT_AT = "SELECT created_at FROM outbox WHERE conversation_id = %(conversation)s AND message_id = %(message)s"
+_RECEIVED = f"""
+SELECT chat_id || '/' || message_id, received_at < doubt.at FROM telegram_updates, ({_SENT_AT}) AS doubt (at)
+WHERE bot_id = %(bot)s AND {{where}} AND message_id IS NOT NULL
+  AND (done_at IS NULL OR done_at > doubt.at - interval '1 hour')
 """
 _NUMBERS = f"""
-SELECT platform_id, {_BEFORE} FROM (
+{_RECEIVED.format(where="chat_id = %(chat)s")}
+UNION ALL
+SELECT platform_id, created_at < ({_SENT_AT}) - interval '{CLOCKS_DIFFER} seconds' FROM (
     SELECT platform_id, created_at FROM messages
     WHERE conversation_id = %(conversation)s AND platform_id IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT 500
 ) said
@@ -61,21 +83,30 @@ SELECT jsonb_array_elements_text(platform_ids), false FROM (
 ) sent
 """.encode()
 
-# The same of the bot's other chats that share their numbers with this one: each of them from an hour before it on.
+# The same of the bot's other chats that share their numbers with this one, from an hour before it on; of those that are not
+# let in, the latest.
 _NUMBERS_ELSEWHERE = f"""
-WITH others AS (
-    SELECT conversation_id FROM telegram_chats
-    WHERE bot_id = %(bot)s AND chat_id > %(own_numbers)s AND conversation_id <> %(conversation)s
-), since AS (
-    SELECT created_at - interval '1 hour' AS at FROM outbox
-    WHERE conversation_id = %(conversation)s AND message_id = %(message)s
-)
-(SELECT platform_id, {_BEFORE} FROM others JOIN messages USING (conversation_id), since
- WHERE created_at > since.at AND platform_id IS NOT NULL ORDER BY created_at DESC LIMIT 2000)
+{_RECEIVED.format(where="chat_id > %(own_numbers)s AND chat_id <> %(chat)s")}
 UNION ALL
-(SELECT jsonb_array_elements_text(platform_ids), false FROM others JOIN outbox USING (conversation_id), since
- WHERE created_at > since.at LIMIT 2000)
+(SELECT jsonb_array_elements_text(platform_ids), false
+ FROM telegram_chats JOIN outbox USING (conversation_id), ({_SENT_AT}) AS doubt (at)
+ WHERE bot_id = %(bot)s AND chat_id > %(own_numbers)s AND conversation_id <> %(conversation)s
+   AND created_at > doubt.at - interval '1 hour')
+UNION ALL
+SELECT chat_id || '/' || message_id, false FROM telegram_refused
+WHERE bot_id = %(bot)s AND chat_id > %(own_numbers)s AND message_id IS NOT NULL
 """.encode()
+
+# Whether a message of an album is answered, and then whether it has words: known by names near to one of them, because
+# messages of an album have numbers near to each other.
+_ALBUM = """
+SELECT bool_or(told ? 'caption') FROM (
+    SELECT coalesce(m.payload -> 'message', m.payload -> 'edited_message') AS told
+    FROM messages m JOIN events e ON e.conversation_id = m.conversation_id AND e.id = m.id
+    WHERE m.conversation_id = %(conversation)s AND m.platform_id = ANY(%(names)s)
+) answered
+WHERE told ->> 'media_group_id' = %(album)s
+"""
 
 OWN_NUMBERS = -1_000_000_000_000
 """Chats whose ids lie below it, supergroups and channels, number their messages by themselves; all others of a bot share."""
@@ -98,8 +129,8 @@ class Place:
     chat_id: int
     conversation_id: str
     owner_id: str
-    admitted_as: int
-    """The id by which it was let in at first: a group that becomes a supergroup gets another."""
+    first_id: int
+    """The id that it had at first: a group that becomes a supergroup gets another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +149,12 @@ class Updates:
     connection: Connection
     bot_id: int
 
-    async def store(self, update_id: int, chat_id: int, payload: str) -> bool:
-        """Keep an update; False if it was known."""
+    async def store(self, update_id: int, chat_id: int, payload: str, *, message_id: int | None) -> bool:
+        """Keep an update; False if it was known. `message_id` is the number of what somebody else than the bot has said."""
         found = await self.connection.execute(
-            "INSERT INTO telegram_updates (bot_id, update_id, chat_id, payload) VALUES (%s, %s, %s, %s)"
+            "INSERT INTO telegram_updates (bot_id, update_id, chat_id, payload, message_id) VALUES (%s, %s, %s, %s, %s)"
             " ON CONFLICT DO NOTHING",
-            (self.bot_id, update_id, chat_id, payload),
+            (self.bot_id, update_id, chat_id, payload, message_id),
         )
         return found.rowcount == 1
 
@@ -133,6 +164,15 @@ class Updates:
             _WAITING, {"bot": self.bot_id, "limit": limit, "except_for": list(except_for)}
         )
         return [Waiting(*row) for row in await found.fetchall()]
+
+    async def of_chat(self, chat_id: int, *, limit: int) -> list[str]:
+        """What has not been worked through of one chat: the oldest number first."""
+        found = await self.connection.execute(
+            "SELECT payload FROM telegram_updates WHERE bot_id = %s AND chat_id = %s AND done_at IS NULL"
+            " ORDER BY update_id LIMIT %s",
+            (self.bot_id, chat_id, limit),
+        )
+        return [row[0] for row in await found.fetchall()]
 
     async def is_waiting(self, chat_id: int) -> bool:
         """Whether something from that chat waits: what is stored was let in."""
@@ -166,9 +206,10 @@ class Updates:
             (self.bot_id, KEPT_DAYS),
         )
 
-    async def refuse(self, chat_id: int, *, kind: str, name: str) -> None:
-        """Remember that a chat was not let in: the latest of them are."""
-        values = {"bot": self.bot_id, "chat": chat_id, "kind": kind, "name": name, "kept": REFUSED_KEPT}
+    async def refuse(self, chat_id: int, *, kind: str, name: str, message_id: int | None) -> None:
+        """Remember that a chat was not let in, and the number of what was said there: the latest of them are."""
+        values = {"bot": self.bot_id, "chat": chat_id, "kind": kind, "name": name, "message": message_id}
+        values |= {"kept": REFUSED_KEPT}
         await self.connection.execute(_REFUSE, values)
         await self.connection.execute(_FORGET_REFUSED, values)
 
@@ -187,54 +228,77 @@ class Places:
     bot_id: int
 
     async def of_chat(self, chat_id: int) -> Place | None:
-        return await self._one("chat_id = %s", chat_id)
+        return await self._one("chat_id", chat_id)
 
     async def of_conversation(self, conversation_id: str) -> Place | None:
-        return await self._one("conversation_id = %s", conversation_id)
+        return await self._one("conversation_id", conversation_id)
 
-    async def hold(self, chat_id: int) -> None:
-        """Until the transaction ends, nobody else who holds this chat goes on."""
-        await self.connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"telegram chat {self.bot_id} {chat_id}",)
+    async def first_id(self, chat_id: int) -> int:
+        """The id that a chat had at first, whether it is a conversation or not."""
+        found = await self.connection.execute(
+            "SELECT first_id FROM telegram_moves WHERE bot_id = %s AND chat_id = %s", (self.bot_id, chat_id)
         )
+        row = await found.fetchone()
+        return row[0] if row else chat_id
 
-    async def settle(self, place: Place) -> None:
+    async def settle(self, chat_id: int, conversation_id: str, owner_id: str) -> None:
         """From now on this chat is that conversation."""
         await self.connection.execute(
-            "INSERT INTO telegram_chats (bot_id, chat_id, conversation_id, owner_id, admitted_as) VALUES (%s, %s, %s, %s, %s)"
+            "INSERT INTO telegram_chats (bot_id, chat_id, conversation_id, owner_id) VALUES (%s, %s, %s, %s)"
             " ON CONFLICT (bot_id, chat_id) DO UPDATE SET conversation_id = excluded.conversation_id,"
-            " owner_id = excluded.owner_id, admitted_as = excluded.admitted_as",
-            (self.bot_id, place.chat_id, place.conversation_id, place.owner_id, place.admitted_as),
+            " owner_id = excluded.owner_id",
+            (self.bot_id, chat_id, conversation_id, owner_id),
         )
 
-    async def numbers(self, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
-        """What the platform calls the latest messages there, and of each whether it was there before that one was sent."""
-        found = await self.connection.execute(_NUMBERS, {"conversation": conversation_id, "message": message_id})
-        return [(row[0], row[1]) for row in await found.fetchall()]
+    async def rename_bot(self, username: str) -> None:
+        """The bot has this name now, in all of its conversations."""
+        await self.connection.execute(_RENAME_BOT, {"bot": self.bot_id, "name": username})
 
-    async def numbers_elsewhere(self, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
+    async def numbers(self, chat_id: int, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
+        """What the platform calls the messages there, and of each whether it was there before that one was sent."""
+        return await self._numbers(_NUMBERS, chat_id, conversation_id, message_id)
+
+    async def numbers_elsewhere(self, chat_id: int, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
         """The same of the other chats that share their numbers with it, from shortly before that one on."""
+        return await self._numbers(_NUMBERS_ELSEWHERE, chat_id, conversation_id, message_id)
+
+    async def _numbers(
+        self, statement: bytes, chat_id: int, conversation_id: str, message_id: str
+    ) -> list[tuple[str, bool]]:
         found = await self.connection.execute(
-            _NUMBERS_ELSEWHERE,
+            statement,
             {
                 "bot": self.bot_id,
                 "own_numbers": OWN_NUMBERS,
+                "chat": chat_id,
                 "conversation": conversation_id,
                 "message": message_id,
             },
         )
         return [(row[0], row[1]) for row in await found.fetchall()]
 
+    async def answered_in_album(self, conversation_id: str, album: str, *, among: Sequence[str]) -> bool | None:
+        """Whether the message of an album that is answered has words; None if none of those is."""
+        found = await self.connection.execute(
+            _ALBUM, {"conversation": conversation_id, "album": album, "names": list(among)}
+        )
+        row = await found.fetchone()
+        return row[0] if row else None
+
     async def move(self, old: int, new: int) -> bool:
-        """The chat has another id now; False if it wasn't known, or the new one is already."""
+        """The chat has another id now; False if it is no conversation, or the new one is already. Call it in a transaction."""
         found = await self.connection.execute(_MOVE, {"bot": self.bot_id, "old": old, "new": new})
+        if found.rowcount == 1:
+            await self.note_move(old, new)
         return found.rowcount == 1
 
-    async def _one(self, condition: str, value: object) -> Place | None:
-        found = await self.connection.execute(
-            f"SELECT chat_id, conversation_id, owner_id, admitted_as FROM telegram_chats WHERE bot_id = %s AND {condition}".encode(),
-            (self.bot_id, value),
-        )
+    async def note_move(self, old: int, new: int) -> bool:
+        """Which id a chat had before is known from now on, whatever becomes of its conversation; False if it was."""
+        found = await self.connection.execute(_NOTE_MOVE, {"bot": self.bot_id, "old": old, "new": new})
+        return found.rowcount == 1
+
+    async def _one(self, column: str, value: object) -> Place | None:
+        found = await self.connection.execute(_PLACE.format(column).encode(), (self.bot_id, value))
         row: tuple[Any, ...] | None = await found.fetchone()
         return Place(*row) if row else None
 

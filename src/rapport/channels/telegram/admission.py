@@ -25,8 +25,8 @@ class Admission:
         return not (self.chats or self.users)
 
     def admits(self, glance: Glance, *, known_as: int | None = None) -> int | None:
-        """The id by which a chat is let in; None: it isn't. `known_as` is the id by which it was let in before it had to
-        change its own.
+        """The id by which a chat is let in; None: it isn't. `known_as` is the id that it had before it had to change
+        it.
 
         In a group that is let in everybody may speak; directly only who is named, as a user or as a chat, which is the same.
         """
@@ -35,13 +35,13 @@ class Admission:
                 return chat_id
         return None
 
-    def owner_of(self, admitted_as: int, *, first: int | None = None) -> str:
+    def owner_of(self, admitted_as: int, *, first: int) -> str:
         """To whom the conversation belongs that this chat is: to the chat itself, unless the settings name somebody.
 
-        `first` is the id by which it was let in at first: under that it has what is its own, whatever its id is now.
+        `first` is the id that it had at first: under that it has what is its own, whatever its id is now.
         """
         named = self.chats.get(admitted_as) or self.users.get(admitted_as)
-        return named or f"telegram:{admitted_as if first is None else first}"
+        return named or f"telegram:{first}"
 
 
 def read_admission(chats: str, users: str) -> Admission:

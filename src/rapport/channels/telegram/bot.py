@@ -16,6 +16,7 @@ from rapport.channels.telegram.commands.obey import COMMANDS, Desk
 from rapport.channels.telegram.happened import Me
 from rapport.channels.telegram.hearing import Hearing, Post
 from rapport.channels.telegram.inbox import Inbox
+from rapport.channels.telegram.places import called
 from rapport.channels.telegram.reader import Reader
 from rapport.domain.errors import Permanent, Transient
 from rapport.ingest.archive import mapping
@@ -166,6 +167,7 @@ class TelegramBot:
             try:
                 told = await self.api.call("getMe")
                 self._me = Me(int(told["id"]), str(told["username"]), self._agent_id)
+                await called(self._desk.database, self._me.username, bot=self.api.number)
                 break
             except (KeyError, TypeError, ValueError):
                 await self._wait(Permanent("It does not say who the bot is."), pauses)

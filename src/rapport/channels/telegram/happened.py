@@ -96,7 +96,7 @@ class Said:
     edited_at: datetime | None
     """Of a changed message: when it was changed."""
     album: str | None
-    """Messages of one album were sent at once, and only one of them has words."""
+    """Messages of one album were sent at once, and mostly only one of them has words."""
     has_words: bool
     """Whether it has a text or a caption of its own."""
 

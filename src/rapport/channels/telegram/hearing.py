@@ -11,10 +11,11 @@ from typing import Any, Protocol
 import structlog
 
 from rapport.channels.telegram.admission import Admission
+from rapport.channels.telegram.albums import Albums
 from rapport.channels.telegram.api import BotApi
 from rapport.channels.telegram.commands.obey import COMMANDS, Desk, Order, obey, press
 from rapport.channels.telegram.happened import Belongs, Chat, Happened, Me, Moved, Nothing, Person, Pressed, Said
-from rapport.channels.telegram.places import CHANNEL, admitted_as, begun_by_move, conversation_of, moved
+from rapport.channels.telegram.places import CHANNEL, conversation_of, moved, moved_unheard
 from rapport.domain.conversation import Conversation, Incoming, Message
 from rapport.domain.errors import Conflict, NotFound, Permanent, Transient
 from rapport.domain.outgoing import Notice
@@ -54,8 +55,10 @@ class Hearing:
     me: Me
     _seen: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
     """Who has which name, as it is stored: so that it is not stored with every message."""
-    _albums: OrderedDict[str, str] = field(default_factory=OrderedDict[str, str])
-    """Which message of an album came first: it does so again when it has to be heard again."""
+    _albums: Albums = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._albums = Albums(self.desk.database, self.api.number, self.me)
 
     async def handle(self, happened: Happened, *, update_id: int, payload: Mapping[str, Any]) -> None:
         """Raises Transient: then the same again, later."""
@@ -118,7 +121,7 @@ class Hearing:
             context_snapshot=said.context_snapshot,
             payload=payload,
             said_at=said.said_at,
-            for_agent=said.for_agent and not self._is_more_of_an_album(said),
+            for_agent=said.for_agent and not said.is_bot and await self._albums.is_call(said, conversation),
         )
 
     async def _named(self, said: Said) -> list[str]:
@@ -130,18 +133,11 @@ class Hearing:
                 if self._seen.get(name) != said.person.id:
                     await people.seen(name, said.person.id)
                     self._seen[name] = said.person.id
-                    _bound(self._seen)
+                    if len(self._seen) > _REMEMBERED:
+                        self._seen.popitem(last=False)
             if not said.usernames:
                 return []
             return [f"user{user_id}" for user_id in (await people.named(said.usernames)).values()]
-
-    def _is_more_of_an_album(self, said: Said) -> bool:
-        """Pictures that are sent together are one thing said: what has words is answered, or else the first."""
-        if said.album is None:
-            return False
-        is_first = self._albums.setdefault(said.album, said.platform_id) == said.platform_id
-        _bound(self._albums)
-        return not is_first and not said.has_words
 
     # ---- commands
 
@@ -163,18 +159,16 @@ class Hearing:
             is_reply=said.reply_to_platform_id is not None,
             thread_id=said.thread_id,
         )
-        known_as = await self._admitted_as(said.chat)
         notice = await obey(order, self.desk)
         if notice is None:
             return
         about = replace(notice, reply_to_platform_id=said.platform_id, thread_id=said.thread_id)
-        await self._say(about, said.chat, update_id, known_as=known_as)
+        await self._say(about, said.chat, update_id)
 
     async def _pressed(self, pressed: Pressed, update_id: int) -> None:
         conversation = await self._conversation(pressed.chat)
         if conversation is None:
             return
-        known_as = await self._admitted_as(pressed.chat)
         try:
             notice = await press(
                 pressed.data,
@@ -193,11 +187,11 @@ class Hearing:
         if pressed.message_id is not None:
             await self._try("editMessageReplyMarkup", chat_id=pressed.chat.id, message_id=pressed.message_id)
         about = replace(notice, reply_to_platform_id=pressed.platform_id, thread_id=pressed.thread_id)
-        await self._say(about, pressed.chat, update_id, known_as=known_as)
+        await self._say(about, pressed.chat, update_id)
 
-    async def _say(self, notice: Notice, chat: Chat, update_id: int, *, known_as: int | None) -> None:
-        """Also when the conversation has just been erased: then in the one that begins, let in as that one was."""
-        conversation = await self._conversation(chat, known_as=known_as)
+    async def _say(self, notice: Notice, chat: Chat, update_id: int) -> None:
+        """Also when the conversation has just been erased: then in the one that begins."""
+        conversation = await self._conversation(chat)
         if conversation is not None:
             name = f"update {update_id}"
             await self.post(conversation.owner_id, conversation.id, notice, name=name, channel=CHANNEL)
@@ -224,18 +218,13 @@ class Hearing:
 
     # ---- chats
 
-    async def _conversation(self, chat: Chat, *, known_as: int | None = None) -> Conversation | None:
-        return await conversation_of(
-            self.desk.database, self.admission, chat, bot=self.api.number, me=self.me, known_as=known_as
-        )
-
-    async def _admitted_as(self, chat: Chat) -> int | None:
-        return await admitted_as(self.desk.database, chat.id, bot=self.api.number)
+    async def _conversation(self, chat: Chat) -> Conversation | None:
+        return await conversation_of(self.desk.database, self.admission, chat, bot=self.api.number, me=self.me)
 
     async def _moved(self, move: Moved) -> None:
         where = (move.old, move.new)
         if not await moved(self.desk.database, *where, bot=self.api.number):
-            await begun_by_move(self.desk.database, self.admission, *where, bot=self.api.number, me=self.me)
+            await moved_unheard(self.desk.database, self.admission, *where, bot=self.api.number)
 
     async def _belongs(self, belongs: Belongs) -> None:
         """The bot was blocked or removed: nothing is said there on its own; or it was let back in."""
@@ -254,8 +243,3 @@ class Hearing:
             await self.api.call(method, **parameters)
         except (Transient, Permanent) as error:
             log.debug("telegram.not_done", method=method, reason=str(error))
-
-
-def _bound(remembered: OrderedDict[str, Any]) -> None:
-    if len(remembered) > _REMEMBERED:
-        remembered.popitem(last=False)

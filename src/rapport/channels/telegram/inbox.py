@@ -56,13 +56,14 @@ class Inbox:
             log.info("telegram.ignored", updateId=update_id, reason="no number or no chat")
             return False
         if self._admission.admits(glance) is None and not await self._has_moved_here(connection, update, glance):
-            await self._refuse(connection, glance)
+            await self._refuse(connection, glance, spoken_number(update, bot=self._bot))
             return False
         text = json.dumps(update, separators=(",", ":"))
         if len(text) > LARGEST:
             log.warning("telegram.too_large", updateId=update_id, characters=len(text))
             return False
-        return await Updates(connection, self._bot).store(update_id, glance.chat_id, text)
+        said = spoken_number(update, bot=self._bot)
+        return await Updates(connection, self._bot).store(update_id, glance.chat_id, text, message_id=said)
 
     async def _has_moved_here(self, connection: Connection, update: Mapping[str, Any], glance: Glance) -> bool:
         """Whether it comes from a supergroup that is let in by the id which it had as a group: this update tells so, one
@@ -70,14 +71,16 @@ class Inbox:
         old = (mapping(update.get("message")) or {}).get("migrate_from_chat_id")
         if is_number(old) and self._admission.admits(Glance(old, "group", None, None, None)) is not None:
             return True
-        place = await Places(connection, self._bot).of_chat(glance.chat_id)
-        if place is not None:
-            return self._admission.admits(glance, known_as=place.admitted_as) is not None
+        places = Places(connection, self._bot)
+        place = await places.of_chat(glance.chat_id)
+        first = place.first_id if place else await places.first_id(glance.chat_id)
+        if place is not None or first != glance.chat_id:
+            return self._admission.admits(glance, known_as=first) is not None
         return await Updates(connection, self._bot).is_waiting(glance.chat_id)
 
-    async def _refuse(self, connection: Connection, glance: Glance) -> None:
+    async def _refuse(self, connection: Connection, glance: Glance, message_id: int | None) -> None:
         name = glance.title or glance.person_name or ""
-        await Updates(connection, self._bot).refuse(glance.chat_id, kind=glance.kind, name=name)
+        await Updates(connection, self._bot).refuse(glance.chat_id, kind=glance.kind, name=name, message_id=message_id)
         now = time.monotonic()
         if now - self._told.get(glance.chat_id, -SAID_AGAIN_SECONDS) < SAID_AGAIN_SECONDS:
             return
@@ -101,3 +104,14 @@ def number_of(update: Mapping[str, Any]) -> int | None:
     """An update's number; None if this is no update."""
     number = update.get("update_id")
     return number if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63 else None
+
+
+def spoken_number(update: Mapping[str, Any], *, bot: int) -> int | None:
+    """The number of the message that an update tells of; None if it tells of none, or of one of the bot's own.
+
+    Where somebody presses a button the message is the bot's own: that it is known must not hide that it has arrived.
+    """
+    told = mapping(update.get("message")) or mapping(update.get("edited_message")) or {}
+    number = told.get("message_id")
+    is_own = (mapping(told.get("from")) or {}).get("id") == bot
+    return number if is_number(number) and not is_own else None

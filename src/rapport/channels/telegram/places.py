@@ -12,7 +12,7 @@ from rapport.domain.conversation import Conversation
 from rapport.domain.errors import NotFound
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.telegram import Place, Places
+from rapport.storage.telegram import Places
 
 log = structlog.get_logger()
 
@@ -20,21 +20,17 @@ CHANNEL = "telegram"
 
 
 async def conversation_of(
-    database: Database, admission: Admission, chat: Chat, *, bot: int, me: Me, known_as: int | None = None
+    database: Database, admission: Admission, chat: Chat, *, bot: int, me: Me
 ) -> Conversation | None:
-    """The conversation that this chat is, and whose the settings say it is; None if it isn't let in (any more).
-
-    `known_as` is the id by which it was let in before its conversation was erased, and that with it.
-    """
+    """The conversation that this chat is, and whose the settings say it is; None if it isn't let in (any more)."""
     async with database.transaction() as connection:
         places, conversations = Places(connection, bot), Conversations(connection)
         place = await places.of_chat(chat.id)
         glance = Glance(chat.id, chat.kind, chat.title, None, None)
-        known_as = place.admitted_as if place else known_as
-        admitted = admission.admits(glance, known_as=known_as)
+        first = place.first_id if place else await places.first_id(chat.id)
+        admitted = admission.admits(glance, known_as=first)
         if admitted is None:
             return None
-        first = admitted if known_as is None else known_as
         owner = admission.owner_of(admitted, first=first)
         if place is not None and place.owner_id == owner:
             with suppress(NotFound):  # erased this very moment
@@ -45,7 +41,7 @@ async def conversation_of(
         made = await conversations.create(
             owner, agent_id=me.agent_id, kind=chat.kind, channel=CHANNEL, title=chat.title, handle=me.username
         )
-        await places.settle(Place(chat.id, made.id, owner, first))
+        await places.settle(chat.id, made.id, owner)
     log.info("telegram.conversation", conversationId=made.id, chat=chat.id, kind=chat.kind, owner=owner)
     return made
 
@@ -59,38 +55,31 @@ async def chat_of_conversation(database: Database, conversation_id: str, *, bot:
     return place.chat_id
 
 
-async def admitted_as(database: Database, chat_id: int, *, bot: int) -> int | None:
-    """The id by which a chat was let in at first; None if it is no conversation."""
-    async with database.statement() as connection:
-        place = await Places(connection, bot).of_chat(chat_id)
-    return place.admitted_as if place else None
-
-
 async def moved(database: Database, old: int, new: int, *, bot: int) -> bool:
     """A group has become a supergroup: it is the same conversation under another id. False if there is none to move."""
-    async with database.statement() as connection:
+    async with database.transaction() as connection:
         was_moved = await Places(connection, bot).move(old, new)
     if was_moved:
         _tell_of_move(old, new)
     return was_moved
 
 
-async def begun_by_move(database: Database, admission: Admission, old: int, new: int, *, bot: int, me: Me) -> bool:
-    """A group that nobody has spoken in becomes a supergroup, and is let in by the id that it had: this remembers it."""
-    if (admitted := admission.admits(Glance(old, "group", None, None, None))) is None:
-        return False
+async def moved_unheard(database: Database, admission: Admission, old: int, new: int, *, bot: int) -> None:
+    """A group that is no conversation becomes a supergroup, and is let in by the id that it had: this remembers it."""
+    if admission.admits(Glance(old, "group", None, None, None)) is None:
+        return
     async with database.transaction() as connection:
         places = Places(connection, bot)
-        await places.hold(new)  # both chats tell of the move, perhaps at once
-        if await places.of_chat(old) is not None or await places.of_chat(new) is not None:
-            return False
-        owner = admission.owner_of(admitted)
-        made = await Conversations(connection).create(
-            owner, agent_id=me.agent_id, kind="group", channel=CHANNEL, handle=me.username
-        )
-        await places.settle(Place(new, made.id, owner, admitted))
-    _tell_of_move(old, new)
-    return True
+        is_conversation = await places.of_chat(old) is not None or await places.of_chat(new) is not None
+        is_news = not is_conversation and await places.note_move(old, new)
+    if is_news:
+        _tell_of_move(old, new)
+
+
+async def called(database: Database, username: str, *, bot: int) -> None:
+    """The bot has this name now: people tag the agent by it in every chat, and the agent knows that it is meant."""
+    async with database.statement() as connection:
+        await Places(connection, bot).rename_bot(username)
 
 
 def _tell_of_move(old: int, new: int) -> None:

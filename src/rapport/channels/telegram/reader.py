@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from rapport.channels.telegram.albums import StillComing
 from rapport.channels.telegram.happened import Happened, Me
 from rapport.channels.telegram.reading.extract import read_update
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, Transient
@@ -119,6 +120,8 @@ class Reader:
         except (InvalidInput, NotFound) as refused:
             error = str(refused)
             bound.warning("telegram.unreadable", reason=error)
+        except StillComing as more:
+            return more.retry_after
         except Transient as later:
             bound.warning("telegram.postponed", reason=str(later))
             return max(later.retry_after, PAUSE_SECONDS)

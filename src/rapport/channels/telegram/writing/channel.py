@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from rapport.channels.telegram.api import Blocked, BotApi, Refused, Supergroup, TokenRefused, Unanswered
 from rapport.channels.telegram.places import chat_of_conversation, moved
 from rapport.channels.telegram.writing.markup import Part, parts
-from rapport.channels.telegram.writing.whereabouts import unknown_message
+from rapport.channels.telegram.writing.whereabouts import Whereabouts
 from rapport.deliver.outbox import OutcomeUnknown, Unreachable
 from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing
@@ -34,6 +34,7 @@ class TelegramChannel:
     def __init__(self, api: BotApi, database: Database) -> None:
         self._api = api
         self._database = database
+        self._whereabouts = Whereabouts(api)
 
     async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
         """Send what has not arrived yet; gives the id of each part that has."""
@@ -54,22 +55,25 @@ class TelegramChannel:
     async def locate(self, outgoing: Outgoing) -> str | None:
         """Look for the part that was on its way among what the bot has in that chat and nobody has heard of."""
         chat_id = await self._chat(outgoing)
+        await self._whereabouts.caught_up()
         async with self._database.statement() as connection:
-            places, where = Places(connection, self._api.number), (outgoing.conversation_id, outgoing.id)
+            places, where = Places(connection, self._api.number), (chat_id, outgoing.conversation_id, outgoing.id)
             told = await places.numbers(*where)
             shared = [] if chat_id < OWN_NUMBERS else await places.numbers_elsewhere(*where)
-        known = {_number_in(name, chat_id): was_there for name, was_there in told}
-        others = {number: was_there for name, was_there in shared if (number := _number_in(name, None)) is not None}
-        mine = {_number_in(name, chat_id) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived)}
-        were_there = [one for one, was_there in (*known.items(), *others.items()) if was_there]
-        before = [number for number in (*mine, *were_there) if number]
+        mine = [(name, True) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived)]
+        here, others = _numbered((*told, *mine), chat_id), _numbered(shared, None)
+        before = [number for number, was_there in (*here, *others) if was_there]
         if not before:
             raise OutcomeUnknown("Nothing is known of the chat from before.")
+        known, elsewhere = {number for number, _ in here}, {number for number, _ in others}
+        name = f"{outgoing.conversation_id} {outgoing.id} {len(outgoing.arrived)}"
         try:
-            found = await unknown_message(
-                self._api, chat_id, after=max(before), known={*known, *mine}, elsewhere=others.keys()
+            found = await self._whereabouts.find(
+                name, chat_id, after=max(before), known=known, elsewhere=elsewhere - known
             )
-        except (Blocked, TokenRefused, Supergroup) as error:
+        except TokenRefused as error:
+            raise Transient(str(error), retry_after=TOKEN_SECONDS) from error
+        except (Blocked, Supergroup) as error:
             raise OutcomeUnknown(str(error)) from error
         return None if found is None else f"{chat_id}/{found}"
 
@@ -125,10 +129,14 @@ def _place(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: bool) -
     }
 
 
-def _number_in(name: str, chat_id: int | None) -> int | None:
-    """The number of a message of that chat (of any, without one), by the platform's name for it."""
-    chat, _, number = name.partition("/")
-    return _number(number) if chat_id is None or chat == str(chat_id) else None
+def _numbered(told: Iterable[tuple[str, bool]], chat_id: int | None) -> list[tuple[int, bool]]:
+    """The numbers of messages of that chat (of any, without one), by the platform's names for them."""
+    found: list[tuple[int, bool]] = []
+    for name, was_there in told:
+        chat, _, written = name.partition("/")
+        if (chat_id is None or chat == str(chat_id)) and (number := _number(written)) is not None:
+            found.append((number, was_there))
+    return found
 
 
 def _number(written: str | None) -> int | None:

@@ -3,16 +3,28 @@ whether the bot may edit the message that has it, and the numbers of a chat rise
 
 from __future__ import annotations
 
+import asyncio
+from collections import OrderedDict
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rapport.channels.telegram.api import Refused
-from rapport.deliver.outbox import OutcomeUnknown
+from rapport.deliver.outbox import NotYet, OutcomeUnknown
+from rapport.domain.errors import Permanent
+from rapport.ingest.archive import mapping
 
 MISSES = 25
-"""So many numbers in a row that nothing has: then nothing comes after them."""
-LOOKS = 80
-"""So many questions at most."""
+"""So many numbers in a row that nothing has, after the last that something is known to have: nothing comes after them."""
+LOOKS = 400
+"""So many questions at most for one message. Numbers of which it is known who has them need none."""
+PACE_SECONDS = 0.05
+"""So long after a question comes the next one, whatever it is about: the platform counts them."""
+FEW = 10
+"""So many updates may still wait at the platform: fewer than what is taken for the end of a chat."""
+BACKLOG_SECONDS = 2.0
+"""So often it is asked whether they have come."""
+_REMEMBERED = 100
 
 _OURS = "message is not modified"
 _THEIRS = "message can't be edited"
@@ -25,42 +37,82 @@ class Asks(Protocol):
     async def call(self, method: str, **parameters: Any) -> Any: ...
 
 
-async def unknown_message(
-    api: Asks, chat_id: int, *, after: int, known: Collection[int | None], elsewhere: Collection[int] = ()
-) -> int | None:
-    """The first message of the bot's own that comes after that number and isn't known; None if there is none.
+@dataclass(slots=True)
+class Progress:
+    """How far it has been looked for one message."""
 
-    Numbers that are known to be `elsewhere` are nobody's here, and before the last of them nothing has come to its end. To
-    edit a message without buttons so that it has none changes nothing, and is refused with words that tell whose it is.
-    Raises OutcomeUnknown if the answers don't tell, and Transient.
-    """
-    misses = looks = 0
-    number, last_elsewhere = after, max(elsewhere, default=after)
-    while misses < MISSES:
-        number += 1
-        if number in elsewhere:
-            continue
-        if number in known:
-            misses = 0
-            continue
-        looks += 1
-        if looks > LOOKS:
-            raise OutcomeUnknown("Too much was said since to find out whether it has arrived.")
-        said = await _answer(api, chat_id, number)
-        if _OURS in said:
-            return number
-        if _THEIRS in said:
-            misses = 0
-        elif _NOBODYS in said:
-            misses += number > last_elsewhere
-        else:
-            raise OutcomeUnknown("Telegram does not say whether it has arrived.")
-    return None
+    after: int
+    """Up to here everything is known."""
+    looks: int = 0
 
 
-async def _answer(api: Asks, chat_id: int, number: int) -> str:
-    try:
-        await api.call("editMessageReplyMarkup", chat_id=chat_id, message_id=number)
-    except Refused as error:
-        return str(error).lower()
-    return _OURS  # it had buttons, and nobody can take them from a message of somebody else's
+@dataclass(slots=True)
+class Whereabouts:
+    """Looks for messages, one question at a time. Who is interrupted goes on where it was."""
+
+    api: Asks
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _progress: OrderedDict[str, Progress] = field(default_factory=OrderedDict[str, Progress])
+
+    async def caught_up(self) -> None:
+        """Raises NotYet while much of what others have said has not come here: what they have is not to be asked for, and in
+        chats that share their numbers not to be taken for nothing."""
+        try:
+            told = mapping(await self.api.call("getWebhookInfo")) or {}
+        except Permanent:  # a server that doesn't tell
+            return
+        waiting = told.get("pending_update_count")
+        if isinstance(waiting, int) and waiting > FEW:
+            raise NotYet(f"{waiting} updates are to be heard first.", retry_after=BACKLOG_SECONDS)
+
+    async def find(
+        self, message: str, chat_id: int, *, after: int, known: Collection[int], elsewhere: Collection[int] = ()
+    ) -> int | None:
+        """The first message of the bot's own that comes after that number and isn't known; None if there is none.
+
+        Numbers that are known to be `elsewhere` are nobody's here; and before the last number that anybody is known to have,
+        nothing has come to its end. `message` is under what name it is gone on with, if this is interrupted. Raises
+        OutcomeUnknown if the answers don't tell, and Transient.
+        """
+        name = f"{chat_id} {message}"  # a group that has moved numbers its messages anew
+        progress = self._progress.setdefault(name, Progress(after))
+        progress.after = max(progress.after, after)
+        if len(self._progress) > _REMEMBERED:
+            self._progress.popitem(last=False)
+        found = await self._search(chat_id, progress, known, elsewhere)
+        self._progress.pop(name, None)
+        return found
+
+    async def _search(
+        self, chat_id: int, progress: Progress, known: Collection[int], elsewhere: Collection[int]
+    ) -> int | None:
+        number, misses = progress.after, 0
+        last = max((*known, *elsewhere), default=number)
+        while misses < MISSES:
+            number += 1
+            if number not in known and number not in elsewhere:
+                if progress.looks >= LOOKS:
+                    raise OutcomeUnknown("Too much was said since to find out whether it has arrived.")
+                said = await self._ask(chat_id, number)
+                progress.looks += 1
+                if _OURS in said:
+                    return number
+                if _THEIRS not in said and _NOBODYS not in said:
+                    raise OutcomeUnknown("Telegram does not say whether it has arrived.")
+                last = max(last, number) if _THEIRS in said else last
+            # Only what comes after the last that anybody has may still be given to somebody.
+            misses = misses + 1 if number > last else 0
+            progress.after = min(number, last)
+        return None
+
+    async def _ask(self, chat_id: int, number: int) -> str:
+        """Edit a message without buttons so that it has none: that changes nothing, and is refused with words that tell
+        whose it is."""
+        async with self._one_at_a_time:
+            try:
+                await self.api.call("editMessageReplyMarkup", chat_id=chat_id, message_id=number)
+            except Refused as error:
+                return str(error).lower()
+            finally:
+                await asyncio.sleep(PACE_SECONDS)
+        return _OURS  # it had buttons, and nobody can take them from a message of somebody else's
