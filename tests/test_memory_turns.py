@@ -452,6 +452,20 @@ async def test_the_model_sets_a_follow_up_where_the_rules_saw_none(pausing: Worl
     ]
 
 
+async def test_a_pause_that_has_just_begun_is_not_thought_about_once_the_server_has_stopped(
+    database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lull = 0.5
+    monkeypatch.setattr("rapport.runtime.afterwards.LULL", lull)
+    async with open_world(database_url, model=chat_model(model)) as world:
+        await world.says(await world.conversation(), "The landlord is on my mind.")
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(lull, over.set)  # by then whatever was to come would have begun
+    await over.wait()
+    assert model.reflections == []
+    assert not [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("reflection")]
+
+
 async def test_the_model_replaces_what_the_rules_planned(pausing: World, model: ScriptedModel) -> None:
     model.answers.append("Which pizza do you like best?")
     model.decisions.append({"follow_up": decided("waiting_for_decision", 1200), "memories": []})

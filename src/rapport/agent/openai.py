@@ -16,9 +16,12 @@ from typing import Any, cast
 import aiohttp
 import httpx
 import orjson
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
@@ -66,6 +69,28 @@ class LeanChatOpenAI(ChatOpenAI):
     """The longest time-out between two bytes of an answer."""
 
     _session: aiohttp.ClientSession | None = PrivateAttr(default=None)
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - its name in LangChain
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """As LangChain does it, but without the books that it keeps for callbacks where none is there to read them."""
+        known = ensure_config(config)
+        messages = self._convert_input(input).to_messages()
+        callbacks = AsyncCallbackManager.configure(known.get("callbacks"), self.callbacks, self.verbose)
+        # What has pictures in it is brought into today's form on the usual way.
+        if callbacks.handlers or not all(isinstance(message.content, str) for message in messages):
+            return await super().ainvoke(messages, known, stop=stop, **kwargs)
+        kwargs.pop("ls_structured_output_format", None)  # only for those books
+        result = await self._agenerate(messages, stop, **kwargs)
+        answer = result.generations[0]
+        facts = {**(result.llm_output or {}), **(answer.generation_info or {})}
+        answer.message.response_metadata = {**facts, **answer.message.response_metadata}
+        return cast("AIMessage", answer.message)
 
     async def _agenerate(
         self,
@@ -117,6 +142,21 @@ class LeanChatOpenAI(ChatOpenAI):
         if not is_whole:
             raise ConnectionError("the model's answer broke off")
 
+    def _get_request_payload(
+        self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """As LangChain makes it. But that looks at every single character of what the model has said: so the words of
+        plain answers are put in afterwards."""
+        messages = self._convert_input(input_).to_messages()
+        answers = {place: message.content for place, message in enumerate(messages) if _is_plain_answer(message)}
+        shapes = [_ANSWER if place in answers else message for place, message in enumerate(messages)]
+        payload: dict[str, Any] = super()._get_request_payload(shapes, stop=stop, **kwargs)
+        if "messages" not in payload:  # another API, which has another form
+            return super()._get_request_payload(messages, stop=stop, **kwargs)
+        for place, content in answers.items():
+            payload["messages"][place]["content"] = content
+        return payload
+
     @asynccontextmanager
     async def _post(self, payload: dict[str, Any]) -> AsyncGenerator[aiohttp.ClientResponse]:
         session = self._http()
@@ -145,6 +185,16 @@ class LeanChatOpenAI(ChatOpenAI):
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+_ANSWER = AIMessage("")
+
+
+def _is_plain_answer(message: BaseMessage) -> bool:
+    """Whether this is nothing but words that the model has said."""
+    if type(message) is not AIMessage or not isinstance(message.content, str):
+        return False
+    return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs or message.name)
 
 
 def _as_json(payload: dict[str, Any]) -> bytes:

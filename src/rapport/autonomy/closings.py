@@ -89,7 +89,8 @@ _PADDING = word_set(
 _AGAIN = frozenset({"wait", "actually", "hold", "oh", "hmm", "but", "one", "sorry", "also", "hey", "hi", "hello"})
 
 _LEAVE_ME = re.compile(
-    r"(?<!to )(?<!not )(?<!never )\b(?:stop|quit|cease) (?:(?:asking|messaging|texting|writing|bothering|bugging"
+    # Only where a word or a mark begins: at every letter, this took nearly three times as long as any other pattern.
+    r"(?:\b(?=\w)|(?=[.!,;]))(?:(?<!to )(?<!not )(?<!never )\b(?:stop|quit|cease) (?:(?:asking|messaging|texting|writing|bothering|bugging"
     r"|pinging|contacting|nagging|spamming|annoying|reminding)(?: (?:me|us)\b| to me\b|(?= *(?:$|[.!,;]|please"
     r"|now|about|again|so|all|these|questions|like)))"
     r"|(?:following up|checking (?:in|up))(?! (?:with|on) (?:him|her|them|my|the)\b))"
@@ -113,7 +114,7 @@ _LEAVE_ME = re.compile(
     r"|perturb)\w*|\bnao me (?:mand|escrev|pergunt|incomod|envi|contat|perturb)\w+"
     r"|\blaat me met rust\b|\b(?:stop|hou op) met (?:vragen|berichten|schrijven|sturen|appen|mij|me)\b"
     r"|\bstuur (?:me|mij) (?:geen|niets|niks)\b|\bvraag (?:me|mij|het) niet (?:meer|steeds)\b|\bschrijf (?:me"
-    r"|mij) niet (?:meer)?"
+    r"|mij) niet (?:meer)?)"
 )
 _DECLINED = re.compile(
     r"^(?:no+|nope|nah|nee|nein|non|nao|not (?:really|now|today|right now))?[ ,.!]*(?:(?:no )?(?:thanks?"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from rapport.autonomy.words import content_words, plain, sentences, stem, word_set, words
+from rapport.autonomy.words import KNOWN, content_words, plain, sentences, stem, word_set, words
 
 _LONGEST = 4_000
 """Characters of a message that are looked at, from its end."""
@@ -301,6 +302,7 @@ def _is_courtesy(question: str) -> bool:
     return bool(_COURTESY.match(asked) or _ASKS_TAG.search(asked)) or not words(asked)
 
 
+@lru_cache(KNOWN)
 def open_decision(text: str) -> LooseEnd | None:
     """The last decision that the speaker says they have to make and have not made by the end of the message."""
     for sentence in reversed(_own_sentences(text)):
@@ -314,11 +316,13 @@ def open_decision(text: str) -> LooseEnd | None:
     return None
 
 
+@lru_cache(KNOWN)
 def decided(text: str) -> bool:
     """Whether a decision was made."""
     return bool(_DECIDED.search(plain(text)))
 
 
+@lru_cache(KNOWN)
 def open_task(text: str) -> LooseEnd | None:
     """The last thing that the speaker says they are going to do themselves and have not done by the end of the message."""
     later: list[str] = []

@@ -79,6 +79,8 @@ _PERSPECTIVE = {
 class _Talk:
     """A conversation, seen by the planner: real messages with words, the agent's reply last."""
 
+    everything: Sequence[Message]
+    """Also what was said before bad news."""
     people: tuple[Message, ...]
     """What the user said, oldest first."""
     reply: Message
@@ -95,13 +97,11 @@ def plan_by_rules(said: Sequence[Message], *, matters: Sequence[str], autonomy: 
 
     `said` is its newest part, oldest first, ending with the agent's reply; `matters` is what earlier follow-ups were about.
     """
-    if leaves_no_room(said, autonomy=autonomy):
-        return None
     talk = _talk(said)
-    if talk is None:
+    if talk is None or _is_full(talk, autonomy):
         return None
     for plan in _openings(talk):
-        if fits(plan, said=said, matters=matters):
+        if _is_new(plan, talk.unasked, matters):
             return clamped(plan, autonomy)
     return None
 
@@ -109,13 +109,17 @@ def plan_by_rules(said: Sequence[Message], *, matters: Sequence[str], autonomy: 
 def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy) -> bool:
     """Whether nothing may be said unasked after this, whatever it would be about."""
     talk = _talk(said)
-    if talk is None or len(talk.unasked) >= autonomy.max_in_a_row:
+    return talk is None or _is_full(talk, autonomy)
+
+
+def _is_full(talk: _Talk, autonomy: Autonomy) -> bool:
+    if len(talk.unasked) >= autonomy.max_in_a_row:
         return True
     if any(talk.reply.metadata.get(flag) is True for flag in ("fallback_used", "guard_used", "cancelled")):
         return True
-    if any(in_distress(message.text) for message in _real(said) if message.role == "user"):
+    if any(in_distress(message.text) for message in talk.everything if message.role == "user"):
         return True
-    if any(sends_for_help(message.text) for message in _real(said) if message.role == "assistant"):
+    if any(sends_for_help(message.text) for message in talk.everything if message.role == "assistant"):
         return True
     last = talk.people[-1].text
     return closed(last, answers_an_offer=is_offer(talk.before), is_first=len(talk.people) == 1 and not talk.before)
@@ -124,7 +128,11 @@ def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy) -> bool:
 def fits(plan: Plan, *, said: Sequence[Message], matters: Sequence[str]) -> bool:
     """Whether this has not been brought up before: neither its matter ever, nor its type since the user's last message."""
     talk = _talk(said)
-    used = {message.metadata.get("trigger_type") for message in talk.unasked} if talk else set[object]()
+    return _is_new(plan, talk.unasked if talk else (), matters)
+
+
+def _is_new(plan: Plan, unasked: Sequence[Message], matters: Sequence[str]) -> bool:
+    used = {message.metadata.get("trigger_type") for message in unasked}
     return plan.trigger_type not in used and not any(same_matter(plan.matter, matter) for matter in matters)
 
 
@@ -158,6 +166,7 @@ def _talk(said: Sequence[Message]) -> _Talk | None:
     after = real[spoken[-1] + 1 :]
     earlier = [message.text for message in real[: spoken[-1]] if message.role == "assistant"]
     return _Talk(
+        everything=everything,
         people=tuple(real[index] for index in spoken),
         reply=real[-1],
         before=earlier[-1] if earlier else "",

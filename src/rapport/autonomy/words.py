@@ -119,7 +119,12 @@ def _words(text: str) -> tuple[str, ...]:
 
 def content_words(text: str) -> list[str]:
     """The words that carry content, plain."""
-    return [word for word in words(text) if word not in SMALL_WORDS and len(word) > 1]
+    return list(_content_words(text))
+
+
+@lru_cache(KNOWN)
+def _content_words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in _words(text) if word not in SMALL_WORDS and len(word) > 1)
 
 
 @lru_cache(maxsize=8192)

@@ -67,6 +67,8 @@ def check(text: str, retrieved: Collection[str]) -> Checked:
 
 def defuse(text: str) -> str:
     """The text with round brackets around what would read as a tag, so that quoting it cites nothing."""
+    if "[" not in text:
+        return text
     kept = list(text)
     opened: list[tuple[int, int]] = []
     position = text.find("[")

@@ -30,8 +30,9 @@ class Afterwards:
         self._summaries = _Jobs("summary")
         self._reflections = _Jobs("reflection")
 
-    @property
-    def tasks(self) -> list[asyncio.Task[None]]:
+    def close(self) -> list[asyncio.Task[None]]:
+        """Begin nothing of what waits; returns what is under way, for whoever closes to end it."""
+        self._reflections.give_up_waiting()
         return [*self._summaries.tasks.values(), *self._reflections.tasks.values()]
 
     def begin(self, event: ClaimedEvent, *, crowded: bool) -> None:
@@ -69,22 +70,40 @@ class _Jobs:
     def __init__(self, what: str) -> None:
         self._what = what
         self._places = asyncio.Semaphore(AT_ONCE)
+        self._waiting: dict[str, asyncio.TimerHandle] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]], *, after: float = 0.0) -> None:
         """Do this for the conversation of the event, after some seconds, unless that is under way."""
-        if event.conversation_id not in self.tasks:
-            task = asyncio.create_task(self._run(event, job, after), name=f"{self._what} {event.conversation_id}")
-            self.tasks[event.conversation_id] = task
+        if event.conversation_id in self.tasks or event.conversation_id in self._waiting:
+            return
+        if after:
+            # Not a task that sleeps: nearly all of these are given up because somebody speaks, and a timer costs little.
+            timer = asyncio.get_running_loop().call_later(after, self._start, event, job)
+            self._waiting[event.conversation_id] = timer
+        else:
+            self._start(event, job)
 
     def give_up(self, conversation_id: str) -> None:
+        if (timer := self._waiting.pop(conversation_id, None)) is not None:
+            timer.cancel()
         if (task := self.tasks.pop(conversation_id, None)) is not None:
             task.cancel()
 
-    async def _run(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]], after: float) -> None:
+    def give_up_waiting(self) -> None:
+        """Begin nothing of what has yet to begin."""
+        for timer in self._waiting.values():
+            timer.cancel()
+        self._waiting.clear()
+
+    def _start(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]]) -> None:
+        self._waiting.pop(event.conversation_id, None)
+        task = asyncio.create_task(self._run(event, job), name=f"{self._what} {event.conversation_id}")
+        self.tasks[event.conversation_id] = task
+
+    async def _run(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]]) -> None:
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
-            await asyncio.sleep(after)
             async with self._places:
                 await job()
         except (Transient, Permanent) as error:

@@ -139,7 +139,7 @@ class Runtime:
         while (self._turns or self._accepting) and time.monotonic() < end:
             await asyncio.sleep(0.02)
         left = [turn.task for turn in self._turns.values()]
-        await end_all([*left, *self._afterwards.tasks])
+        await end_all([*left, *self._afterwards.close()])
         await self.delivery.finish(end - time.monotonic())
         if left or self._drafts:
             await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer at once, and the client still waits

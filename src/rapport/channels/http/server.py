@@ -83,9 +83,10 @@ def http_app(
     caller = authenticator(database, loopback=loopback, keyless=keyless)
     renderer = Renderer()
     counted = metrics or Metrics()
+    # First, for routes are tried in this order: what is asked for most.
+    app.include_router(conversation_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
     app.include_router(session_routes(database, caller, keyless, Server(model, telegram)))
     app.include_router(agent_routes(caller))
-    app.include_router(conversation_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
     app.include_router(thread_routes(database, caller, renderer=renderer))
     app.include_router(event_routes(live, caller, renderer=renderer))
     app.include_router(
