@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -53,10 +53,14 @@ class App:
 
 
 @asynccontextmanager
-async def open_database(settings: Settings) -> AsyncGenerator[Database]:
-    """The database, migrated and open: embedded in the data directory, or the one `DATABASE_URL` names."""
+async def open_database(
+    settings: Settings, *, meanwhile: Callable[[], None] = lambda: None
+) -> AsyncGenerator[Database]:
+    """The database, migrated and open: embedded in the data directory, or the one `DATABASE_URL` names.
+
+    `meanwhile` is done while the embedded one starts, in processes of its own.
+    """
     async with AsyncExitStack() as stack:
-        # The wheel's Postgres starts in processes of its own: meanwhile this one imports what it needs.
         starting = None
         if settings.database_url is None:
             loop = asyncio.get_running_loop()
@@ -65,7 +69,7 @@ async def open_database(settings: Settings) -> AsyncGenerator[Database]:
 
         if starting is not None:
             try:
-                _import_the_rest()
+                meanwhile()
                 embedded = await asyncio.shield(starting)
             except BaseException:
                 (await starting).stop()  # told to stop while starting: what has been started goes too
@@ -96,7 +100,7 @@ async def open_app(
     if settings.failpoint:
         failpoints.arm(settings.failpoint)
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(open_database(settings))
+        database = await stack.enter_async_context(open_database(settings, meanwhile=_import_the_rest))
         from rapport.agent.graph import LangGraphAgent
         from rapport.agent.metadata import verify_metadata
         from rapport.agent.models import close_model, make_model
