@@ -38,7 +38,7 @@ doctor: setup ## say which model and database are in use and whether each works
 	@exec $(BIN)/rapport doctor
 
 test: test-tools ## the tests, end to end and crashes included (short)
-	$(BIN)/pytest -n 4 --dist loadgroup
+	$(BIN)/pytest -n 3 --dist loadgroup
 
 check: $(VENV)/.installed-dev ## format, lint, types, layers
 	$(BIN)/ruff format --check src tests bench

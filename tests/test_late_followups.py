@@ -157,7 +157,7 @@ async def test_an_answer_does_not_wait_for_the_memory(world: World) -> None:
         await other.execute("SELECT pg_advisory_xact_lock(%s, hashtext('local/companion'))", (0x6D65_6D6F,))
         began = time.monotonic()
         assert (await world.says(where, "I'm allergic to peanuts."))["content"] == "re: I'm allergic to peanuts."
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 15
     assert len(world.model.calls) == 1
     assert await world.sql("SELECT 1 FROM memories") == []
 

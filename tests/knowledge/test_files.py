@@ -293,10 +293,10 @@ async def test_a_word_document_says_what_it_says_now() -> None:
 
 
 async def test_a_file_over_the_limit_is_refused_before_it_is_looked_at() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(TooLarge, match="50,000,009 bytes; at most 20,000,000"):
         await read("big.pdf", b"%PDF-1.4\n" + bytes(50_000_000))
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 async def test_fifteen_megabytes_of_junk_objects_are_refused_in_time() -> None:

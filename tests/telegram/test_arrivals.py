@@ -145,7 +145,7 @@ async def test_of_two_processes_one_asks_and_the_other_takes_over(town: Town) ->
             began = time.monotonic()
             town.ann_alone.says(town.ann, "are you still there?")
             await town.peer.until_sent(town.ann_alone, 2)
-            assert time.monotonic() - began < 5.0
+            assert time.monotonic() - began < 15
             assert events(lines).count("watch.kept") == 1
             assert await second.sql("SELECT count(*) FROM messages") == [(4,)]
     assert not [request for request in town.peer.calls("getUpdates") if request.status == 409]
