@@ -11,8 +11,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, cast
 import structlog
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
-from langchain_core.utils.function_calling import convert_to_openai_function
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
@@ -135,7 +134,7 @@ class LangGraphAgent:
         """What the model decides, in the given form. Raises ModelFailed, also when it can't or won't keep to it."""
         try:
             if (asked := self._forms.get(form)) is None:  # made once: its schema takes longer than the rest of a call
-                asked = self._forms[form] = _in_form(self._model, form)
+                asked = self._forms[form] = self._model.with_structured_output(form, method="function_calling")
             async with asyncio.timeout(self._deadline):
                 decided = await asked.ainvoke([SystemMessage(system), HumanMessage(text)])
         except TimeoutError as error:
@@ -309,19 +308,6 @@ def _checked(reply: AIMessage) -> AIMessage:
     if not has_calls(reply) and not str(reply.text).strip():
         raise ModelFailed("empty", "the model answered with nothing")
     return reply
-
-
-def _in_form(model: BaseChatModel, form: type[BaseModel]) -> Runnable[LanguageModelInput, Any]:
-    """The model as one that answers in this form, whose schema is made here, once.
-
-    LangChain keeps the form itself beside what is sent, for tracing, and would make its schema anew for every request.
-    """
-    asked: Runnable[LanguageModelInput, Any] = model.with_structured_output(form, method="function_calling")
-    if isinstance(asked, RunnableSequence) and isinstance(asked.first, RunnableBinding):
-        traced = asked.first.kwargs.get("ls_structured_output_format")
-        if traced is not None and traced["schema"] is form:
-            traced["schema"] = {"type": "function", "function": convert_to_openai_function(form)}
-    return asked
 
 
 def _offer(model: BaseChatModel, tools: Sequence[dict[str, Any]]) -> _Offer | None:
