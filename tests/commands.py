@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -94,7 +95,8 @@ class Terminal:
     """A real terminal, in a tmux server of its own."""
 
     def __init__(self, home: Home, command: str) -> None:
-        self._socket = str(home.path / "tmux")
+        # The socket of a server that is ending still takes a new session, and loses it.
+        self._socket = str(home.path / f"tmux-{uuid.uuid4().hex[:8]}")
         self._tmux("new-session", "-d", "-x", "120", "-y", "40", command, env=home.environment(TERM="xterm-256color"))
 
     def _tmux(self, *arguments: str, env: dict[str, str] | None = None) -> str:
@@ -105,6 +107,7 @@ class Terminal:
             env=env,
             check=False,
         )
+        assert done.returncode == 0, f"tmux {arguments}: {done.stderr}"
         return done.stdout
 
     def types(self, *keys: str) -> None:

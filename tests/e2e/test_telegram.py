@@ -51,10 +51,13 @@ def text_of(message: dict[str, str]) -> str:
 
 
 async def worked_through(home: Home, count: int) -> None:
-    """Until so many updates have been, and nothing waits."""
-    wanted = "SELECT count(*), count(done_at) FROM telegram_updates"
+    """Until so many updates have been, and nothing waits or is on its way."""
+    wanted = (
+        "SELECT count(*), count(done_at),"
+        " (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending', 'doubtful')) FROM telegram_updates"
+    )
     async with asyncio.timeout(20):
-        while await query(home.database_url, wanted) != [(count, count)]:
+        while await query(home.database_url, wanted) != [(count, count, 0)]:
             await asyncio.sleep(0.05)
 
 
@@ -144,6 +147,21 @@ async def test_what_is_said_while_the_server_is_down_is_answered_when_it_is_back
     await peer.says(ANN, "four")
     assert [text_of(one) for one in await peer.until_told(ANN.alone, 3)] == ["re: one", "re: two", "re: four"]
     assert len(await peer.told(TEAM)) == 1
+    expect_quiet(first, second)
+
+
+async def test_a_send_cut_off_by_a_crash_does_not_silence_the_chat_if_nobody_can_tell_what_became_of_it(
+    home: Home, peer: NpmPeer
+) -> None:
+    """This server says yes to any edit, and has no idea of what waits: so it can't be asked."""
+    first = await home.serve(RAPPORT_FAILPOINT="deliver.sent")
+    await peer.says(ANN, "one")
+    await first.exit_code(seconds=30)
+    second = await home.serve()
+    await peer.says(ANN, "two")
+    assert [text_of(one) for one in await peer.until_told(ANN.alone, 2, seconds=40)] == ["re: one", "re: two"]
+    await worked_through(home, 2)
+    assert await query(home.database_url, "SELECT state FROM outbox ORDER BY seq") == [("unknown",), ("sent",)]
     expect_quiet(first, second)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rapport.channels.telegram.api import Refused
+from rapport.channels.telegram.api import Refused, Unanswered
 from rapport.deliver.outbox import NotYet, OutcomeUnknown
 from rapport.domain.errors import Permanent
 from rapport.ingest.archive import mapping
@@ -24,6 +24,8 @@ FEW = 10
 """So many updates may still wait at the platform: fewer than what is taken for the end of a chat."""
 BACKLOG_SECONDS = 2.0
 """So often it is asked whether they have come."""
+FAILURES = 3
+"""A server that so many times in a row does not say how many wait has no answer to that: it is gone on without."""
 _REMEMBERED = 100
 
 _OURS = "message is not modified"
@@ -51,6 +53,8 @@ class Whereabouts:
     """Looks for messages, one question at a time. Who is interrupted goes on where it was."""
 
     api: Asks
+    _untold: int = 0
+    """So many times in a row it was not said how many updates wait."""
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     _progress: OrderedDict[str, Progress] = field(default_factory=OrderedDict[str, Progress])
 
@@ -61,6 +65,12 @@ class Whereabouts:
             told = mapping(await self.api.call("getWebhookInfo")) or {}
         except Permanent:  # a server that doesn't tell
             return
+        except Unanswered as error:
+            self._untold += 1
+            if self._untold < FAILURES:
+                raise NotYet(str(error), retry_after=BACKLOG_SECONDS) from error
+            return
+        self._untold = 0
         waiting = told.get("pending_update_count")
         if isinstance(waiting, int) and waiting > FEW:
             raise NotYet(f"{waiting} updates are to be heard first.", retry_after=BACKLOG_SECONDS)
@@ -110,9 +120,11 @@ class Whereabouts:
         whose it is."""
         async with self._one_at_a_time:
             try:
-                await self.api.call("editMessageReplyMarkup", chat_id=chat_id, message_id=number)
+                edited = await self.api.call("editMessageReplyMarkup", chat_id=chat_id, message_id=number)
             except Refused as error:
                 return str(error).lower()
             finally:
                 await asyncio.sleep(PACE_SECONDS)
-        return _OURS  # it had buttons, and nobody can take them from a message of somebody else's
+        # It had buttons, and nobody can take them from a message of somebody else's. A server that says yes to anything has
+        # no message to show.
+        return _OURS if edited else ""
