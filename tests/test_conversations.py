@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
+from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id
 from world import World, until
 
@@ -235,6 +236,32 @@ async def test_a_conversation_erased_during_its_turn_stays_erased(world: World) 
     response = await waiting  # its turn was cancelled, or had nowhere to put its answer any more
     assert response.status_code == 404 or response.json()["cancelled"]
     assert await world.sql("SELECT count(*) FROM messages") == [(0,)]
+
+
+async def test_who_stands_in_line_when_a_conversation_is_erased_is_not_answered(world: World) -> None:
+    for _ in range(5):
+        conversation = await world.conversation()
+        first = world.model.will_wait()
+        waiting = [asyncio.create_task(world.post(conversation, "one"))]
+        await first.begun.wait()
+        waiting += [asyncio.create_task(world.post(conversation, text)) for text in ("two", "three")]
+        await until(lambda: stored(world, 3))
+        asked = len(world.model.calls)
+        assert (await world.http.delete(f"/chat/conversations/{conversation}")).status_code == 204
+        assert [response.status_code for response in await asyncio.gather(*waiting)] == [404, 404, 404]
+        assert len(world.model.calls) == asked
+    assert await world.sql("SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM checkpoints)") == [(0, 0)]
+
+
+async def test_a_stranger_who_would_erase_a_conversation_disturbs_nothing(world: World) -> None:
+    conversation = await world.conversation()
+    slow = world.model.will_wait("still here")
+    waiting = asyncio.create_task(world.post(conversation, "one"))
+    await slow.begun.wait()
+    with pytest.raises(NotFound):
+        await world.runtime.erase("somebody else", conversation)
+    slow.go_on()
+    assert (await waiting).json()["content"] == "still here"
 
 
 @pytest.mark.parametrize("agent", ["nobody", "", "x" * 65])

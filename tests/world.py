@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -32,6 +34,9 @@ from rapport.settings import Settings
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.timers import Timers
+
+_TLS = ssl.create_default_context()
+"""Made once: no test needs it, and a client makes its own in 20 ms."""
 
 
 class Step:
@@ -281,14 +286,35 @@ async def open_world(
         open_app(settings, model=model or scripted, channels={"recording": channel}, reaches_out=True) as app,
     ):
         web = web_app(app, limiter or configured)
-        async with serving(web) as address, httpx.AsyncClient(base_url=address, timeout=30) as http:
+        async with serving(web) as address, httpx.AsyncClient(base_url=address, timeout=30, verify=_TLS) as http:
             yield World(app, settings, scripted, channel, http)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which ends at once when nobody is connected, where it would look ten times a second and wait a tenth more."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ended = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.ended.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for _ in range(20):  # clients have just closed their connections
+            if not self.server_state.connections:
+                return
+            await asyncio.sleep(0.001)
+        await super().shutdown(sockets)
 
 
 @contextlib.asynccontextmanager
 async def serving(web: Any) -> AsyncGenerator[str]:
     """The application on a free port of loopback; yields its address."""
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(
             web,
             port=0,
@@ -306,5 +332,5 @@ async def serving(web: Any) -> AsyncGenerator[str]:
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.should_exit = True
+        server.ended.set()
         await task

@@ -30,7 +30,7 @@ from rapport.runtime.ticket import Ticket
 from rapport.runtime.timekeeper import Timekeeper
 from rapport.runtime.typing import typing_shown
 from rapport.runtime.watch import Inlet, Watch
-from rapport.runtime.working_state import WorkingState, forget
+from rapport.runtime.working_state import WorkingState, erase, forget
 from rapport.storage.conversations import Conversations
 from rapport.storage.events import Events, Superseded
 from rapport.storage.messages import Messages
@@ -191,16 +191,15 @@ class Runtime:
         return True if turn is None else turn.draft.cancel()
 
     async def erase(self, owner_id: str, conversation_id: str) -> None:
-        """Delete a conversation with all that was said in it, working state and a running turn included."""
-        await self.cancel(owner_id, conversation_id)
+        """Delete a conversation with all that was said in it, and only then stop its turn: the next in line must not begin."""
+        await erase(self._database, self._working_state, owner_id, conversation_id)
         self._afterwards.give_up(conversation_id)
         self._indexing.give_up(conversation_id)
-        running = [turn.task for turn in self._turns.values() if turn.event.conversation_id == conversation_id]
+        running = [turn for turn in self._turns.values() if turn.event.conversation_id == conversation_id]
+        for turn in running:
+            turn.draft.cancel()
         if running:
-            await asyncio.wait(running, timeout=HAND_OVER_SECONDS)
-        await self._working_state.flush()  # what is pending would otherwise be written after the rest is gone
-        async with self._database.transaction() as connection:
-            await Conversations(connection).delete(owner_id, conversation_id)
+            await asyncio.wait([turn.task for turn in running], timeout=HAND_OVER_SECONDS)
         self.live.stored(conversation_id)
 
     async def stored_reply(self, accepted: Accepted) -> Message | None:

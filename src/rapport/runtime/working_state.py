@@ -7,6 +7,9 @@ from typing import Protocol
 
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent
+from rapport.storage.conversations import Conversations
+from rapport.storage.database import Database
+from rapport.storage.events import Events
 
 
 class WorkingState(Protocol):
@@ -23,3 +26,12 @@ async def forget(working_state: WorkingState, event: ClaimedEvent) -> None:
     """Of a turn that must not be shown nothing stays: its conversation may have been erased."""
     with contextlib.suppress(Transient, Permanent):
         await working_state.adelete_thread(event.id)
+
+
+async def erase(database: Database, working_state: WorkingState, owner_id: str, conversation_id: str) -> None:
+    """Delete a conversation with all that belongs to it, and tell whoever runs its turn."""
+    async with database.transaction() as connection:
+        await Conversations(connection).lock(owner_id, conversation_id)
+        await working_state.flush()  # what is pending would otherwise be written after the rest is gone
+        await Events(connection).request_cancel(owner_id, conversation_id)
+        await Conversations(connection).delete(owner_id, conversation_id)

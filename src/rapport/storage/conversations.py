@@ -128,18 +128,20 @@ class Conversations:
         row = await found.fetchone()
         return row is not None and row[0]
 
-    async def delete(self, owner_id: str, conversation_id: str) -> None:
-        """Erase a conversation with all that belongs to it, LangGraph's working state included. Call it in a transaction."""
+    async def lock(self, owner_id: str, conversation_id: str) -> None:
+        """Until the transaction ends nobody else writes to the conversation: no message comes in, no turn ends."""
         if not is_id(conversation_id):
             raise no_such_conversation(conversation_id)
-        await self.connection.execute("SET LOCAL statement_timeout = 0")  # a million messages take as long as they take
-        # The row goes first: whoever is about to write to the conversation waits for it and then finds nothing.
         cursor = await self.connection.execute(
-            "SELECT id FROM conversations WHERE id = %s AND owner_id = %s FOR UPDATE",
-            (conversation_id, owner_id),
+            "SELECT id FROM conversations WHERE id = %s AND owner_id = %s FOR UPDATE", (conversation_id, owner_id)
         )
         if await cursor.fetchone() is None:
             raise no_such_conversation(conversation_id)
+
+    async def delete(self, owner_id: str, conversation_id: str) -> None:
+        """Erase a conversation with all that belongs to it, LangGraph's working state included. Call it in a transaction."""
+        await self.lock(owner_id, conversation_id)
+        await self.connection.execute("SET LOCAL statement_timeout = 0")  # a million messages take as long as they take
         # A turn's checkpoints are kept under its event's id.
         for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
             await self.connection.execute(
