@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -95,8 +96,9 @@ class Terminal:
     """A real terminal, in a tmux server of its own."""
 
     def __init__(self, home: Home, command: str) -> None:
-        # The socket of a server that is ending still takes a new session, and loses it.
-        self._socket = str(home.path / f"tmux-{uuid.uuid4().hex[:8]}")
+        # Its own socket: that of a server that is ending still takes a new session, and loses it. And a short path to it.
+        self._folder = tempfile.mkdtemp(prefix="tmux-")
+        self._socket = f"{self._folder}/socket"
         self._tmux("new-session", "-d", "-x", "120", "-y", "40", command, env=home.environment(TERM="xterm-256color"))
 
     def _tmux(self, *arguments: str, env: dict[str, str] | None = None) -> str:
@@ -127,3 +129,4 @@ class Terminal:
 
     def close(self) -> None:
         self._tmux("kill-server")
+        shutil.rmtree(self._folder)
