@@ -86,6 +86,30 @@ async def test_what_could_not_be_sent_is_kept_and_sent_again(visitor: Visitor, w
     await expect(visitor.box).to_have_value("not sent yet")
 
 
+async def test_an_answer_that_the_history_brings_first_stands_there_once(visitor: Visitor, world: World) -> None:
+    """On a slow line: the stream has not begun, and the history comes after the answer that it holds."""
+    thread = await world.conversation()
+    answered, asked = asyncio.Event(), asyncio.Event()
+
+    async def later(route: Route) -> None:
+        asked.set()
+        await answered.wait()
+        await route.fallback()
+
+    await visitor.page.route("**/events", later)
+    await visitor.page.route("**/history?*", later)
+    await visitor.open(f"c/{thread}")
+    await asked.wait()
+    await visitor.say("hello")
+    await expect(visitor.draft).to_have_text("re: hello")
+    answered.set()
+    await expect(visitor.replies.locator(".words")).to_have_text(["re: hello"])
+    await expect(visitor.draft).to_have_count(0)
+    await visitor.asks("and now?", "re: and now?")
+    await expect(visitor.draft).to_have_count(0)
+    await visitor.page.unroute_all(behavior="ignoreErrors")
+
+
 async def test_a_reply_shows_what_it_replies_to(visitor: Visitor, world: World) -> None:
     thread = await world.conversation()
     for said in ("The first thing", "The second thing"):

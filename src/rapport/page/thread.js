@@ -71,7 +71,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		}
 	}
 
-	/** Add messages, each once, in order; those that are there already are replaced. */
+	/** Add messages, each once, in order; those that are there already are replaced. What is answered is being answered no more. */
 	function merge(messages) {
 		const all = new Map(state.messages.map(one => [one.id, one]));
 		const isLast = messages.length === 1 && !all.has(messages[0].id) && place(messages[0]) > place(state.messages.at(-1));
@@ -79,6 +79,8 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		const sorted = [...all.values()];
 		if (!isLast) sorted.sort((a, b) => (place(a) < place(b) ? -1 : 1));
 		set({ messages: sorted, pending: state.pending.filter(one => !all.has(one.id)) });
+		for (const one of messages) if (one.role === "assistant" && !one.autonomous) settled.add(one.reply_to_id);
+		if (state.turns.some(one => settled.has(one.messageId))) set({ turns: state.turns.filter(one => !settled.has(one.messageId)) });
 	}
 
 	/** One event of the live stream. */
@@ -95,12 +97,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		const isNew = !has(message.id);
 		if (isNew && message.role === "user") claim(message);
 		merge([message]);
-		if (!isNew) return;
-		if (message.role === "assistant" && !message.autonomous) {
-			const turn = state.turns.find(one => one.replyId === message.id) ?? turnOf(message.reply_to_id) ?? state.turns.find(one => !one.replyId);
-			if (turn) end(turn.messageId);
-		}
-		onSaid(message);
+		if (isNew) onSaid(message);
 	}
 
 	/** A message of ours may come by the stream before the request that sent it has its answer. */
@@ -111,16 +108,14 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 
 	/** An answer is whole: its words stay until the message itself is there. */
 	function ended(messageId, replyId) {
-		if (replyId && !has(replyId)) {
-			setTurn(messageId, { replyId });
-			fetchLate(replyId);
-		} else end(messageId);
+		if (replyId && !has(replyId)) fetchLate(replyId);
+		else end(messageId);
 	}
 
 	function begin(messageId, source) {
 		if (settled.has(messageId)) return;
 		const turn = turnOf(messageId);
-		if (!turn) set({ turns: [...state.turns, { messageId, source, text: "", replyId: null }] });
+		if (!turn) set({ turns: [...state.turns, { messageId, source, text: "" }] });
 		// A line that begins anew tells an answer from its first word.
 		else if (turn.source === source || source === "request") setTurn(messageId, { source, text: "" });
 	}
