@@ -18,6 +18,7 @@ from bench.targets import PAGE, Target, words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from bench.load import Client
     from bench.processes import Server
     from bench.report import Results
 
@@ -26,6 +27,8 @@ MANY = max(CLIENTS)
 HISTORY = 100_000  # messages of the thread whose pages are fetched
 MARKS = (10, 1_000, 10_000)  # messages of the threads whose turns are compared
 BLOCK = 10  # turns taken in a row on one kind of thread
+MODEL_MS = 200  # that a model takes which people wait for
+WAITING_S = 6.0  # of load: some 30 turns a client, three conversations
 SETTLE_S = 0.2  # for work that a server does after it has answered: it belongs to the turns before
 
 
@@ -110,6 +113,18 @@ async def stretch(target: Target, clients: int, results: Results, scale: Scale, 
         spent = server.cpu_seconds(of_database=True) - database
         results.add(f"cpu_database_{clients}", target.name, spent / seen.turns * 1000)
     results.add("other_work", target.name, max(0.0, all_of_it - cpu - ours) / wall)
+
+
+async def waiting(targets: Sequence[Target], results: Results, scale: Scale, model: Client) -> None:
+    """What people feel of a model that takes its time: their own turn, and what is done beside it."""
+    await model.json("POST", "/_mock/config", {"latency_ms": MODEL_MS})
+    for target in alternating(targets, scale.rounds):
+        seen = await load(target, MANY, seconds=WAITING_S)
+        for share in (50, 95, 99):
+            results.add(f"p{share}_waiting", target.name, seen.ms(share))
+        results.add("rate_waiting", target.name, seen.turns / seen.wall_s)
+        await asyncio.sleep(SETTLE_S + MODEL_MS / 1000)
+    await model.json("POST", "/_mock/config", {"latency_ms": 0})
 
 
 async def load(target: Target, clients: int, *, seconds: float, most_turns: int = 10**6) -> Drive:

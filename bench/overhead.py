@@ -75,10 +75,12 @@ async def run(chosen: Options, folder: Path, results: report.Results) -> None:
             await measure.cold_starts(targets, results, chosen.scale)
             print_section("start", results)
         if chosen.sections - {"start"}:
-            await running(targets, chosen, results, model)
+            await running(targets, chosen, results, model, model_url)
 
 
-async def running(targets: Sequence[Target], chosen: Options, results: report.Results, model: Server) -> None:
+async def running(
+    targets: Sequence[Target], chosen: Options, results: report.Results, model: Server, model_url: str
+) -> None:
     """The sections that need both servers up."""
     for target in targets:
         await target.start()
@@ -88,6 +90,11 @@ async def running(targets: Sequence[Target], chosen: Options, results: report.Re
         await measure.turns(targets, results, chosen.scale, model)
         print_section("turns", results)
         print(f"  other work on this machine meanwhile: {other_work(results):.2f} cores", flush=True)
+    if "waiting" in chosen.sections:
+        client = Client(model_url)
+        await measure.waiting(targets, results, chosen.scale, client)
+        client.close()
+        print_section("waiting", results)
     if "history" in chosen.sections:
         await measure.history(targets, results, chosen.scale)
         print_section("history", results)

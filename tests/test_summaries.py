@@ -319,6 +319,27 @@ async def test_a_summary_that_hangs_holds_up_nobody(database_url: str, model: Su
         assert summary["metadata"]["replaced"] == 12
 
 
+async def test_who_goes_on_talking_waits_for_no_other_conversations_summary(
+    world: World, model: Summariser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few are made at a time; but what somebody waits for doesn't stand in line."""
+    monkeypatch.setattr("rapport.runtime.afterwards.AT_ONCE", 1)
+    here, there, beyond = [await world.conversation() for _ in range(3)]
+    held = model.will_hold_back()
+    for conversation in (here, there, beyond):
+        for number in range(TOO_MANY):
+            await world.says(conversation, f"number {number}")
+    await held.begun.wait()
+    assert len(model.read) == 1
+    await world.says(there, "number 7")
+    assert len(await summaries(world, there)) == 1
+    assert (len(model.read), await summaries(world, beyond)) == (2, [])
+    held.go_on()
+    await settled(here)
+    await settled(beyond)
+    assert [len(await summaries(world, conversation)) for conversation in (here, there, beyond)] == [1, 1, 1]
+
+
 async def test_a_hanging_summary_is_given_up_at_the_deadline(database_url: str, model: Summariser) -> None:
     async with open_world(database_url, model=model, turn_deadline=0.5) as world:
         conversation = await world.conversation()

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 PATIENCE = 5.0
 """Seconds that a turn waits for such work in its conversation; then it goes without it."""
 AT_ONCE = 4
-"""Conversations at a time: the model's time belongs to those who wait for an answer."""
+"""Conversations at a time, unless somebody waits: the model's time belongs to those who do."""
 
 
 class Afterwards:
@@ -52,6 +52,7 @@ class Afterwards:
         Who answers at leisure never waits for this; who is faster than the model waits as long as it takes, within limits.
         """
         if (task := self._summaries.tasks.get(conversation_id)) is not None:
+            self._summaries.hurry(conversation_id)
             await asyncio.wait({task}, timeout=PATIENCE)
 
     def give_way(self, conversation_id: str) -> None:
@@ -69,7 +70,8 @@ class _Jobs:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._at_work: set[asyncio.Task[None]] = set()
+        self._line: dict[asyncio.Task[None], asyncio.Event] = {}
         self._waiting: dict[str, asyncio.TimerHandle] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -83,6 +85,11 @@ class _Jobs:
             self._waiting[event.conversation_id] = timer
         else:
             self._start(event, job)
+
+    def hurry(self, conversation_id: str) -> None:
+        """Somebody waits for it: it stands in line no longer."""
+        if (task := self.tasks.get(conversation_id)) is not None:
+            self._call(task)
 
     def give_up(self, conversation_id: str) -> None:
         if (timer := self._waiting.pop(conversation_id, None)) is not None:
@@ -98,18 +105,33 @@ class _Jobs:
 
     def _start(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]]) -> None:
         self._waiting.pop(event.conversation_id, None)
-        task = asyncio.create_task(self._run(event, job), name=f"{self._what} {event.conversation_id}")
+        called = asyncio.Event()
+        task = asyncio.create_task(self._run(event, job, called), name=f"{self._what} {event.conversation_id}")
+        task.add_done_callback(lambda ended: self._over(event.conversation_id, ended))
         self.tasks[event.conversation_id] = task
+        self._line[task] = called
+        if len(self._at_work) < AT_ONCE:
+            self._call(task)
 
-    async def _run(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]]) -> None:
+    def _call(self, task: asyncio.Task[None]) -> None:
+        if (called := self._line.pop(task, None)) is not None:
+            self._at_work.add(task)
+            called.set()
+
+    async def _run(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]], called: asyncio.Event) -> None:
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
-            async with self._places:
-                await job()
+            await called.wait()
+            await job()
         except (Transient, Permanent) as error:
             log.warning("chat.error", errorType=type(error).__name__, message=f"no {self._what} this time: {error}")
         except Exception as error:
             log.exception("chat.error", errorType=type(error).__name__, message=str(error))
-        finally:
-            if self.tasks.get(event.conversation_id) is asyncio.current_task():
-                del self.tasks[event.conversation_id]
+
+    def _over(self, conversation_id: str, task: asyncio.Task[None]) -> None:
+        if self.tasks.get(conversation_id) is task:
+            del self.tasks[conversation_id]
+        self._at_work.discard(task)
+        self._line.pop(task, None)
+        if self._line and len(self._at_work) < AT_ONCE:
+            self._call(next(iter(self._line)))
