@@ -22,7 +22,8 @@ from pydantic import PrivateAttr
 
 from rapport.app import App, open_app
 from rapport.channels.http.limits import Limiter
-from rapport.channels.http.sending import PROTOCOLS
+from rapport.channels.http.receiving import Connections
+from rapport.channels.http.sending import protocols
 from rapport.cli.serve import rate_limiter, web_app
 from rapport.deliver.outbox import OutcomeUnknown
 from rapport.domain.followups import Timer, TriggerType
@@ -275,7 +276,12 @@ def settings_for(url: str, **changes: Any) -> Settings:
 
 @contextlib.asynccontextmanager
 async def open_world(
-    url: str, *, model: BaseChatModel | None = None, limiter: Limiter | None = None, **changes: Any
+    url: str,
+    *,
+    model: BaseChatModel | None = None,
+    limiter: Limiter | None = None,
+    connections: Connections | None = None,
+    **changes: Any,
 ) -> AsyncGenerator[World]:
     """A wired app with a server on loopback; several may share one database."""
     settings = settings_for(url, **changes)
@@ -286,7 +292,10 @@ async def open_world(
         open_app(settings, model=model or scripted, channels={"recording": channel}, reaches_out=True) as app,
     ):
         web = web_app(app, limiter or configured)
-        async with serving(web) as address, httpx.AsyncClient(base_url=address, timeout=30, verify=_TLS) as http:
+        async with (
+            serving(web, connections) as address,
+            httpx.AsyncClient(base_url=address, timeout=30, verify=_TLS) as http,
+        ):
             yield World(app, settings, scripted, channel, http)
 
 
@@ -312,7 +321,7 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(web: Any) -> AsyncGenerator[str]:
+async def serving(web: Any, connections: Connections | None = None) -> AsyncGenerator[str]:
     """The application on a free port of loopback; yields its address."""
     server = _Server(
         uvicorn.Config(
@@ -322,7 +331,7 @@ async def serving(web: Any) -> AsyncGenerator[str]:
             lifespan="off",
             proxy_headers=False,
             timeout_graceful_shutdown=1,
-            **PROTOCOLS,
+            **protocols(connections),
         )
     )
     server.capture_signals = contextlib.nullcontext  # pyright: ignore[reportAttributeAccessIssue]

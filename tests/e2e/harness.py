@@ -45,6 +45,8 @@ class Home:
     path: Path
     model: ScriptedModel
     env: dict[str, str] = field(default_factory=dict[str, str])
+    open_files: int | None = None
+    """How many files each server may have open; None for as many as this process."""
     servers: list[Server] = field(default_factory=list["Server"])
 
     @property
@@ -193,9 +195,12 @@ class Server:
         self.log = home.path / f"server-{number}.log"
         self.url = ""
         self.started = time.monotonic()
+        command = [str(COMMAND), "serve"]
+        if home.open_files is not None:
+            command = ["/bin/sh", "-c", f'ulimit -n {home.open_files} && exec "$0" "$@"', *command]
         with self.out.open("wb") as out, self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [COMMAND, "serve"],
+                command,
                 env=home.environment(env),
                 cwd=home.path,
                 stdin=subprocess.DEVNULL,

@@ -70,7 +70,7 @@ async def serve(settings: Settings) -> None:
     stop = Stop()
     async with rate_limiter(settings) as limiter, open_app(settings, reaches_out=True) as app:
         await refuse_open_door(app)
-        from rapport.channels.http.sending import PROTOCOLS
+        from rapport.channels.http.sending import protocols
 
         config = uvicorn.Config(
             web_app(app, limiter),
@@ -83,7 +83,7 @@ async def serve(settings: Settings) -> None:
             timeout_graceful_shutdown=int(FINISH_SECONDS) + 2,
             timeout_keep_alive=30,
             server_header=False,
-            **PROTOCOLS,
+            **protocols(),
         )
         spare_the_collector()
         allow_many_connections()

@@ -38,6 +38,7 @@ _TITLES = {
     415: "Of a kind that is not taken here",
     422: "Not as expected",
     429: "Too many requests",
+    431: "Header too large",
     500: "Something went wrong",
     503: "Unavailable for the moment",
 }

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from asyncio.transports import BaseTransport, Transport
 from typing import Any, cast
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from rapport.channels.http.receiving import Connections, LimitedHttp
 
 log = structlog.get_logger()
 
@@ -96,8 +98,8 @@ class _Patient(asyncio.Protocol):
             self.patience.end()
 
 
-class PatientHttp(_Patient, HttpToolsProtocol):
-    """uvicorn's HTTP, with patience."""
+class PatientHttp(_Patient, LimitedHttp):
+    """uvicorn's HTTP, with patience, and with limits on what is received."""
 
 
 class PatientWebSocket(_Patient, WebSocketsSansIOProtocol):
@@ -113,13 +115,14 @@ class PatientWebSocket(_Patient, WebSocketsSansIOProtocol):
         self.transport.abort()  # or it would wait until the client reads that it is over
 
 
-PROTOCOLS: dict[str, Any] = {
-    "http": PatientHttp,
-    "ws": PatientWebSocket,
-    "ws_max_size": MOST_RECEIVED,
-    # Together less than PATIENCE and a little: whoever is gone without a word is known to be by then.
-    "ws_ping_interval": 10.0,
-    "ws_ping_timeout": 15.0,
-    "ws_per_message_deflate": False,  # its memory is needed for every client, and what is sent is short
-}
-"""What uvicorn is configured with."""
+def protocols(connections: Connections | None = None) -> dict[str, Any]:
+    """Return what one uvicorn server is configured with; `connections` keeps count of those of that server."""
+    return {
+        "http": functools.partial(PatientHttp, waiting=connections or Connections()),
+        "ws": PatientWebSocket,
+        "ws_max_size": MOST_RECEIVED,
+        # Together less than PATIENCE and a little: whoever is gone without a word is known to be by then.
+        "ws_ping_interval": 10.0,
+        "ws_ping_timeout": 15.0,
+        "ws_per_message_deflate": False,  # its memory is needed for every client, and what is sent is short
+    }
