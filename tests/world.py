@@ -281,6 +281,7 @@ async def open_world(
     model: BaseChatModel | None = None,
     limiter: Limiter | None = None,
     connections: Connections | None = None,
+    unhealthy_seconds: float = 60.0,
     **changes: Any,
 ) -> AsyncGenerator[World]:
     """A wired app with a server on loopback; several may share one database."""
@@ -291,7 +292,7 @@ async def open_world(
         rate_limiter(settings) as configured,
         open_app(settings, model=model or scripted, channels={"recording": channel}, reaches_out=True) as app,
     ):
-        web = web_app(app, limiter or configured)
+        web = web_app(app, limiter or configured, unhealthy_seconds=unhealthy_seconds)
         async with (
             serving(web, connections) as address,
             httpx.AsyncClient(base_url=address, timeout=30, verify=_TLS) as http,

@@ -61,7 +61,7 @@ async def open_database(
     `meanwhile` is done while the embedded one starts, in processes of its own.
     """
     async with AsyncExitStack() as stack:
-        starting = None
+        starting = embedded = None
         if settings.database_url is None:
             loop = asyncio.get_running_loop()
             starting = loop.run_in_executor(None, EmbeddedPostgres.start, settings.data_dir)
@@ -79,7 +79,7 @@ async def open_database(
         else:
             assert settings.database_url is not None
             url = settings.database_url
-        database = Database(url, max_size=settings.database_connections)
+        database = Database(url, max_size=settings.database_connections, embedded=embedded)
         stack.push_async_callback(database.close)
         await database.open()
         yield database

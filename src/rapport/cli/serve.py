@@ -33,6 +33,9 @@ FINISH_SECONDS = 6.0
 
 OPEN_FILES = 65_536
 
+UNHEALTHY_SECONDS = 60.0
+"""Without a database for longer than this, `/healthz` fails, so that whoever watches may start the process anew."""
+
 
 class Server(uvicorn.Server):
     """uvicorn, which on its way out first lets the turns finish or be handed over, so that waiting clients hear it."""
@@ -92,9 +95,9 @@ async def serve(settings: Settings) -> None:
         await server.serve([listening])
 
 
-def web_app(app: App, limiter: Limiter | None) -> FastAPI:
-    """The routes around this app."""
-    from rapport.channels.http.server import http_app
+def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNHEALTHY_SECONDS) -> FastAPI:
+    """The routes around this app, which is unhealthy after that long without a database."""
+    from rapport.channels.http.server import Health, http_app
 
     return http_app(
         app.runtime,
@@ -112,6 +115,7 @@ def web_app(app: App, limiter: Limiter | None) -> FastAPI:
         metrics=app.metrics,
         telegram=app.telegram is not None,
         called_by=_callers(app),
+        health=Health(app.runtime.presence.seconds_since_heartbeat, unhealthy_seconds),
     )
 
 

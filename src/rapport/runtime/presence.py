@@ -1,4 +1,7 @@
-"""A worker's presence: one connection that says "I am here", renews the lease and hears hints."""
+"""A worker's presence: one connection that says "I am here", renews the lease and hears hints.
+
+It is the first to notice that the database is gone, and has an embedded one started again.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from rapport.domain.errors import Permanent, Transient
+from rapport.runtime.postgres_restart import PostgresRestart
 from rapport.storage.database import Connection, Database, own_connection
 from rapport.storage.events import HINTS, Events
 from rapport.storage.workers import Workers
@@ -22,8 +26,10 @@ HEARTBEAT_SECONDS = 1.0
 class Presence:
     """Stays joined through lost connections and restarts of the database, until it is stopped."""
 
-    def __init__(self, url: str, worker_id: str, *, on_hint: Callable[[str], None]) -> None:
-        self._url = url
+    def __init__(self, database: Database, worker_id: str, *, on_hint: Callable[[str], None]) -> None:
+        self._url = database.url
+        self._restart = PostgresRestart(database.embedded)
+        self._heartbeat_at = time.monotonic()
         self._worker_id = worker_id
         self._on_hint = on_hint
         self._joined = asyncio.Event()
@@ -32,6 +38,10 @@ class Presence:
 
     async def wait_joined(self) -> None:
         await self._joined.wait()
+
+    def seconds_since_heartbeat(self) -> float:
+        """For how long the database has not answered; about a second while all is well."""
+        return time.monotonic() - self._heartbeat_at
 
     async def run(self) -> None:
         """Join, and join again whenever the connection breaks; ends only by being cancelled."""
@@ -45,6 +55,7 @@ class Presence:
                 # A restarting database is back within seconds; asking often is cheap and keeps the outage short.
                 pause = min(pause * 2, 1.0) if not self._joined.is_set() else 0.1
                 self._joined.clear()
+                await self._restart.restart_if_ended()
                 await asyncio.sleep(pause)
 
     async def _stay(self, connection: Connection) -> None:
@@ -52,6 +63,7 @@ class Presence:
         await workers.join(self._worker_id)
         await connection.execute(f"LISTEN {HINTS}".encode())
         self.has_company = await workers.has_others(self._worker_id)
+        self._heartbeat_at = time.monotonic()
         self._joined.set()
         self._on_hint("joined")
         renew_at = time.monotonic() + HEARTBEAT_SECONDS
@@ -66,6 +78,7 @@ class Presence:
                 log.warning("worker.rejoined", worker=self._worker_id)
                 await workers.join(self._worker_id)
             self.has_company = await workers.has_others(self._worker_id)
+            self._heartbeat_at = time.monotonic()
 
 
 async def give_hint(database: Database, text: str) -> None:

@@ -82,8 +82,8 @@ class Runtime:
         self.has_left = False
         self._drained: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
-        self._presence = Presence(tools.database.url, self.worker_id, on_hint=self._heard)
-        self.live = Live(tools.database, worker_id=self.worker_id, has_company=lambda: self._presence.has_company)
+        self.presence = Presence(tools.database, self.worker_id, on_hint=self._heard)
+        self.live = Live(tools.database, worker_id=self.worker_id, has_company=lambda: self.presence.has_company)
         tools.book.hearers.append(self.live.remembered)
 
     # ---- life
@@ -91,7 +91,7 @@ class Runtime:
     async def start(self) -> None:
         """Join the workers and begin to look for work."""
         self._loops = [
-            asyncio.create_task(self._presence.run(), name="presence"),
+            asyncio.create_task(self.presence.run(), name="presence"),
             asyncio.create_task(self._work(), name="work"),
             asyncio.create_task(self.timekeeper.run(), name="timekeeper"),
             asyncio.create_task(self._working_state.run(), name="working state"),
@@ -102,7 +102,7 @@ class Runtime:
             self._loops.append(asyncio.create_task(self.delivery.run(), name="delivery"))
         try:
             async with asyncio.timeout(15):
-                await self._presence.wait_joined()
+                await self.presence.wait_joined()
         except TimeoutError as error:
             raise Permanent(
                 "The database accepts no further connection for this worker's presence: is max_connections used up?"

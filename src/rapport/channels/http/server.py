@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI, Response
@@ -47,6 +48,15 @@ READY_SECONDS = 1.0
 """Whoever asks wants to know now: a database that takes longer isn't ready."""
 
 
+@dataclass(frozen=True, slots=True)
+class Health:
+    """When this process counts as broken."""
+
+    database_silence: Callable[[], float]
+    """For how many seconds the database has not answered."""
+    unhealthy_seconds: float
+
+
 def http_app(
     core: Core,
     database: Database,
@@ -64,6 +74,7 @@ def http_app(
     metrics: Metrics | None = None,
     telegram: bool = False,
     called_by: Sequence[APIRouter] = (),
+    health: Health | None = None,
 ) -> FastAPI:
     """Every route of the server, ready to be served; with those that other platforms call.
 
@@ -105,8 +116,10 @@ def http_app(
     for router in called_by:
         app.include_router(router)
 
-    @app.get("/healthz", tags=["health"], summary="The process is up")
+    @app.get("/healthz", tags=["health"], summary="The process is up, and had a database within the last minute")
     async def healthz() -> Response:
+        if health is not None and health.database_silence() >= health.unhealthy_seconds:
+            return problem(503, f"The database has not answered for {health.database_silence():.0f} seconds.")
         return json_response({"status": "ok"})
 
     @app.get("/readyz", tags=["health"], summary="The process can take messages: its database answers")
