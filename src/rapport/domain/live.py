@@ -69,8 +69,13 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessChanged:
+    """A key or a session of the owner has ended, or a first key was made: who watches must show again who they are."""
+
+
+@dataclass(frozen=True, slots=True)
 class StillHere:
     """Nothing has happened for a while."""
 
 
-LiveEvent: TypeAlias = Said | Began | Wrote | Ended | TimersChanged | Remembered | StillHere
+LiveEvent: TypeAlias = Said | Began | Wrote | Ended | TimersChanged | Remembered | AccessChanged | StillHere

@@ -21,6 +21,7 @@ from rapport.domain.memories import Memory
 from rapport.runtime.places import Place, Recollections, RunningTurn, Watcher
 from rapport.runtime.tasks import is_set
 from rapport.storage.database import Connection, Database
+from rapport.storage.keys import HINTED_CHARACTERS
 from rapport.storage.live import News, Standing, memory_hint
 from rapport.storage.memories import Memories
 
@@ -52,6 +53,7 @@ class Live:
         self._hints: dict[str, None] = {}
         self._elsewhere: list[tuple[MemoryChange, str, str, str]] = []
         self._closed = False
+        self._access_hearers: list[Callable[[], None]] = []
 
     # ---- those who watch
 
@@ -110,6 +112,10 @@ class Live:
         """How many watch a conversation here."""
         place = self._places.get(conversation_id)
         return 0 if place is None else len(place.watchers)
+
+    def on_access_change(self, hear: Callable[[], None]) -> None:
+        """Call that whenever a key or a session has ended or a key was made, before those who watch are checked."""
+        self._access_hearers.append(hear)
 
     def close(self) -> None:
         """Everybody is sent away at once: they come back to a server that stays, and have missed nothing."""
@@ -172,6 +178,10 @@ class Live:
 
     def heard(self, hint: str) -> bool:
         """A hint of another process; False if it is not about anything that is told here."""
+        word, _, owner = hint.partition(" ")
+        if word == "access":
+            self._change_access(owner)
+            return True
         match hint.split(" ", 5):
             case ["said" | "memory", worker_id, *_] if worker_id == self._worker_id:
                 pass  # everybody hears a hint, also who gave it
@@ -184,6 +194,13 @@ class Live:
             case _:
                 return False
         return True
+
+    def _change_access(self, owner: str) -> None:
+        for hear in self._access_hearers:
+            hear()
+        for owner_id, recollections in self._recollections.items():
+            if owner_id[:HINTED_CHARACTERS] == owner:
+                recollections.change_access()
 
     # ---- the loop
 

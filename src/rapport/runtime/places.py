@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rapport.domain.draft import Draft
-from rapport.domain.live import Began, Ended, LiveEvent, Remembered, Said, StillHere, TimersChanged, Wrote
+from rapport.domain.live import (
+    AccessChanged,
+    Began,
+    Ended,
+    LiveEvent,
+    Remembered,
+    Said,
+    StillHere,
+    TimersChanged,
+    Wrote,
+)
 from rapport.runtime.tasks import is_set
 from rapport.storage.database import Database
 from rapport.storage.live import PAGE, News, Standing
@@ -43,11 +53,18 @@ class Recollections:
 
     changes: deque[Remembered] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     count: int = 0
+    access_changes: int = 0
+    """How often it became unsure whether those who watch still may."""
     watchers: set[Watcher] = field(default_factory=set["Watcher"])
 
     def add(self, change: Remembered) -> None:
         self.changes.append(change)
         self.count += 1
+        for watcher in self.watchers:
+            watcher.wake()
+
+    def change_access(self) -> None:
+        self.access_changes += 1
         for watcher in self.watchers:
             watcher.wake()
 
@@ -167,9 +184,12 @@ class Watcher:
         Raises Transient while what was said can't be read.
         """
         with self._attend(self) as (place, recollections):
-            timers, remembered = place.timers_changed, recollections.count
+            timers, remembered, access = place.timers_changed, recollections.count, recollections.access_changes
             while not place.is_over:
                 self._woken.clear()
+                if access != recollections.access_changes:  # before anything else is told
+                    access = recollections.access_changes
+                    yield AccessChanged()
                 upto = place.seq
                 for event in self._written():  # first: the end of an answer comes before the message that it has become
                     yield event

@@ -7,10 +7,32 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
+from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
+from rapport.storage.events import HINTS
 
 PREFIX = "rapport_"
+HINTED_CHARACTERS = 500
+"""Of an owner's name, in a hint: Postgres takes less than 8,000 bytes."""
+
+# With the row, and so never without it: every process hears of it as soon as it is committed. It is only a hint; streams ask
+# again after a while anyway.
+_REVOKE = f"""
+WITH revoked AS (
+    UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = %s AND revoked_at IS NULL RETURNING owner_id
+)
+SELECT pg_notify('{HINTS}', 'access ' || left(owner_id, {HINTED_CHARACTERS})) FROM revoked
+"""
+
+# Who came without a key is the local user, whoever the first key is for.
+_CREATE = f"""
+WITH made AS (
+    INSERT INTO api_keys (id, owner_id, name, hash) VALUES (%s, %s, %s, %s)
+    RETURNING id, owner_id, name, created_at, revoked_at
+)
+SELECT made.*, pg_notify('{HINTS}', 'access {LOCAL_USER}') FROM made
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +51,10 @@ class Keys:
     async def create(self, owner_id: str, *, name: str) -> tuple[KeyRow, str]:
         """A new key and its secret, which can't be had a second time."""
         secret = PREFIX + secrets.token_urlsafe(32)
-        cursor = await self.connection.execute(
-            "INSERT INTO api_keys (id, owner_id, name, hash) VALUES (%s, %s, %s, %s)"
-            " RETURNING id, owner_id, name, created_at, revoked_at",
-            (new_id(), owner_id, name, digest(secret)),
-        )
+        cursor = await self.connection.execute(_CREATE.encode(), (new_id(), owner_id, name, digest(secret)))
         row = await cursor.fetchone()
         assert row is not None
-        return KeyRow(*row), secret
+        return KeyRow(*row[:5]), secret
 
     async def every(self) -> list[KeyRow]:
         """All keys, for the operator."""
@@ -46,11 +64,8 @@ class Keys:
         return [KeyRow(*row) for row in await cursor.fetchall()]
 
     async def revoke(self, key_id: str) -> bool:
-        """End a key; False when there is no such active key."""
-        cursor = await self.connection.execute(
-            "UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = %s AND revoked_at IS NULL",
-            (key_id,),
-        )
+        """End a key, and what was opened with it; False when there is no such active key."""
+        cursor = await self.connection.execute(_REVOKE.encode(), (key_id,))
         return cursor.rowcount == 1
 
     async def owner_of(self, secret: str) -> str | None:

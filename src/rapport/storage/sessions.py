@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rapport.storage.database import Connection
-from rapport.storage.keys import digest
+from rapport.storage.events import HINTS
+from rapport.storage.keys import HINTED_CHARACTERS, digest
 
 LIFETIME = timedelta(days=30)
 MOST_OF_A_KEY = 50
@@ -33,6 +34,11 @@ SELECT s.owner_id FROM sessions s JOIN api_keys k ON k.id = s.key_id
 WHERE s.hash = %s AND s.expires_at > clock_timestamp() AND k.revoked_at IS NULL
 """
 
+_CLOSE = f"""
+WITH closed AS (DELETE FROM sessions WHERE hash = %s RETURNING owner_id)
+SELECT pg_notify('{HINTS}', 'access ' || left(owner_id, {HINTED_CHARACTERS})) FROM closed
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
@@ -54,5 +60,5 @@ class Sessions:
         return row[0] if row else None
 
     async def close(self, token: str) -> None:
-        """End a session, if it is one."""
-        await self.connection.execute("DELETE FROM sessions WHERE hash = %s", (digest(token),))
+        """End a session, if it is one, and the streams that were opened with it."""
+        await self.connection.execute(_CLOSE.encode(), (digest(token),))

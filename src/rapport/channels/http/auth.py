@@ -71,6 +71,10 @@ class Keyless:
         self._answer = False
         self._until = 0.0
 
+    def forget(self) -> None:
+        """Ask the database next time."""
+        self._until = 0.0
+
     async def is_open(self) -> bool:
         if self._loopback and time.monotonic() >= self._until:
             async with self._database.statement() as connection:

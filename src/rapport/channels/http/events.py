@@ -1,7 +1,7 @@
 """`/api/threads/{id}/events`: what happens in a conversation, as server-sent events."""
 
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated, TypeAlias
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -13,6 +13,7 @@ from rapport.channels.http.conversations import Caller
 from rapport.channels.http.rendering import Renderer
 from rapport.channels.http.views import as_json
 from rapport.channels.http.watching import Live, Shown, Watcher, seq_of, told
+from rapport.domain.errors import Unauthorized
 from rapport.domain.live import Began, Ended, LiveEvent, Remembered, Said, TimersChanged, Wrote
 
 COME_BACK_MS = 1_000
@@ -74,10 +75,12 @@ async def _frames(
     yield f"retry: {COME_BACK_MS}\n\n".encode()
     if says_hello:
         yield b"".join(_frame("hello", as_json({"seq": watcher.seq}), seq=watcher.seq))
-    async with aclosing(told(watcher, request, caller)) as events:
-        async for event in events:
-            for piece in _pieces(await _shown(event, shown)):
-                yield piece
+    # Who is not let in any more is not told so here: coming back, they get a 401 that says why.
+    with suppress(Unauthorized):
+        async with aclosing(told(watcher, request, caller)) as events:
+            async for event in events:
+                for piece in _pieces(await _shown(event, shown)):
+                    yield piece
 
 
 async def _shown(event: LiveEvent, shown: Shown) -> Frame:

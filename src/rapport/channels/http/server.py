@@ -91,6 +91,7 @@ def http_app(
     )
     install(app)
     keyless = Keyless(database, loopback=loopback)
+    live.on_access_change(keyless.forget)
     caller = authenticator(database, loopback=loopback, keyless=keyless)
     renderer = Renderer()
     counted = metrics or Metrics()

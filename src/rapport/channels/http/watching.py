@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Protocol
 
@@ -14,12 +14,12 @@ from rapport.channels.http.conversations import Caller
 from rapport.channels.http.rendering import Renderer
 from rapport.channels.http.views import as_json, memory_view
 from rapport.domain.conversation import Message
-from rapport.domain.errors import InvalidInput, RapportError
-from rapport.domain.live import LiveEvent, Remembered, Said, Showing
+from rapport.domain.errors import InvalidInput, RapportError, Unauthorized
+from rapport.domain.live import AccessChanged, LiveEvent, Remembered, Said, Showing
 
 SILENCE_SECONDS = 15.0
-KNOWN_SECONDS = 60.0
-"""So long a key or a session is believed on a connection that stays open; then it is asked about again."""
+KNOWN_SECONDS = 15.0
+"""How long a key or a session is believed on an open connection without a hint that it may have ended."""
 MOST_DIGITS = 18
 
 
@@ -39,6 +39,8 @@ class Live(Protocol):
 
     async def watch(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Watcher: ...
 
+    def on_access_change(self, hear: Callable[[], None]) -> None: ...
+
 
 def seq_of(text: str | None) -> int | None:
     """Up to where a client knows everything, as it says; None if it doesn't."""
@@ -50,16 +52,24 @@ def seq_of(text: str | None) -> int | None:
 
 
 async def told(watcher: Watcher, connection: HTTPConnection, caller: Caller) -> AsyncGenerator[LiveEvent]:
-    """What happens, for as long as the caller is known here and it can be read; then it ends, and may be asked for again."""
+    """Yield what happens for as long as it can be read; then it ends, and may be asked for again.
+
+    Raises Unauthorized as soon as the caller is not let in any more.
+    """
     known_until = time.monotonic() + KNOWN_SECONDS
     async with aclosing(watcher.events(silence=SILENCE_SECONDS)) as events:
         try:
             async for event in events:
-                if time.monotonic() >= known_until:
+                if isinstance(event, AccessChanged) or time.monotonic() >= known_until:
                     await caller(connection)
                     known_until = time.monotonic() + KNOWN_SECONDS
-                yield event
-        except (RapportError, HTTPException):
+                if not isinstance(event, AccessChanged):
+                    yield event
+        except Unauthorized:
+            raise
+        except HTTPException as error:
+            raise Unauthorized(str(error.detail)) from error
+        except RapportError:
             return
 
 

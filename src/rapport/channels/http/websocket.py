@@ -1,7 +1,7 @@
 """`/api/chat/ws`: a conversation over one WebSocket. Frames are JSON objects, each with a `type`."""
 
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from rapport.channels.http.rendering import Renderer
 from rapport.channels.http.views import as_json
 from rapport.channels.http.watching import Live, Shown, Watcher, seq_of, told
 from rapport.channels.ports import Core, Ticket
-from rapport.domain.errors import InvalidInput, NotFound, Permanent, RapportError, TooMany
+from rapport.domain.errors import InvalidInput, NotFound, Permanent, RapportError, TooMany, Unauthorized
 from rapport.domain.live import Ended, LiveEvent, Remembered, Said, Wrote
 
 if TYPE_CHECKING:
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 32
 """Messages of one connection that wait for their answer."""
+REASON_CHARACTERS = 100
+"""Of a reason for closing: the frame has room for 123 bytes."""
 GOING_AWAY = 1012
 """The server restarts, or what was watched is gone: come back."""
+NOT_LET_IN = 4401
+"""The key was revoked, or the session has ended: coming back is of no use without another one."""
 
 
 def websocket_routes(
@@ -57,7 +61,7 @@ def websocket_routes(
             return
         await websocket.accept()
         desk = _Desk(core, owner, thread_id, max_characters, limiter)
-        await _Talk(websocket, desk, watcher, shown).run(caller)
+        await _Talk(websocket, desk, watcher, shown, caller).run()
 
     return router
 
@@ -102,15 +106,16 @@ class _Talk:
     desk: _Desk
     watcher: Watcher
     shown: Shown
+    caller: Caller
     asked: dict[str, _Asked] = field(default_factory=dict[str, _Asked])
     """By the id of the message."""
     in_order: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while a message is taken: nothing of its answer goes out before it is known whose it is."""
 
-    async def run(self, caller: Caller) -> None:
+    async def run(self) -> None:
         async with anyio.create_task_group() as both:
             both.start_soon(self._hear, both)
-            await self._tell(caller)
+            await self._tell()
             both.cancel_scope.cancel()
 
     async def _send(self, kind: str, **parts: bytes) -> None:
@@ -129,6 +134,8 @@ class _Talk:
                 await self._take(received.get("text"), both)
         except WebSocketDisconnect:
             pass
+        except Unauthorized as error:
+            await self._close(NOT_LET_IN, str(error))
         both.cancel_scope.cancel()
 
     async def _take(self, text: str | None, both: "anyio.abc.TaskGroup") -> None:
@@ -139,6 +146,7 @@ class _Talk:
             kind = frame.pop("type", None)
             if not isinstance(request_id, str) or not 0 < len(request_id) <= 200:
                 raise InvalidInput("A frame has a `requestId`: a text of your own that the answer carries too.")
+            await self._check_caller()
             if kind == "message":
                 with anyio.CancelScope(shield=True):  # whoever hangs up now has still said it
                     await self._ask(request_id, frame, both)
@@ -152,8 +160,23 @@ class _Talk:
             more = {"retryAfter": error.retry_after} if isinstance(error, TooMany) else {}
             detail = "The server could not do this; its log says why." if isinstance(error, Permanent) else str(error)
             await self._refuse(request_id, status_of(error), detail, **more)
+            if isinstance(error, Unauthorized):
+                raise
         except RequestValidationError as error:
             await self._refuse(request_id, 422, what_is_wrong(error))
+
+    async def _check_caller(self) -> None:
+        """Raise Unauthorized unless the key or session is still the owner's: each message is a request of its own."""
+        try:
+            if await self.caller(self.websocket) == self.desk.owner:
+                return
+        except HTTPException as error:
+            raise Unauthorized(str(error.detail)) from error
+        raise Unauthorized("This connection was opened by somebody else.")
+
+    async def _close(self, code: int, reason: str = "") -> None:
+        with suppress(WebSocketDisconnect, RuntimeError):  # it may be closed already, by either side
+            await self.websocket.close(code, reason[:REASON_CHARACTERS])
 
     async def _refuse(self, request_id: object, status: int, detail: str, **more: Any) -> None:
         named = request_id if isinstance(request_id, str) else None
@@ -194,13 +217,15 @@ class _Talk:
 
     # ---- what goes out
 
-    async def _tell(self, caller: Caller) -> None:
+    async def _tell(self) -> None:
         try:
-            async with aclosing(told(self.watcher, self.websocket, caller)) as events:
+            async with aclosing(told(self.watcher, self.websocket, self.caller)) as events:
                 async for event in events:
                     async with self.in_order:
                         await self._pass_on(event)
-            await self.websocket.close(GOING_AWAY)
+            await self._close(GOING_AWAY)
+        except Unauthorized as error:
+            await self._close(NOT_LET_IN, str(error))
         except WebSocketDisconnect:
             pass
 
