@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +21,7 @@ from rapport.metrics import Metrics
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 from test_auth import make_key, until_closed
-from world import World
+from world import World, until
 
 PROBLEM = "application/problem+json"
 LATER: dict[str, Any] = {"trigger_type": "check_in", "delay_seconds": 3600}
@@ -515,6 +516,38 @@ async def test_what_is_somebody_elses_is_not_there(world: World) -> None:
     assert (await world.http.get("/api/preferences", headers=ben)).json()["time_zone"] == "UTC"
     assert (await world.http.get("/api/autonomy/stats", headers=ben)).json()["fired"] == 0
     assert (await world.http.get("/api/autonomy/stats", headers=ana)).json()["fired"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "timers", LATER),
+        ("POST", "timers", {**LATER, "timer_id": "one"}),
+        ("PATCH", "timers/one", {"delay_seconds": 60}),
+        ("DELETE", "timers/one", None),
+        ("PUT", "mute", {"until": "forever"}),
+        ("PUT", "mute", {"autonomy": False}),
+    ],
+)
+async def test_whoever_meets_the_erasing_of_a_conversation_hears_that_it_is_gone(
+    world: World, method: str, path: str, body: Any
+) -> None:
+    conversation = await world.conversation()
+    assert (await set_timer(world, conversation, timer_id="one")).status_code == 201
+
+    async def waits() -> bool:
+        blocked = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return await world.sql(blocked) == [(1,)]
+
+    async with world.database.transaction() as connection:  # everything is deleted, and not committed yet
+        await Conversations(connection).delete("local", conversation)
+        request = asyncio.create_task(
+            world.http.request(method, f"/api/threads/{conversation}/{path}", json=body),
+        )
+        await until(waits)
+    assert_problem(await request, 404)
 
 
 async def test_once_there_is_a_key_every_route_needs_one(world: World) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from psycopg import errors
+
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.followups import Timer, TriggerType
 from rapport.domain.ids import is_id, new_id
@@ -101,22 +103,25 @@ class Timers:
         """
         if not is_id(conversation_id):
             raise no_such_conversation(conversation_id)
-        found = await self.connection.execute(
-            _SET,
-            {
-                "conversation": conversation_id,
-                "owner": owner_id,
-                "id": row_id or new_id(),
-                "timer": timer_id,
-                "type": trigger_type,
-                "reason": reason,
-                "matter": matter,
-                "origin": origin,
-                "delay": delay,
-                "spoken": spoken,
-                "most": MAX_WAITING,
-            },
-        )
+        try:
+            found = await self.connection.execute(
+                _SET,
+                {
+                    "conversation": conversation_id,
+                    "owner": owner_id,
+                    "id": row_id or new_id(),
+                    "timer": timer_id,
+                    "type": trigger_type,
+                    "reason": reason,
+                    "matter": matter,
+                    "origin": origin,
+                    "delay": delay,
+                    "spoken": spoken,
+                    "most": MAX_WAITING,
+                },
+            )
+        except errors.ForeignKeyViolation as error:  # the conversation was erased while the insert waited for its row
+            raise no_such_conversation(conversation_id) from error
         row = await found.fetchone()
         if row is None and spoken is None:
             await Conversations(self.connection).get(owner_id, conversation_id)  # that may be what is missing
