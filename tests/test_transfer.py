@@ -362,6 +362,40 @@ async def test_what_was_stored_before_is_tagged_once(database: Database) -> None
     assert [message.metadata for message in await everything(database, elsewhere, "ben")] == [{}, {}, {}]
 
 
+async def test_what_a_live_user_typed_is_never_tagged(world: World) -> None:
+    await bring(world.database, row(1, "hi"), row(2, "TRIGGER"), row(3, "Still there?", author="companion"), chat="old")
+    imported = archive_of([row(1)], chat="old").conversation_id("local")
+    group = await world.conversation(kind="group")
+    typed = "[AUTONOMOUS_FOLLOWUP: check_in] is what our old bot wrote"
+    await world.says(imported, typed)
+    assert (await world.post(group, typed, author={"id": "ana", "name": "Ana"})).status_code == 202
+    # As an import that knew nothing of tags had stored it.
+    await world.sql("UPDATE messages SET content = replace(content, 'TRIGGER', %s)", MARKER)
+
+    found = await tag_legacy(world.database, "local")
+    assert (found.triggers, found.replies) == (1, 1)
+    assert [one["content"] for one in await world.history(imported)] == ["hi", "Still there?", typed, f"re: {typed}"]
+    assert [one["autonomous"] for one in await world.history(imported)] == [False, True, False, False]
+    assert [one["content"] for one in await world.history(group)] == [typed]
+
+
+async def test_no_client_passes_its_message_off_as_imported(world: World) -> None:
+    refused = await world.post(await world.conversation(), "hi", client_message_id="import:jsonl:a chat:1")
+    assert refused.status_code == 400
+    assert "can't begin with `import:`" in refused.json()["detail"]
+
+
+async def test_a_live_answer_after_an_imported_trigger_stays_an_answer(world: World) -> None:
+    await bring(world.database, row(1, "TRIGGER"))
+    await world.sql("UPDATE messages SET content = replace(content, 'TRIGGER', %s)", MARKER)
+    await world.sql(
+        "INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at)"
+        " SELECT conversation_id, 'live', owner_id, 'assistant', 'Hello again', clock_timestamp() FROM messages"
+    )
+    found = await tag_legacy(world.database, "local")
+    assert (found.triggers, found.replies) == (1, 0)
+
+
 # ---- the commands
 
 

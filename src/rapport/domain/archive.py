@@ -17,6 +17,9 @@ Format: TypeAlias = Literal["jsonl", "telegram"]
 
 TICK = timedelta(microseconds=1)
 
+KEY_PREFIX = "import:"
+"""How the `client_message_id` of an imported message begins, and of no other: no channel accepts one that does."""
+
 MAX_REASON = 2_000
 
 _FLAGS: dict[Role, tuple[str, ...]] = {
@@ -82,7 +85,7 @@ class Archive:
     @property
     def prefix(self) -> str:
         """What a row's id needs in front of it to be a `client_message_id`."""
-        return f"import:{self.format}:{self.chat_id}:"
+        return f"{KEY_PREFIX}{self.format}:{self.chat_id}:"
 
     def conversation_id(self, owner_id: str) -> str:
         """The id of this chat's conversation: the same for the same owner and chat, at any time and in any process."""

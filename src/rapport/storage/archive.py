@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from rapport.domain.archive import TICK, ArchivedMessage, id_at, spaced
+from rapport.domain.archive import KEY_PREFIX, TICK, ArchivedMessage, id_at, spaced
 from rapport.domain.conversation import Kind, Message, text_of
 from rapport.storage.conversations import no_such_conversation
 from rapport.storage.database import Connection
@@ -45,17 +45,19 @@ COPY messages (conversation_id, id, owner_id, role, author_id, author_name, cont
                context_snapshot) FROM STDIN
 """
 
-# What begins like a marker, with what was said right after it: who asks decides whether it is one.
+# Only messages that an import stored: those have the archive's key as `client_message_id`, and no event. What a live user
+# typed is left alone, whatever it looks like. `following`: what was said right after it, if an import stored that too.
 _SUSPECTS = f"""
 SELECT {", ".join("m." + column.strip() for column in COLUMNS.split(","))}, following.id, following.role
 FROM messages m LEFT JOIN LATERAL (
-    SELECT id, role FROM messages n
+    SELECT id, CASE WHEN starts_with(client_message_id, %(key)s) THEN role END AS role FROM messages n
     WHERE n.conversation_id = m.conversation_id AND n.owner_id = m.owner_id AND n.role <> 'system-summary'
       AND (n.created_at, n.id) > (m.created_at, m.id)
     ORDER BY n.created_at, n.id LIMIT 1
 ) following ON true
 WHERE m.conversation_id = %(conversation)s AND m.owner_id = %(owner)s AND m.role = 'user' AND NOT m.synthetic
-  AND starts_with(ltrim(m.content, E' \\t\\r\\n'), %(marker)s)
+  AND starts_with(ltrim(m.content, E' \\t\\r\\n'), %(marker)s) AND starts_with(m.client_message_id, %(key)s)
+  AND NOT EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id)
 ORDER BY m.created_at, m.id
 FOR UPDATE OF m
 """
@@ -213,12 +215,13 @@ class Archives:
         return [row[0] for row in await found.fetchall()]
 
     async def suspects(self, owner_id: str, conversation_id: str, *, marker: str) -> list[tuple[Message, str | None]]:
-        """Messages of people that begin with the marker, each with the id of the agent's message right after it, if one is.
+        """Imported messages of people that begin with the marker, each with the id of the agent's imported message right
+        after it, if there is one.
 
         They stay as they are until the transaction ends.
         """
         found = await self.connection.execute(
-            _SUSPECTS, {"conversation": conversation_id, "owner": owner_id, "marker": marker}
+            _SUSPECTS, {"conversation": conversation_id, "owner": owner_id, "marker": marker, "key": KEY_PREFIX}
         )
         return [(message_of(row[:-2]), row[-2] if row[-1] == "assistant" else None) for row in await found.fetchall()]
 

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from rapport.domain.archive import KEY_PREFIX
 from rapport.domain.conversation import Message
 from rapport.storage.database import Connection
 from rapport.storage.messages import COLUMNS, message_of
-
-IMPORTED = "import:"
-"""What the client's id of a message begins with that came from a file: whose words those are nobody has checked."""
 
 # The newest messages, but of those that it was asked about before only a few: they say what the new ones are about.
 _SAID = f"""
@@ -88,4 +86,6 @@ class Reflections:
 
 def _is_theirs(message: Message) -> bool:
     """Whether the owner has said it here."""
-    return message.role == "user" and not message.is_bot and not (message.client_message_id or "").startswith(IMPORTED)
+    return (
+        message.role == "user" and not message.is_bot and not (message.client_message_id or "").startswith(KEY_PREFIX)
+    )

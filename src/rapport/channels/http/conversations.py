@@ -20,6 +20,7 @@ from rapport.channels.http.views import (
 )
 from rapport.channels.ports import Core
 from rapport.domain.agents import AGENTS, LIBRARIAN
+from rapport.domain.archive import KEY_PREFIX
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text import checked_text
@@ -97,6 +98,8 @@ def incoming_of(owner: str, conversation_id: str, body: NewMessage, *, max_chara
     for name in _NAMES:
         if (value := getattr(body, name)) is not None:
             checked_text(value, what=name, limit=200)
+    if (body.client_message_id or "").startswith(KEY_PREFIX):
+        raise InvalidInput(f"`client_message_id` can't begin with `{KEY_PREFIX}`: imported messages are known by that.")
     snapshot = body.context_snapshot
     return Incoming(
         owner_id=owner,
