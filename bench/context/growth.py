@@ -43,10 +43,11 @@ from rapport.domain.selection import RECENT
 from rapport.knowledge.embedders.choose import close_embedder, make_embedder
 from rapport.knowledge.ports import Embedder
 from rapport.logs import configure_logging
+from rapport.storage.chat_search import search_chat
 from rapport.storage.database import Database
 from rapport.storage.embedded import EmbeddedPostgres
 from rapport.storage.migrate import migrate, schema_lock
-from rapport.storage.surroundings import linked, recent, similar, vector_of
+from rapport.storage.surroundings import linked, recent, vector_of
 
 PARTS = ("select", "gather", "similar", "accept")
 SHORT, MIDDLING, LARGER = 1_000, 5_000, 20_000
@@ -146,7 +147,7 @@ async def in_parts(site: Site, chooser: Chooser, chat: Chat, place: str, times: 
         await vector_of(connection, LOCAL_USER, chat.id, before[-1].id, embedder=chooser.embedder.name)
         times.add("the vector of a message", place, began)
         began = time.perf_counter()
-        close = await similar(
+        hits = await search_chat(
             connection,
             LOCAL_USER,
             chat.id,
@@ -156,6 +157,19 @@ async def in_parts(site: Site, chooser: Chooser, chat: Chat, place: str, times: 
             limit=LIMIT,
         )
         times.add("close in meaning", place, began)
+        close = [(one.message, one.similarity or 0.0) for one in hits]
+        question = site.chance.choice(site.lines.unsaid)
+        began = time.perf_counter()
+        await search_chat(
+            connection,
+            LOCAL_USER,
+            chat.id,
+            embedder=chooser.embedder.name,
+            words=question,
+            before=before[0].created_at,
+            limit=LIMIT,
+        )
+        times.add("with the question's words", place, began)
     began = time.perf_counter()
     select(call, replace(surroundings(before, links), similar=close), chooser.choice)
     times.add("choosing", place, began)
@@ -225,11 +239,11 @@ async def searched(database: Database, embedder: str, asked: Sequence[tuple[Chat
         before = chat.at(chat.messages + 1)
         async with database.statement() as connection:
             began = time.perf_counter()
-            some = await similar(
+            some = await search_chat(
                 connection, LOCAL_USER, chat.id, embedder=embedder, vector=vector, before=before, limit=LIMIT
             )
             times.append((time.perf_counter() - began) * 1e3)
-        found.append({message.id: similarity for message, similarity in some})
+        found.append({one.message.id: one.similarity or 0.0 for one in some})
     # Compared with all of them only now: it would take the caches from what is timed.
     nearest = [await asyncio.to_thread(exactly_nearest, database.url, *each, LIMIT) for each in asked]
     return Searched(found, nearest, times)

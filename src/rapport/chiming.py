@@ -10,15 +10,17 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from rapport.context.engine import Choice, select
+from rapport.context.naming import find_named
 from rapport.context.question import author_of, is_bare, meant, pointed_at, tells
 from rapport.domain.conversation import Message
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.notes import Vector
 from rapport.domain.selection import RECENT, ContextSelection, Strategy, Surroundings
 from rapport.knowledge.ports import Embedder
-from rapport.knowledge.questions import standalone
+from rapport.knowledge.questions import plain, standalone
+from rapport.storage.chat_search import Hit, participants, search_chat
 from rapport.storage.database import Database
-from rapport.storage.surroundings import Linked, in_order, linked, recent, similar, vector_of
+from rapport.storage.surroundings import Linked, in_order, linked, recent, vector_of
 
 log = structlog.get_logger()
 
@@ -106,12 +108,14 @@ class Chooser:
         self, owner_id: str, call: Message, found: Surroundings, question: str
     ) -> Sequence[tuple[Message, float]]:
         """Older messages close to what is asked; none when that can't be found out now."""
+        before = found.recent[0].created_at
         try:
             async with asyncio.timeout(SEMANTIC_SECONDS):
-                vector = await self._vector(owner_id, call, found, question)
-                if vector is None:
-                    return ()
-                return await self.search(owner_id, call, vector, found.recent[0])
+                if question:
+                    hits = await self.search(owner_id, call.conversation_id, question, before=before)
+                else:
+                    hits = await self._like(owner_id, call, found)
+                return [(one.message, _closeness(one)) for one in hits]
         except (Transient, Permanent, TimeoutError) as error:
             log.warning(
                 "chat.error", errorType="context", message=f"nothing by meaning: {str(error) or 'no time left'}"
@@ -119,30 +123,66 @@ class Chooser:
             return ()
 
     async def search(
-        self, owner_id: str, call: Message, vector: Vector, before: Message, *, limit: int = 8
-    ) -> list[tuple[Message, float]]:
-        """Messages of the call's chat that are older than one of it and close to the vector, the closest first."""
-        where = (owner_id, call.conversation_id)
+        self,
+        owner_id: str,
+        conversation_id: str,
+        question: str,
+        *,
+        before: datetime,
+        thread_id: str | None = None,
+        limit: int = 8,
+    ) -> list[Hit]:
+        """Return messages of a chat, older than `before`, that a question is about, the best first.
+
+        They are found by meaning and by words, without the names of participants; what a named participant wrote counts for
+        more. When the embedder can't be used, the words alone decide.
+        """
+        where = (owner_id, conversation_id)
         async with self.database.statement() as connection:
-            return await similar(
-                connection, *where, embedder=self.embedder.name, vector=vector, before=before.created_at, limit=limit
+            named = find_named(question, await participants(connection, *where, before=before))
+        asked = plain(named.text) or plain(question)
+        vector = await self._question_vector(asked)
+        async with self.database.statement() as connection:
+            return await search_chat(
+                connection,
+                *where,
+                embedder=self.embedder.name,
+                before=before,
+                vector=vector,
+                words=asked,
+                named=sorted(named.author_ids),
+                thread_id=thread_id,
+                limit=limit,
             )
 
-    async def _vector(self, owner_id: str, call: Message, found: Surroundings, question: str) -> Vector | None:
-        """What to look for: the question, or what a call without one points at, whose vector mostly is there already."""
-        if question:
+    async def _question_vector(self, question: str) -> Vector | None:
+        try:
             return await self.embedder.embed_question(question)
+        except (Transient, Permanent) as error:
+            log.warning("chat.error", errorType="context", message=f"searched by words alone: {error}")
+            return None
+
+    async def _like(self, owner_id: str, call: Message, found: Surroundings) -> list[Hit]:
+        """Older messages like the one that a call without a question points at, whose vector mostly is there already."""
         likely = [found.anchor] if found.anchor else [*pointed_at(call, found.recent)[::-1], *reversed(found.recent)]
         target = next((one for one in likely if tells(one)), None)
         if target is None:
-            return None
+            return []
         where = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
-            known = await vector_of(connection, *where, target.id, embedder=self.embedder.name)
-        if known is not None:
-            return known
-        text = standalone(target.text, ())
-        return await self.embedder.embed_question(text) if text else None
+            vector = await vector_of(connection, *where, target.id, embedder=self.embedder.name)
+        if vector is None and (text := standalone(target.text, ())):
+            vector = await self.embedder.embed_question(text)
+        if vector is None:
+            return []
+        before = found.recent[0].created_at
+        async with self.database.statement() as connection:
+            return await search_chat(connection, *where, embedder=self.embedder.name, before=before, vector=vector)
+
+
+def _closeness(hit: Hit) -> float:
+    """Return how close a message is to what is asked: by meaning, or by the words if it has at least two of them."""
+    return max(hit.similarity or 0.0, hit.share if hit.matched > 1 else 0.0)
 
 
 def spoken(messages: Sequence[Message]) -> list[Message]:

@@ -13,13 +13,12 @@ import structlog
 from rapport.chiming import Chooser, Gathered, surroundings
 from rapport.context.chat import Scribe, fitting
 from rapport.context.engine import select
-from rapport.context.question import looked_over
 from rapport.domain.conversation import Message
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.selection import Chosen, ContextSelection, Reason, Surroundings
+from rapport.domain.selection import SHOWN_CHARACTERS, Chosen, ContextSelection, Reason, Surroundings
 from rapport.knowledge.questions import plain
 from rapport.storage.messages import Messages
-from rapport.storage.surroundings import Linked, in_order, linked
+from rapport.storage.surroundings import Linked, linked
 
 log = structlog.get_logger()
 
@@ -29,7 +28,8 @@ MOST_CHARACTERS = 8_000
 """And so much of them."""
 WHOLE_MESSAGE = 8_000
 """So much of a single message."""
-HITS = 8
+HITS = 10
+"""How many messages a search shows."""
 MAX_GAP_MINUTES = 7 * 24 * 60.0
 _LONGEST_QUERY = 500
 _LONGEST_ID = 200
@@ -91,16 +91,21 @@ class ChatLookups:
         return self._scribe.quoted([message], line=WHOLE_MESSAGE)
 
     async def _search(self, arguments: Mapping[str, Any]) -> str:
-        query = plain(_text(arguments, "query", most=_LONGEST_QUERY))
-        if not _WORD.search(query):
+        query = _text(arguments, "query", most=_LONGEST_QUERY)
+        if not _WORD.search(plain(query)):
             raise BadArgument("`query` needs at least one word.")
-        vector = await self._chooser.embedder.embed_question(query)
-        near = await self._chooser.search(self._owner_id, self._call, vector, self._call, limit=HITS)
-        # What was said in the last moments may have no vector yet.
-        wanted = set(_WORD.findall(query.casefold()))
-        worded = [one for one in self._recent if wanted <= set(_WORD.findall(looked_over(one.text).casefold()))]
-        found = {one.id: one for one in [*(message for message, _ in near), *worded[-HITS:]]}
-        return self._told(self._chosen(in_order(list(found.values())), "semantic"), "Nothing like that was found.")
+        hits = await self._chooser.search(
+            self._owner_id, self._call.conversation_id, query, before=self._call.created_at, limit=HITS
+        )
+        shown: list[Message] = []
+        left = MOST_CHARACTERS
+        for one in hits:
+            left -= min(len(one.message.text), SHOWN_CHARACTERS)
+            if left >= 0 and one.message.id != self._call.id:
+                shown.append(one.message)
+        if not shown:
+            return "Nothing like that was found."
+        return self._scribe.quoted(shown, in_order=False)
 
     async def _linked(self, reference: str) -> Linked:
         anchor = await self._get(reference)

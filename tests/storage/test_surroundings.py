@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -16,21 +15,16 @@ from rapport.domain.event import ClaimedEvent
 from rapport.domain.selection import RECENT
 from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.message_vectors import MessageVectors, Stretch
 from rapport.storage.messages import Messages
 from rapport.storage.surroundings import (
     BREADTH,
-    EXACT_VECTORS,
-    MOST_EXACT,
     REPLIES,
     Linked,
     linked,
     recent,
-    similar,
-    vector_of,
 )
 from rapport.storage.turns import PICTURES, load
-from storage.explained import MODES, Explained, PlanMode, plans
+from storage.explained import Explained, PlanMode, plans
 
 NOON = datetime(2024, 5, 6, 12, 0, tzinfo=UTC)
 IMAGE = {"type": "image", "url": "https://example.org/cat.png"}
@@ -331,133 +325,3 @@ async def test_pictures_come_with_the_newest_messages_only(chat: Chat, database:
     assert material is not None
     assert [message.content for message in material.earlier] == ["[picture]"] * 2 + [[IMAGE]] * PICTURES
     assert material.asked.content == [{"type": "text", "text": "@bot look"}, IMAGE]
-
-
-# ---- what is like it
-
-
-def direction(angle: float) -> list[float]:
-    """A vector of length 1 in the plane: the cosine between two is that of the angle between them."""
-    return [math.cos(math.radians(angle)), math.sin(math.radians(angle))]
-
-
-async def remember(database: Database, chat: str, vectors: dict[str, list[float]], *, embedder: str = "e") -> None:
-    """As the background job stores them."""
-    async with database.transaction() as connection:
-        stored = MessageVectors(connection)
-        assert await stored.following(chat, embedder, limit=1, characters=10) is not None
-        stretch = Stretch(None, NOON, [], is_last=True)
-        await stored.store(chat, embedder, stretch, list(vectors.items()))
-
-
-async def test_the_closest_of_the_older_messages_come_first(chat: Chat, database: Database) -> None:
-    near = await chat.says("near", minutes=1)
-    far = await chat.says("far", minutes=2)
-    same = await chat.says("the same", minutes=3)
-    new = await chat.says("the same, just now", minutes=4)
-    plane = {near: direction(20), far: direction(80), same: direction(0), new: direction(0)}
-    await remember(database, chat.id, plane)
-    async with database.statement() as connection:
-
-        async def found(owner: str = "local", embedder: str = "e", limit: int = 8) -> list[tuple[str, float]]:
-            before = NOON + timedelta(minutes=4)
-            some = await similar(
-                connection, owner, chat.id, embedder=embedder, vector=direction(0), before=before, limit=limit
-            )
-            return [(message.text, round(similarity, 2)) for message, similarity in some]
-
-        assert await found() == [("the same", 1.0), ("near", 0.94), ("far", 0.17)]
-        assert await found(limit=1) == [("the same", 1.0)]
-        assert await found(owner="eve") == []
-        assert await found(embedder="another") == []
-        assert await vector_of(connection, "local", chat.id, near, embedder="e") == pytest.approx(
-            direction(20), abs=0.001
-        )
-        assert await vector_of(connection, "eve", chat.id, near, embedder="e") is None
-        assert await vector_of(connection, "local", chat.id, "unknown", embedder="e") is None
-
-
-async def test_messages_without_vectors_are_just_not_found(chat: Chat, database: Database) -> None:
-    await chat.says("nobody has embedded this")
-    async with database.statement() as connection:
-        assert await similar(connection, "local", chat.id, embedder="e", vector=direction(0), before=NOON) == []
-
-
-_VECTORS = """
-INSERT INTO message_vectors (conversation_id, message_id, embedder, owner_id, created_at, embedding)
-SELECT conversation_id, id, 'e', owner_id, created_at,
-       -- Each message is a little off its own direction, of which there are as many as dimensions.
-       (ARRAY(SELECT (CASE WHEN d = (number * 31) %% 384 THEN 1 ELSE 0 END) + 0.05 * sin(number * d)
-              FROM generate_series(0, 383) d))::vector::halfvec
-FROM (SELECT *, substr(id, 2)::int AS number FROM messages WHERE conversation_id = %(chat)s) AS m
-"""
-
-
-async def test_a_large_group_is_searched_by_the_index_and_a_small_one_beside_it_by_its_key(database: Database) -> None:
-    large, small = await long_chat(database, EXACT_VECTORS + 2_000), await long_chat(database, 50)
-    async with database.transaction() as connection:
-        await connection.execute("SET LOCAL statement_timeout = '120s'")
-        for where, count in ((large, EXACT_VECTORS + 2_000), (small, 50)):
-            await connection.execute(_VECTORS, {"chat": where})
-            await connection.execute(
-                "INSERT INTO chat_index (conversation_id, embedder, owner_id, vectors) VALUES (%s, 'e', 'local', %s)",
-                (where, count),
-            )
-    async with database.statement() as connection:
-        await connection.execute("ANALYZE message_vectors")
-        vector = await vector_of(connection, "local", large, "m000000000013", embedder="e")
-        assert vector is not None
-        # Of the small one all are compared; beside so few others, by whichever way.
-        for (where, walked), mode in product(((large, 60), (small, 2 * MOST_EXACT)), MODES):
-            explained = Explained(connection, mode)
-            found = await similar(
-                explained.as_connection,
-                "local",
-                where,
-                embedder="e",
-                vector=vector,
-                before=datetime.now(UTC),
-            )
-            assert found[0][0].id == "m000000000013"
-            assert found[0][1] == pytest.approx(1.0, abs=0.001)
-            assert [similarity for _, similarity in found] == sorted((one for _, one in found), reverse=True)
-            assert len(found) == 8
-            assert {message.conversation_id for message, _ in found} == {where}
-            assert explained.walked("message_vectors") <= walked
-            by = {node.get("Index Name") for node in explained.nodes() if node.get("Actual Loops")}
-            assert ("message_vectors_near_384" in by) is (where == large)
-            assert explained.walked("messages") <= 8
-
-
-@plans
-async def test_a_group_that_is_a_small_part_of_all_is_compared_one_by_one(database: Database, mode: PlanMode) -> None:
-    """Among two million vectors the index would meet four hundred of others for each of this group's."""
-    where, count = await long_chat(database, EXACT_VECTORS + 1_000), EXACT_VECTORS + 1_000
-    async with database.transaction() as connection:
-        await connection.execute("SET LOCAL statement_timeout = '120s'")
-        await connection.execute(_VECTORS, {"chat": where})
-        await connection.execute(
-            "INSERT INTO chat_index (conversation_id, embedder, owner_id, vectors) VALUES (%s, 'e', 'local', %s)",
-            (where, count),
-        )
-
-    async def searched(among: int) -> set[str | None]:
-        async with database.statement() as connection:
-            await connection.execute("ANALYZE message_vectors")
-            await connection.execute(
-                "SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'message_vectors',"
-                " 'reltuples', %s::real)",
-                (among,),
-            )
-            vector = await vector_of(connection, "local", where, "m000000000013", embedder="e")
-            assert vector is not None
-            explained = Explained(connection, mode)
-            found = await similar(
-                explained.as_connection, "local", where, embedder="e", vector=vector, before=datetime.now(UTC)
-            )
-        assert found[0][0].id == "m000000000013"
-        assert len(found) == 8
-        return {node.get("Index Name") for node in explained.nodes() if node.get("Actual Loops")}
-
-    assert "message_vectors_near_384" in await searched(among=count)
-    assert "message_vectors_near_384" not in await searched(among=2_000_000)

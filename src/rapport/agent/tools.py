@@ -60,9 +60,9 @@ LOOKUPS = [
     ),
     _tool(
         "search_conversation",
-        "Messages of this group chat, however old, that are about something.",
+        "Messages of this group chat, however old, that are about something, the best match first. Name the person who said it.",
         ["query"],
-        query={"type": "string", "description": "What to look for, in a few words."},
+        query={"type": "string", "description": "What to look for: a question, or a few words."},
     ),
 ]
 """How a model sees more of a group chat than it was given (CTX-7)."""

@@ -110,14 +110,18 @@ class Scribe:
         recent: Sequence[Message] = (),
         until: datetime | None = None,
         line: int = SHOWN_CHARACTERS,
+        in_order: bool = True,
     ) -> str:
-        """The messages, fenced, with a line for every long silence and for what is left out between two of them."""
+        """The messages, fenced, with a line for every long silence and for what is left out between two of them.
+
+        With `in_order=False`, for messages that are not in the order of time, there are no such lines.
+        """
         self._learn([*recent, *messages])
         places = [_place(one) for one in recent]
         lines: list[str] = []
         for before, message in pairwise([None, *messages]):
             assert message is not None
-            if before is not None:
+            if before is not None and in_order:
                 lines += _between(before, message, places)
             lines.append(self._line(message, line))
         if until is not None and (gap := _later(until - messages[-1].created_at)):

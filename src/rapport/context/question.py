@@ -29,7 +29,7 @@ def _all(words: str) -> frozenset[str]:
 
 
 # With these words alone a call says only that it wants something said about what stands above it.
-_EMPTY = _all(
+EMPTY = _all(
     "a an the one ones and or so as at by for from in of on to with about up out over into i me my we us our you your u ur he she they "
     "them it its this that these those here there above below what what's whats who who's which how why is are was be am do "
     "does did can could would will should shall may might have has had not any some all anything something please pls plz "
@@ -63,7 +63,7 @@ def words_of(text: str) -> str:
 def is_bare(text: str) -> bool:
     """Whether a call has no subject of its own: "@bot", "@bot ^", "@bot what do you think?", "can you help with this"."""
     words = [word.casefold() for word in _WORD.findall(words_of(text))]
-    return len(words) <= _MOST_WORDS and all(word.replace("’", "'") in _EMPTY for word in words)
+    return len(words) <= _MOST_WORDS and all(word.replace("’", "'") in EMPTY for word in words)
 
 
 def pointed_at(call: Message, before: Sequence[Message]) -> list[Message]:

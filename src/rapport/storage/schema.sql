@@ -62,6 +62,12 @@ CREATE INDEX conversations_recent ON conversations (owner_id, last_at DESC, id D
 -- Which groups have something new to embed is asked of this index alone.
 CREATE INDEX conversations_groups ON conversations (id, last_at) WHERE kind = 'group';
 
+-- The words of a message: stemmed as English, which leaves other languages' words as they are, and without stop words.
+-- Postgres' parser tries every run of punctuation as a path or an address, in quadratic time: so there is none left.
+CREATE FUNCTION message_words(content text) RETURNS tsvector LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN to_tsvector('english'::regconfig,
+                   translate(left(content, 4000), '!"#$%&''()*+,-./:;<=>?@[\]^_`{|}~', repeat(' ', 32)));
+
 CREATE TABLE messages (
     conversation_id    text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
     id                 text NOT NULL,
@@ -102,6 +108,9 @@ CREATE UNIQUE INDEX messages_platform_id ON messages (conversation_id, platform_
 CREATE INDEX messages_replies ON messages (conversation_id, reply_to_id, created_at, id) WHERE reply_to_id IS NOT NULL;
 CREATE INDEX messages_topic ON messages (conversation_id, thread_id, created_at, id) WHERE thread_id IS NOT NULL;
 CREATE INDEX messages_news ON messages (conversation_id, seq) WHERE NOT synthetic;
+-- Which messages of a chat have a word. Without the pending list, which every search would have to walk.
+CREATE INDEX messages_words ON messages USING gin ((ARRAY[conversation_id]), message_words(content))
+    WITH (fastupdate = off) WHERE role <> 'system-summary' AND NOT synthetic;
 
 -- One row per process that runs turns. It lives while its lease is renewed, or ends at once when its session ends:
 -- it holds an advisory lock on `number` for as long as it is there.

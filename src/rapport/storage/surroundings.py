@@ -1,4 +1,4 @@
-"""What surrounds a message of a group: what it is linked to by replies, what stands beside that, and what is like it.
+"""What surrounds a message of a group: what it is linked to by replies, and what stands beside that.
 
 None of it grows with the chat. Only what was said is in it, and only its owner's: no summaries, nothing synthetic.
 """
@@ -13,20 +13,11 @@ from rapport.domain.conversation import Author, Message
 from rapport.domain.notes import Vector
 from rapport.storage.database import Connection
 from rapport.storage.messages import BRIEF, SPOKEN, WORDS, message_of
-from rapport.storage.notes import vector_literal
 
 REPLIES = 40
 """So many replies to an anchor, and replies to those, are found, the nearest first."""
 BREADTH = 20
 """So many of them to one message: the latest."""
-EXACT_VECTORS = 6_000
-"""Up to so many vectors a group's own are compared one by one: exact, and faster than an index shared with all."""
-EXACT_SHARE = 300
-"""The index meets others' vectors on the way to a group's own, the more of them the smaller the group's share is. So a group
-is compared one by one up to the root of so many times all vectors, too: from there on the index is faster."""
-MOST_EXACT = 30_000
-"""But never more than these: some 30 ms."""
-
 _SAID = "conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic"
 
 # `up` and `down` hold each message once, so a circle of replies (a file may claim one) ends; and they are read no further
@@ -74,34 +65,6 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 """
 _RECENT_ANYWHERE = _RECENT.replace("{topic}", "").encode()
 _RECENT_IN_TOPIC = _RECENT.replace("{topic}", " AND thread_id = %(topic)s").encode()
-
-# A group with few vectors: all of them, by the primary key (the inner LIMIT says that there are few, whatever statistics
-# say of other groups). A group with many: the vector index, with the conversation written so that no other index answers.
-# Which of the two is run is decided by the counts alone, before anything is read.
-_SIMILAR = f"""
-WITH own AS MATERIALIZED (
-    SELECT vectors <= least({MOST_EXACT}, greatest({EXACT_VECTORS}, sqrt({EXACT_SHARE} * greatest(reltuples, 0)))) AS are_few
-    FROM chat_index, pg_class
-    WHERE conversation_id = %(conversation)s AND embedder = %(embedder)s AND vectors > 0 AND oid = 'message_vectors'::regclass
-), near AS MATERIALIZED (
-    (SELECT message_id, 1 - (embedding <=> %(vector)s::halfvec) AS similarity FROM (
-        SELECT message_id, embedding, created_at FROM message_vectors
-        WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND embedder = %(embedder)s
-          AND (SELECT are_few FROM own)
-        ORDER BY conversation_id, message_id LIMIT {2 * MOST_EXACT}) AS few
-     WHERE created_at < %(before)s
-     ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(limit)s)
-    UNION ALL
-    (SELECT message_id, 1 - (embedding::halfvec({{size}}) <=> %(vector)s::halfvec({{size}})) FROM message_vectors
-     WHERE vector_dims(embedding) = {{size}} AND conversation_id || '' = %(conversation)s AND owner_id = %(owner)s
-       AND embedder || '' = %(embedder)s AND created_at < %(before)s AND (SELECT NOT are_few FROM own)
-     ORDER BY embedding::halfvec({{size}}) <=> %(vector)s::halfvec({{size}}) LIMIT %(limit)s)
-)
-SELECT near.similarity, found.* FROM near CROSS JOIN LATERAL (
-    SELECT {WORDS} FROM messages WHERE {_SAID} AND id = near.message_id LIMIT 1
-) AS found
-ORDER BY near.similarity DESC, found.created_at DESC, found.id DESC
-"""
 
 
 class Linked(NamedTuple):
@@ -207,31 +170,6 @@ async def recent(
         },
     )
     return [message_of(row) for row in reversed(await found.fetchall())]
-
-
-async def similar(
-    connection: Connection,
-    owner_id: str,
-    conversation_id: str,
-    *,
-    embedder: str,
-    vector: Vector,
-    before: datetime,
-    limit: int = 8,
-) -> list[tuple[Message, float]]:
-    """Messages older than `before` that are close in meaning to a vector, with their similarity, the closest first."""
-    found = await connection.execute(
-        _SIMILAR.replace("{size}", str(len(vector))).encode(),
-        {
-            "conversation": conversation_id,
-            "owner": owner_id,
-            "embedder": embedder,
-            "vector": vector_literal(vector),
-            "before": before,
-            "limit": limit,
-        },
-    )
-    return [(message_of(row[1:]), row[0]) for row in await found.fetchall()]
 
 
 async def vector_of(

@@ -1,0 +1,178 @@
+"""How well messages of a long chat are found again, and what that costs in a chat of any length.
+
+`python -m bench.context.search` puts the dialogues of `dialogues.py` into an embedded Postgres, asks each question about them and
+prints a Markdown table: how many of the turns that answer a question are among the first 5 and 10, for each way of searching.
+`--cost` then times a search in chats of 1,000 and 100,000 messages (it needs the chats in `../shared`).
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the `rapport` command does
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+from tests.world import settings_for
+
+from bench.context.chats import Chat, fill, real_lines
+from bench.context.dialogues import CASTS, Dialogue, make_dialogues
+from bench.context.growth import a_server, tell
+from bench.context.site import Stopwatch, Times
+from rapport.app import App, open_app
+from rapport.context.naming import find_named
+from rapport.domain.archive import Archive, ArchivedMessage
+from rapport.domain.conversation import LOCAL_USER, Author
+from rapport.ingest.bring_in import bring_in
+from rapport.ingest.chat_index import ChatIndex
+from rapport.knowledge.embedders.choose import close_embedder, make_embedder
+from rapport.logs import configure_logging
+from rapport.storage.chat_search import Hit, search_chat
+from rapport.storage.database import Database
+
+Way: TypeAlias = Callable[[str], Awaitable[Sequence[Hit]]]
+COUNTS = (5, 10)
+SIZES = (1_000, 100_000)
+COST_GOAL = 3.0
+ROUNDS = 100
+
+
+@dataclass(frozen=True)
+class Stored:
+    dialogue: Dialogue
+    conversation_id: str
+
+
+async def store(database: Database, dialogue: Dialogue, index: ChatIndex, name: str) -> Stored:
+    """Import a dialogue as a group and embed it."""
+    messages = [
+        ArchivedMessage(str(number), "user", turn.text, turn.at, Author(turn.author.lower(), turn.author))
+        for number, turn in enumerate(dialogue.turns)
+    ]
+    archive = Archive("jsonl", name, None, "group", messages)
+    await bring_in(database, archive, owner_id=LOCAL_USER, agent_id="companion")
+    stored = Stored(dialogue, archive.conversation_id(LOCAL_USER))
+    while (await index.go_on(stored.conversation_id)).more:
+        pass
+    return stored
+
+
+def ways_of(app: App, stored: Stored) -> dict[str, Way]:
+    """Return the ways of searching that are compared."""
+    embedder, end = app.chooser.embedder, stored.dialogue.turns[-1].at + timedelta(days=1)
+
+    authors = [Author(name.lower(), name) for name in stored.dialogue.people]
+
+    async def plainly(question: str, *, by_words: bool, by_meaning: bool) -> list[Hit]:
+        vector = await embedder.embed_question(question) if by_meaning else None
+        async with app.database.statement() as connection:
+            return await search_chat(
+                connection,
+                LOCAL_USER,
+                stored.conversation_id,
+                embedder=embedder.name,
+                before=end,
+                vector=vector,
+                words=question if by_words else "",
+                limit=max(COUNTS),
+            )
+
+    return {
+        "vectors alone (before)": lambda question: plainly(question, by_words=False, by_meaning=True),
+        "vectors alone, names out": lambda question: plainly(
+            find_named(question, authors).text, by_words=False, by_meaning=True
+        ),
+        "words alone (BM25)": lambda question: plainly(question, by_words=True, by_meaning=False),
+        "fused": lambda question: plainly(question, by_words=True, by_meaning=True),
+        "fused, names handled (the product)": lambda question: app.chooser.search(
+            LOCAL_USER, stored.conversation_id, question, before=end, limit=max(COUNTS)
+        ),
+    }
+
+
+async def measure_recall(app: App) -> None:
+    """Print which share of the answering turns each way finds among the first."""
+    index = ChatIndex(app.database, app.chooser.embedder)
+    shares: dict[str, dict[str, list[float]]] = {}
+    sizes: list[str] = []
+    for part in CASTS:
+        for number, dialogue in enumerate(make_dialogues(part)):
+            stored = await store(app.database, dialogue, index, f"{part} {number}")
+            sizes.append(
+                f"{part}: {len(dialogue.people)} people, {len(dialogue.turns)} turns, {len(dialogue.questions)} questions"
+            )
+            turns = [turn.at for turn in dialogue.turns]
+            for label, search in ways_of(app, stored).items():
+                places = [
+                    next(
+                        (
+                            place
+                            for place, hit in enumerate(await search(asked), 1)
+                            if hit.message.created_at == turns[turn]
+                        ),
+                        99,
+                    )
+                    for asked, turn in dialogue.questions
+                ]
+                for count in COUNTS:
+                    share = sum(place <= count for place in places) / len(places)
+                    shares.setdefault(label, {}).setdefault(f"{part}, first {count}", []).append(share)
+    print("\n".join(sizes))
+    columns = [f"{part}, first {count}" for part in CASTS for count in COUNTS]
+    print(f"\n| | {' | '.join(columns)} |\n{'|---' * (len(columns) + 1)}|")
+    for label, found in shares.items():
+        print(f"| {label} | {' | '.join(f'{statistics.mean(found[column]):.3f}' for column in columns)} |", flush=True)
+
+
+async def measure_cost(app: App, lines: int) -> bool:
+    """Print what a search takes in a short and in a long chat, without embedding the question."""
+    embedder = Stopwatch(app.chooser.embedder)
+    chooser = replace(app.chooser, embedder=embedder)
+    real = await real_lines(app.chooser.embedder, lines)
+    chats = {f"{size:,} messages": Chat(number, size, 0, lines) for number, size in enumerate(SIZES, 1)}
+    await fill(app.database, list(chats.values()), real, embedder.name, tell)
+    times = Times()
+    for number in range(ROUNDS + 20):
+        if number == 20:
+            times = Times()
+        question = real.unsaid[number % len(real.unsaid)]
+        for place, chat in chats.items():
+            embedder.seconds, began = 0.0, time.perf_counter()
+            await chooser.search(LOCAL_USER, chat.id, question, before=chat.at(chat.messages + 1), limit=10)
+            times.add("a search, without embedding it", place, began, less=embedder.seconds)
+    times.table("searching a chat", list(chats))
+    return times.ratio("a search, without embedding it", list(chats)) <= COST_GOAL
+
+
+async def run(folder: Path, *, cost: bool, lines: int) -> bool:
+    embedder = make_embedder("bundled", environment={})
+    async with a_server(folder) as database, open_app(settings_for(database.url, model="builtin")) as app:
+        await measure_recall(app)
+        is_flat = await measure_cost(app, lines) if cost else True
+    await close_embedder(embedder)
+    return is_flat
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.context.search", description=__doc__)
+    parser.add_argument("--cost", action="store_true", help="also time a search in chats of 1,000 and 100,000 messages")
+    parser.add_argument("--lines", type=int, default=4_000, help="real lines that those chats are made of")
+    given = parser.parse_args(arguments)
+    configure_logging("error")
+    with tempfile.TemporaryDirectory(prefix="rapport-bench-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)  # Postgres may have to run under another account
+        return 0 if asyncio.run(run(Path(folder) / "data", cost=given.cost, lines=given.lines)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Participants whom a question names: whose messages it is about, and the question without their names. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rapport.context.question import EMPTY
+from rapport.domain.conversation import Author
+
+_NAME = re.compile(r"[^\W_]+")
+_POSSESSIVE = re.compile(r"['’][sS]\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What is asked, and about whom."""
+
+    text: str
+    """The question without the names; the whole of it if nothing else is left."""
+    author_ids: frozenset[str]
+
+
+def find_named(question: str, participants: Iterable[Author]) -> Named:
+    """Return which participants a question names, and the question without their names.
+
+    A name in a question draws messages that address that person, in place of those that the person wrote.
+    """
+    plain = _POSSESSIVE.sub("", question)
+    by_name: dict[str, set[str]] = {}
+    for one in participants:
+        for word in _NAME.findall(one.name):
+            if len(word) > 1:
+                by_name.setdefault(word.casefold(), set()).add(one.id)
+    author_ids: set[str] = set()
+    kept: list[str] = []
+    last = 0
+    for number, found in enumerate(_NAME.finditer(plain)):
+        word = found[0]
+        if word.casefold() not in by_name or _is_ordinary(word, is_first=number == 0):
+            continue
+        author_ids |= by_name[word.casefold()]
+        kept.append(plain[last : found.start()].removesuffix("@"))
+        last = found.end()
+    kept.append(plain[last:])
+    text = " ".join("".join(kept).split())
+    return Named(text if _NAME.search(text) else question, frozenset(author_ids))
+
+
+def _is_ordinary(word: str, *, is_first: bool) -> bool:
+    """Return whether a word that is also a name is more likely none: "will" in a sentence, or "Will" at its beginning."""
+    return word.casefold() in EMPTY and (is_first or not word[0].isupper())

@@ -1,0 +1,2 @@
+DROP INDEX messages_words;
+DROP FUNCTION message_words(text);
