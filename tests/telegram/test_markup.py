@@ -329,3 +329,20 @@ def test_a_table_of_one_wide_cell_and_many_rows_is_not_padded_out() -> None:
     found = parts(f"|{'w' * 3000}|b|\n|-|-|\n" + "x|\n" * 5000)
     check(found, 4096)
     assert sum(len(part.plain) for part in found) < 100_000
+
+
+@pytest.mark.parametrize(
+    "pattern", ["[é!<", "=)[> ", "\n”", "1. a\n", "**(~~", "[a](http://a.b]*", ":*", "`&_", "|a|\n", "> "]
+)
+def test_hostile_markup_takes_hardly_longer_than_ordinary_text(pattern: str) -> None:
+    text = "The *quick* fox, in `code` and with a [link](https://example.org/x).\n\nAnother paragraph of the same length.\n"
+
+    def took(source: str) -> float:
+        times: list[float] = []
+        for _ in range(3):
+            began = time.thread_time()
+            parts((source * 32_000)[:32_000])
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    assert took(pattern) < 8 * took(text)

@@ -15,11 +15,13 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
+from rapport.channels.markdown_work import work_of
+
 LONGEST_FORMATTED = 20_000
 """Characters: several times what a model writes at once. Beyond it text is shown as it stands."""
-_MOST_MARKS = 4_000
-"""Line breaks and characters that may mean something. They are what costs the parser time, up to 15 µs each, and a text that
-is written to be read has far fewer."""
+MOST_WORK = 4_000
+"""Line breaks and characters that may mean something, as `work_of` counts them. They are what costs the parser time, up to
+15 µs each, and a text that is written to be read has far fewer."""
 
 _MOST_TAGS = 20
 """So many characters of HTML for each of the text, and no more: a table of many columns would make thousands of one."""
@@ -46,16 +48,12 @@ _CLASSES = {
 
 def as_html(text: str, *, sources: Collection[str] = ()) -> str:
     """The text's HTML. Its `[source: id]` tags become links to a note where the id is one of `sources`, and stay text else."""
-    if len(text) <= LONGEST_FORMATTED and _marks(text) <= _MOST_MARKS and _cells(text) <= _MOST_CELLS:
+    if len(text) <= LONGEST_FORMATTED and work_of(text) <= MOST_WORK and _cells(text) <= _MOST_CELLS:
         env: dict[str, Any] = {"sources": frozenset(sources), "is_too_deep": False}
         made = _PARSER.render(text, env)
         if not env["is_too_deep"] and len(made) <= _MOST_TAGS * len(text) + 10_000:
             return _CLEANER.clean(made)
     return as_it_stands(text)
-
-
-def _marks(text: str) -> int:
-    return sum(text.count(mark) for mark in "\n[!*_~|<&\\`")
 
 
 def _cells(text: str) -> int:

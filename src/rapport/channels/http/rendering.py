@@ -7,14 +7,17 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from rapport.channels.http.markdown import as_html, as_it_stands
+from rapport.channels.http.markdown import MOST_WORK, as_html, as_it_stands
 from rapport.channels.http.views import message_view
+from rapport.channels.markdown_work import work_of
 from rapport.domain.conversation import Message
 
 MOST_KEPT = 4_000_000
 """Characters of texts and their HTML that are remembered: some thousand messages."""
 MOST_AT_ONCE = 300_000
 """Characters of one request that are formatted; the rest of them is shown as it stands. More than a page of messages has."""
+MOST_WORK_AT_ONCE = 30_000
+"""And so much work, as `work_of` counts it: half a second at most."""
 
 _Key: TypeAlias = tuple[str, tuple[str, ...]]
 
@@ -64,11 +67,14 @@ class Renderer:
 
 def _render(keys: Sequence[_Key]) -> dict[_Key, str]:
     made: dict[_Key, str] = {}
-    left = MOST_AT_ONCE
+    left, work_left = MOST_AT_ONCE, MOST_WORK_AT_ONCE
     for key in reversed(keys):  # the latest first: they are what is looked at
         text, sources = key
-        made[key] = as_html(text, sources=sources) if len(text) <= left else as_it_stands(text)
+        work = min(work_of(text), MOST_WORK)  # of more it is none: it is shown as it stands
+        is_enough = len(text) <= left and work <= work_left
+        made[key] = as_html(text, sources=sources) if is_enough else as_it_stands(text)
         left -= len(text)
+        work_left -= work
     return made
 
 

@@ -13,14 +13,14 @@ from markdown_it.rules_block import reference as read_definition
 from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 
+from rapport.channels.markdown_work import work_of
 from rapport.channels.telegram.writing.split import INNER, OUTER, ROOM, Flow, Part, Tag, Tags, escape, units
 from rapport.channels.telegram.writing.table import drawn
 
 __all__ = ["Part", "parts"]
 
-LONGEST_FORMATTED = 60_000
-"""Characters: more than a model writes at once. Beyond it text goes out as it stands, since hostile Markdown takes the
-parser a second for every so many."""
+LONGEST_FORMATTED, MOST_WORK = 60_000, 8_000
+"""Characters, and work as `work_of` counts it: more than a model writes at once. Beyond it text goes out as it stands."""
 
 _DEEPEST = 16
 """Levels of quotes, lists and items; what lies deeper is shown as it stands."""
@@ -42,7 +42,7 @@ def parts(markdown: str, *, limit: int = 4096) -> list[Part]:
     """The text as messages of at most `limit` UTF-16 code units (64 at least), each valid alone; none if it shows nothing."""
     source = _clean(markdown)
     flow = Flow(limit)
-    if len(source) > LONGEST_FORMATTED:
+    if len(source) > LONGEST_FORMATTED or work_of(source) > MOST_WORK:
         for block in source.split("\n\n"):
             flow.add_gap("\n\n", (), OUTER)
             flow.add(block)
