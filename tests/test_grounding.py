@@ -303,6 +303,14 @@ TYPED: list[Any] = [
     f"{HOW_LONG} [source: refunds]",
     f"[source: refunds] {HOW_LONG} [Sources: refunds; refunds]\n\nSources: refunds",
     f"{HOW_LONG} [[source: refunds]]",
+    f"{HOW_LONG} 【source: refunds】 ［source: refunds］ [refunds] 【refunds】",
+    f"{HOW_LONG} Sources: refunds",
+    f"{HOW_LONG}\n\n**Sources:**\n- refunds",
+    [
+        {"type": "text", "text": f"{HOW_LONG} [refu"},
+        {"type": "text", "text": "nds] Sources"},
+        {"type": "text", "text": ": refunds"},
+    ],
     [{"type": "text", "text": f"{HOW_LONG} [source: refunds]"}],
     [{"type": "text", "text": f"{HOW_LONG} [source:"}, {"type": "text", "text": "refunds]"}],
     [
@@ -342,6 +350,31 @@ async def test_a_name_is_no_citation_either(database_url: str) -> None:
                 assert reply["content"].startswith("re: ")
                 assert reply["sources"] == [], name
                 assert not SPEC_TAG.search(reply["content"]), name
+
+
+@pytest.mark.parametrize("agent", ["librarian", "companion"])
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("Thirty days. Sources: refunds", "Thirty days."),
+        ("Thirty days.\n\n**Sources:** refunds", "Thirty days."),
+        ("Thirty days.\n\nSources:\n- [refunds]", "Thirty days."),
+        ("Thirty days [refunds].", "Thirty days [source: refunds]."),
+        ("Thirty days 【source: refunds】.", "Thirty days [source: refunds]."),
+        ("Thirty days ［source: refunds］.", "Thirty days [source: refunds]."),
+        ("Thirty days [Source: Refunds].", "Thirty days [source: refunds]."),
+        ("Thirty days [source:refunds;refunds].", "Thirty days [source: refunds]."),
+        ("Thirty days [refunds]. Sources: admin", "Thirty days [source: refunds]. (Removed invalid citation)"),
+    ],
+)
+async def test_a_right_answer_has_its_source_however_the_model_writes_it(
+    world: World, model: ScriptedModel, agent: str, written: str, kept: str
+) -> None:
+    await note(world, "refunds", REFUNDS)
+    model.answers.append(written)
+    reply = await world.says(await talk(world, agent), HOW_LONG)
+    assert reply["content"] == f"{kept}\n\nSources: refunds"
+    assert reply["sources"] == [{"id": "refunds", "text": REFUNDS}]
 
 
 # ---- every turn looks again
@@ -676,6 +709,9 @@ STREAMED = [
     "Sources: refunds\n\nand only then the text [source: refunds]",
     "  leading, trailing and [square] brackets [ ] [so what] [sourced: x]   \n\n",
     "An end in the middle of a tag [sour",
+    "Thirty days. Sources: refunds",
+    "Thirty days. Sources: admin, refunds",
+    "Thirty [refunds] 【source: refunds；admin】 [refunds](x) `[refunds]` [refunds",
     "An end in the middle of a tag [source: ref",
     "Unicode 😀 ünd [source: refunds] 漢字。[source: 漢字]",
     "[source: refunds]" * 20 + "[source: admin]" * 20,

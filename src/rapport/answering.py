@@ -29,7 +29,8 @@ from rapport.memory.book import MemoryBook
 from rapport.memory.query import Query
 from rapport.memory.recall import Recall, Recalled, memories_block
 from rapport.metrics import Metrics
-from rapport.reply.quoting import quoted_passage
+from rapport.reply.defusing import defuse_ids
+from rapport.reply.quoting import quoted_history, quoted_passages, quoted_prompt
 from rapport.reply.replies import checked
 from rapport.reply.text import storable
 from rapport.storage.database import Database
@@ -114,7 +115,7 @@ def found(retrieval: Retrieval | None, memories: Sequence[Recalled]) -> Findings
     """What of everything that was looked up the model is given."""
     passages: list[Passage] = []
     if retrieval is not None and retrieval.is_relevant:
-        passages = [quoted_passage(passage) for passage in retrieval.passages]
+        passages = quoted_passages(retrieval.passages)
     return Findings(retrieval, passages, memories)
 
 
@@ -151,19 +152,22 @@ async def asked(
     fresh: bool | None = None,
 ) -> Reply:
     """What the model says to what it is given, with its citations checked. Raises ModelFailed."""
+    retrieved = {passage.note_id for passage in findings.passages}
+    if given.lookups is not None:
+        given.lookups.retrieved = retrieved
     system = system_prompt(
         profile,
         event.kind,
         findings.passages,
-        memories_block(findings.memories),
+        defuse_ids(memories_block(findings.memories), retrieved),
         called=event.trigger_type is None,
         looks_up=given.lookups is not None,
     )
     answer = await agent.run(
-        given.message,
+        quoted_prompt(given.message, retrieved),
         thread_id=event.id,
         system=f"{system}\n\n{aside}" if aside else system,
-        history=given.history,
+        history=quoted_history(given.history, retrieved),
         on_token=on_token,
         fresh=event.attempts == 1 if fresh is None else fresh,
         may_save=profile.remembers and event.kind == "direct" and event.trigger_type is None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from rapport.domain.conversation import Message
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.selection import SHOWN_CHARACTERS, Chosen, ContextSelection, Reason, Surroundings
 from rapport.knowledge.questions import plain
+from rapport.reply.defusing import defuse_ids
 from rapport.storage.messages import Messages
 from rapport.storage.surroundings import Linked, linked
 
@@ -51,6 +52,8 @@ class ChatLookups:
         self._chooser = chooser
         self._scribe = scribe
         self.used: list[str] = []
+        self.retrieved: Collection[str] = ()
+        """The notes that the reply may cite; what is looked up cites none of them."""
         self._tools: dict[str, Callable[[Mapping[str, Any]], Awaitable[str]]] = {
             "get_smart_context": self._smart_context,
             "get_conversation_history": self._history,
@@ -64,7 +67,7 @@ class ChatLookups:
             return "There is no such tool."
         self.used.append(name)
         try:
-            return await self._tools[name](arguments)
+            return defuse_ids(await self._tools[name](arguments), self.retrieved)
         except BadArgument as bad:
             return str(bad)
         except (Transient, Permanent) as error:

@@ -11,7 +11,7 @@ import structlog
 from rapport.agent.failures import ModelFailed
 from rapport.context.summaries import MAX_SUMMARY_CHARACTERS, PROMPT, parts, source_ids, to_cover
 from rapport.domain.conversation import Message
-from rapport.reply.citations import defuse
+from rapport.reply.defusing import defuse
 from rapport.reply.text import storable
 from rapport.storage.database import Database
 from rapport.storage.summaries import Summaries

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rapport.reply.citations import REMOVED, Checked, CitationFilter, check, defuse
+from rapport.reply.citations import REMOVED, Checked, CitationFilter, check
+from rapport.reply.defusing import defuse, defuse_ids
 
 RETRIEVED = frozenset({"a", "b-1", "Doc_2", "and", "-"})
 SPEC_TAG = re.compile(r"\[source:\s*([A-Za-z0-9_-]+)\]")
 WIDE_TAG = re.compile(r"\[\s*sources?\s*:\s*([^\[\]\n]*)\s*\]", re.IGNORECASE)
+ANY_TAG = re.compile(r"[\[【［]\s*sources?\s*[:：]\s*([^\[\]【】［］\n]*?)\s*[\]】］]", re.IGNORECASE)
 KEPT_TAG = re.compile(r"\[source: ([A-Za-z0-9_-]+(?:, [A-Za-z0-9_-]+)*)\]")
 CITATION_LINE = re.compile(
     r"[ \t>#*_-]*sources?[*_ ]*:[*_ ]*[a-z0-9]+(?:[,;] *[a-z0-9]+)*\.?[ \r]*", re.IGNORECASE | re.ASCII
@@ -47,6 +49,32 @@ PIECES = [
         "_",
         "```",
     ],
+    *[
+        "【source: a】",
+        "［sources：b-1；nope］",
+        "[a]",
+        "[Doc_2]",
+        "[a, b-1]",
+        "【a】",
+        "[a](x)",
+        "[nope]",
+        "(",
+        "`",
+        "x[a]",
+    ],
+    *[
+        "Yes. Sources: a",
+        ". ",
+        "! Source: nope",
+        "Sources: [a], [nope]",
+        "[x]",
+        "~~~",
+        "\u200b",
+        "b\u20111",
+        "<a>",
+        "[source: <a>]",
+    ],
+    *["[source: a and b-1]", "[source: a, source: b-1]", "[A]", "[source: A]", "Sources: none", "- [ ] ", "？ "],
     *["text", "é", "漢。", "\u2028", "\xa0", "\x1c", "😀", "(", ")", REMOVED, f" {REMOVED}", "…"],
 ]
 nasty = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=14).map("".join)
@@ -89,7 +117,7 @@ def test_what_was_retrieved_stays_in_its_place_and_is_listed_once(written: str, 
         *[
             "[source: doc 1]",
             "[source: ../x]",
-            "[source: A]",
+            "[source: c]",
             "[source: ]",
             "[source:]",
             "[source: ,]",
@@ -184,7 +212,7 @@ def test_a_half_written_tag_at_the_end_is_removed(half: str) -> None:
         *[
             "Sources: a, b-1",
             "source: a",
-            "SOURCES: a; b-1 and nope",
+            "SOURCES: a; b-1 & nope",
             "**Sources:** a",
             "**Sources**: a",
             "## Sources: nope",
@@ -205,8 +233,10 @@ def test_a_half_written_tag_at_the_end_is_removed(half: str) -> None:
     ],
 )
 def test_the_models_own_citation_lines_give_way_to_one(line: str) -> None:
-    assert check(f"Yes [source: a].\n\n{line}", RETRIEVED).text == "Yes [source: a].\n\nSources: a"
-    assert check(f"Yes [source: a].\n{line}\nMore.", RETRIEVED).text == "Yes [source: a].\nMore.\n\nSources: a"
+    mark = f" {REMOVED}" if "nope" in line else ""
+    sources = "Sources: a, b-1" if "b-1" in line else "Sources: a"
+    assert check(f"Yes [source: a].\n\n{line}", RETRIEVED).text == f"Yes [source: a].{mark}\n\n{sources}"
+    assert check(f"Yes [source: a].\n{line}\nMore.", RETRIEVED).text == (f"Yes [source: a].\nMore.{mark}\n\n{sources}")
 
 
 @pytest.mark.parametrize(
@@ -234,17 +264,18 @@ def test_a_header_without_a_list_goes_only_from_the_end() -> None:
     assert check("Yes.\n\nSources:\nMany.", RETRIEVED).text == "Yes.\n\nSources:\nMany."
 
 
-def test_bare_ids_in_a_citation_line_cite_nothing() -> None:
-    assert check("Yes.\n\nSources: a, b-1", RETRIEVED) == Checked("Yes.", (), (), ())
-
-
-def test_a_tag_that_only_the_citation_line_holds_stays_as_a_tag() -> None:
-    checked = check("Yes [source: a].\n\nSources: [source: a], [source: b-1], [source: x]", RETRIEVED)
-    assert checked.text == f"Yes [source: a].\n\n[source: b-1] {REMOVED}\n\nSources: a, b-1"
-    assert checked.valid == ("a", "b-1")
-    assert check("Sources:\n- [source: a]\n- [source: b-1]", RETRIEVED).text == (
-        "[source: a]\n[source: b-1]\n\nSources: a, b-1"
+def test_ids_that_only_a_citation_line_names_are_citations() -> None:
+    assert check("Yes.\n\nSources: a, b-1", RETRIEVED) == Checked(
+        "Yes.\n\nSources: a, b-1", ("a", "b-1"), ("a", "b-1"), ()
     )
+    checked = check("Yes [source: b-1].\n\nSources: [source: a], [source: x], Doc_2", RETRIEVED)
+    assert checked.text == f"Yes [source: b-1]. {REMOVED}\n\nSources: b-1, a, Doc_2"
+    assert checked.removed == ("x",)
+
+
+@pytest.mark.parametrize("text", ["Sources: a", "Sources:\n- [source: a]\n- b-1", "Sources: nope", "Sources:"])
+def test_a_reply_that_is_nothing_but_citation_lines_says_nothing(text: str) -> None:
+    assert check(text, RETRIEVED) == Checked("", (), (), ())
 
 
 def test_the_removal_is_said_once() -> None:
@@ -294,6 +325,8 @@ def test_no_invalid_tag_survives(text: str, retrieved: frozenset[str]) -> None:
     assert set(checked.valid) <= set(checked.generated) & retrieved
     assert bool(checked.removed) <= (REMOVED in checked.text)
     assert not set(checked.generated) - set(checked.valid) - set(checked.removed)
+    for content in ANY_TAG.findall(checked.text):
+        assert f"[source: {content}]" in checked.text  # the exact form, whatever the model wrote
 
 
 @settings(max_examples=500, deadline=None)
@@ -338,7 +371,8 @@ def test_what_is_shown_does_not_depend_on_what_comes(text: str, rest: str, retri
 def test_valid_tags_keep_their_order_and_are_listed_in_it(text: str, retrieved: frozenset[str]) -> None:
     checked = check(text, retrieved)
     found = [one for content in KEPT_TAG.findall(checked.text) for one in parts_of(content)]
-    assert tuple(dict.fromkeys(found)) == checked.valid
+    in_text = tuple(dict.fromkeys(found))
+    assert checked.valid[: len(in_text)] == in_text
     ending = f"\n\nSources: {', '.join(checked.valid)}" if checked.valid else ""
     assert checked.text.endswith(ending)
     body = checked.text.removesuffix(ending)
@@ -361,6 +395,8 @@ def test_a_text_without_brackets_and_colons_loses_nothing_but_its_last_whitespac
         ("[sour[source: x]ce: y]", "[sour(source: x)ce: y]"),
         ("[1] [link](x) [source] [source: a", "[1] [link](x) [source] [source: a"),
         ("Sources: a", "Sources: a"),
+        ("【source: a】 ［Sources：a］ 【1】", "(source: a) (Sources：a) 【1】"),
+        ("[so\u200burce: a]", "(so\u200burce: a)"),
     ],
 )
 def test_a_tag_that_somebody_typed_is_quoted_in_round_brackets(typed: str, quoted: str) -> None:
@@ -374,9 +410,10 @@ def test_no_quoted_text_cites(text: str) -> None:
     assert not SPEC_TAG.search(quoted)
     assert not WIDE_TAG.search(quoted)
     assert defuse(quoted) == quoted
-    assert quoted.translate({ord("("): "[", ord(")"): "]"}) == text.translate({ord("("): "[", ord(")"): "]"})
-    complete = text.rpartition("]")[0]
-    assert check(defuse(complete), RETRIEVED).generated == ()
+    round_brackets = str.maketrans("[]【】［］", "()()()")
+    assert quoted.translate(round_brackets) == text.translate(round_brackets)
+    complete = defuse(text[: max(map(text.rfind, "]】］")) + 1])
+    assert check(defuse_ids(complete, RETRIEVED), RETRIEVED).valid == ()
 
 
 @pytest.mark.parametrize(
@@ -388,6 +425,14 @@ def test_no_quoted_text_cites(text: str) -> None:
             "Sources:\n" * 6_000,
             "Sources: " + "a [source:\nx]" * 4_000,
             "- " * 20_000,
+        ],
+        *["[a, " * 8_000, "[" + "a," * 16_000, "[a]" * 10_000, "[a](" * 8_000, "`[a] " * 8_000, ". Sources: a" * 3_000],
+        *[
+            "【source: " * 4_000,
+            ". S" * 12_000,
+            "Sources: [a" * 4_000,
+            "Sources: a " + "[nope] " * 5_000,
+            "Sources:\n- [a]\n" * 2_000,
         ],
         *["[sour" * 8_000 + "ce: x]" * 8_000, " " * 40_000 + "x", "x [source: x]" * 4_000, "\n" * 40_000],
     ],

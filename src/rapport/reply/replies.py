@@ -9,6 +9,7 @@ import structlog
 from rapport.domain.event import Reply
 from rapport.domain.notes import NOTE_ID, Passage
 from rapport.reply.citations import check
+from rapport.reply.defusing import defuse_lines
 from rapport.reply.snippets import snippets
 from rapport.reply.text import storable
 
@@ -48,7 +49,7 @@ def fallback(passages: Sequence[Passage], kind: str, reason: str) -> Reply:
     log.warning("chat.error", errorType=kind, message=reason)
     found = snippets(passages, list(dict.fromkeys(passage.note_id for passage in passages)))
     if found:
-        told = " ".join(f"{snippet['text']} [source: {snippet['id']}]" for snippet in found)
+        told = " ".join(f"{defuse_lines(snippet['text'])} [source: {snippet['id']}]" for snippet in found)
     else:
         told = "there are none for this message. Your message is kept; please send it again in a moment."
     text = check(FALLBACK + told, [snippet["id"] for snippet in found]).text

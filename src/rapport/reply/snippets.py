@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rapport.domain.notes import Passage
-from rapport.reply.citations import defuse
+from rapport.reply.defusing import defuse
 
 LONGEST = 160
 
