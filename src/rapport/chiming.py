@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from rapport.context.engine import Choice, select
+from rapport.context.engine import Choice, pointed_at, select
 from rapport.context.naming import find_named
-from rapport.context.question import author_of, is_bare, meant, pointed_at, tells
+from rapport.context.question import author_of, is_bare, meant, tells
 from rapport.domain.conversation import Message
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.notes import Vector
@@ -97,7 +97,7 @@ class Chooser:
 
     async def _beyond(self, owner_id: str, call: Message, before: Sequence[Message]) -> Linked:
         """What the message that a call points at replies to, if that is older than the messages before the call."""
-        target = next(reversed(pointed_at(call, before)), None)
+        target = pointed_at(call, before)
         if target is None or target.reply_to_id in {None, *(one.id for one in before)}:
             return NOTHING_LINKED
         async with self.database.statement() as connection:
@@ -164,8 +164,8 @@ class Chooser:
 
     async def _like(self, owner_id: str, call: Message, found: Surroundings) -> list[Hit]:
         """Older messages like the one that a call without a question points at, whose vector mostly is there already."""
-        likely = [found.anchor] if found.anchor else [*pointed_at(call, found.recent)[::-1], *reversed(found.recent)]
-        target = next((one for one in likely if tells(one)), None)
+        likely = [found.anchor] if found.anchor else [pointed_at(call, found.recent), *reversed(found.recent)]
+        target = next((one for one in likely if one and tells(one)), None)
         if target is None:
             return []
         where = (owner_id, call.conversation_id)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from rapport.context.question import is_bare, meant, pointed_at, tells, words_of
+from rapport.context.calls import part
+from rapport.context.engine import HANDLES, pointed_at
+from rapport.context.question import is_bare, meant, tells, words_of
 from rapport.domain.conversation import Author, Message
 
 BARE = [
@@ -66,7 +68,7 @@ def test_what_it_replies_to_may_be_bare_itself() -> None:
 
 def test_where_nothing_was_said_it_means_nothing() -> None:
     assert meant(None, []) == ""
-    assert pointed_at(said("@bot"), []) == []
+    assert pointed_at(said("@bot"), []) is None
 
 
 def test_a_picture_without_words_asks_nothing() -> None:
@@ -87,10 +89,10 @@ def test_of_a_very_long_text_beginning_and_end_are_looked_over() -> None:
 
 def test_a_call_points_at_what_its_asker_said_last() -> None:
     chat = [said("Where is the ladder?"), said("Lunch?", 1, "Ben")]
-    assert pointed_at(said("@bot ^", 2), chat) == [chat[0]]
-    assert pointed_at(said("@bot ^", 2, "Cara"), chat) == [chat[1]]
+    assert pointed_at(said("@bot ^", 2), chat) == chat[0]
+    assert pointed_at(said("@bot ^", 2, "Cara"), chat) == chat[1]
 
 
 def test_who_was_away_may_mean_what_others_talk_about() -> None:
     chat = [said("Where is the ladder?"), said("Lunch?", 599, "Ben")]
-    assert pointed_at(said("@bot ^", 600), chat) == chat
+    assert part(chat, HANDLES).pointed_at(said("@bot ^", 600)) == [one.id for one in chat]

@@ -166,10 +166,13 @@ def _message(value: object, given: dict[str, Given], authors: dict[str, Author])
     text, reply_to = row.get("text"), row.get("reply_to")
     if not isinstance(text, str):
         raise InvalidInput("`text` is missing or isn't a text.")
+    is_agent = row.get("is_agent", False)
+    if not isinstance(is_agent, bool):
+        raise InvalidInput("`is_agent` is true or false: whether the agent said it.")
     return Message(
         id_,
         "",
-        "user",
+        "assistant" if is_agent else "user",
         text,
         _moment(row.get("time")),
         _author(row, authors),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rapport.context.question import is_bare, pointed_at, words_of
+from rapport.context.calls import Exchange, part
+from rapport.context.question import is_bare, words_of
 from rapport.context.relevance.belonging import Belonging, belonging
 from rapport.context.relevance.scorer import WordVectors
 from rapport.context.strategies import latest, reply_distances, session
@@ -31,6 +32,8 @@ CERTAIN_REPLIES = 30
 """So many messages linked with the anchor by replies belong to it whatever the model thinks of them, the nearest first."""
 SIMILAR = 5
 """So many older messages are chosen for their meaning alone."""
+MOST_EXCHANGES = 5
+"""How many earlier calls, with the agent's answers, come along with a talk: the latest."""
 BARE_MARGIN = 0.15
 """So much closer in meaning an older message must be when the call has no words of its own to be close to."""
 HANDLES = frozenset(handle.casefold() for agent in AGENTS.values() for handle in agent.handles)
@@ -62,7 +65,7 @@ def select(call: Message, found: Surroundings, choice: Choice = DEFAULT) -> Cont
         anchor, picked, passed = _relevant(call, found, choice)
     else:
         anchor, picked, passed = _plain(call, found, choice)
-    kept = _fitting(picked, anchor, choice.tokens)
+    kept = _fitting(picked, anchor, choice.tokens, people_first=choice.strategy == "relevant")
     left = {one.message.id for one in kept}
     passed = [*passed, *((one.message, one.score) for one in picked if one.message.id not in left)]
     passed.sort(key=lambda one: (one[0].created_at, one[0].id))
@@ -77,7 +80,7 @@ def _plain(call: Message, found: Surroundings, choice: Choice) -> _Picked:
     anchor = found.anchor
     why: Reason
     if choice.strategy == "thread":
-        anchor = anchor or next(reversed(pointed_at(call, found.recent)), None)
+        anchor = anchor or pointed_at(call, found.recent, choice.handles)
         everything = _distinct([*found.chain, *found.around, *found.recent])
         steps = reply_distances(anchor.id if anchor else call.id, [*everything, call])
         chosen, why = [one for one in everything if one.id in steps], "reply_chain"
@@ -99,56 +102,93 @@ def _relevant(call: Message, found: Surroundings, choice: Choice) -> _Picked:
     """Message by message: by what the learned scorer says belongs together, by replies, and by meaning (CTX-5)."""
     bare = is_bare(call.text)
     window = _window(found)
-    meant = [found.anchor] if found.anchor else pointed_at(call, window)
-    anchor = found.anchor or (meant[-1] if bare and meant else None)
-    asked = [] if bare else [replace(call, content=words_of(call.text))]
+    parted = part(window, choice.handles, anchor=found.anchor)
+    known = {one.id: one for one in window}
+    pointed = list(parted.stands_for[found.anchor.id]) if found.anchor else parted.pointed_at(call)
+    anchor = found.anchor or (known[pointed[-1]] if bare and pointed else None)
+    lines = _weighed(parted.lines, {*pointed, *(one.id for one in found.around)})
+    about = [number for number, one in enumerate(lines) if one.id in pointed]
+    asked = [] if bare else [parted.as_line(replace(call, content=words_of(call.text)))]
+    lacks_subject = parted.lacks_subject(call)
     chosen: dict[str, Chosen] = {}
-    passed: list[tuple[Message, float]] = []
-    if window:
-        ids = {one.id for one in meant}  # the same message may have been loaded twice, with more or less of it
-        pointed = [number for number, one in enumerate(window) if one.id in ids]
-        about = [len(window)] if asked else pointed
-        scored = belonging([*window, *asked], about, pointed, handles=choice.handles, words=choice.words)
-        chosen, passed = _by_scorer(scored, window, anchor)
+    passed: dict[str, tuple[Message, float]] = {one.id: (one, 0.0) for one in window}
+    if lines and (asked or about):
+        scored = belonging(
+            [*lines, *asked],
+            [len(lines)] if asked else about,
+            about,
+            handles=choice.handles,
+            words=choice.words,
+            lacks_subject=lacks_subject,
+        )
+        _add_scored(chosen, passed, scored, [known[one.id] for one in lines])
     if anchor is not None:
-        _add_replies(chosen, anchor, call, _distinct([*found.chain, *window]))
+        _add_replies(chosen, anchor, call, _distinct([*found.chain, *window]), parted.aside)
         chosen[anchor.id] = Chosen(anchor, ("anchor",), 1.0)
     least = choice.min_similarity + (BARE_MARGIN if bare else 0.0)
     for message, similarity in found.similar[:SIMILAR]:
         if similarity >= least and message.id not in chosen:
             chosen[message.id] = Chosen(message, ("semantic",), round(similarity, 3))
-    return anchor, list(chosen.values()), [one for one in passed if one[0].id not in chosen]
+    if found.anchor is not None:
+        meant = parted.chain(found.anchor.id)
+    else:
+        meant = parted.continued(call) if lacks_subject else []
+    _add_exchanges(chosen, parted.exchanges, meant)
+    return anchor, list(chosen.values()), [one for id_, one in passed.items() if id_ not in chosen]
+
+
+def pointed_at(call: Message, before: Sequence[Message], handles: Collection[str] = HANDLES) -> Message | None:
+    """Return the message that a call without a subject is most likely about, if it replies to nothing."""
+    ids = part(before, handles).pointed_at(call)
+    return next((one for one in before if ids and one.id == ids[-1]), None)
 
 
 def _window(found: Surroundings) -> list[Message]:
-    """The lines that the scorer looks at, oldest first: the latest, or those around an anchor from long ago and the latest."""
+    """The messages that are looked at, oldest first: the latest, and those around an anchor from long ago."""
     if found.anchor is None or any(one.id == found.anchor.id for one in found.recent):
-        return latest(found.recent, RECENT)
-    around = _distinct([*found.around, found.anchor])
-    return _distinct([*around, *latest(found.recent, RECENT - len(around))])
+        return list(found.recent)
+    return _distinct([*found.around, found.anchor, *found.recent])
 
 
-def _by_scorer(
-    scored: Belonging, window: Sequence[Message], anchor: Message | None
-) -> tuple[dict[str, Chosen], list[tuple[Message, float]]]:
-    chosen: dict[str, Chosen] = {}
-    passed: list[tuple[Message, float]] = []
-    for number, message in enumerate(window):
+def _weighed(lines: Sequence[Message], certain: Collection[str]) -> list[Message]:
+    """The lines that the scorer looks at, at most RECENT: the certain ones and the latest."""
+    others = latest([one for one in lines if one.id not in certain], RECENT - len(certain))
+    kept = {one.id for one in others}
+    return [one for one in lines if one.id in certain or one.id in kept]
+
+
+def _add_scored(
+    chosen: dict[str, Chosen], passed: dict[str, tuple[Message, float]], scored: Belonging, lines: Sequence[Message]
+) -> None:
+    for number, message in enumerate(lines):
         score = round(float(scored.scores[number]), 3)
         # Between two that belong, "Any thoughts?" does too: it has no subject but theirs.
         is_between = {number - 1, number + 1} <= scored.chosen
         if number in scored.chosen or (is_between and "?" in message.text and is_bare(message.text)):
             chosen[message.id] = Chosen(message, scored.reasons(number), score)
-        elif anchor is None or message.id != anchor.id:
-            passed.append((message, score))
-    return chosen, passed
+        passed[message.id] = (message, score)
 
 
-def _add_replies(chosen: dict[str, Chosen], anchor: Message, call: Message, messages: Sequence[Message]) -> None:
+def _add_exchanges(chosen: dict[str, Chosen], exchanges: Sequence[Exchange], meant: Sequence[Exchange]) -> None:
+    """Earlier calls and the agent's answers belong to what they are about: the latest of them, those that are meant first."""
+    belong = [one for one in reversed(exchanges) if any(id_ in chosen for id_ in one.about)]
+    about = dict(chosen)
+    for exchange in list(dict.fromkeys([*meant, *belong]))[:MOST_EXCHANGES]:
+        score = max((about[id_].score for id_ in exchange.about if id_ in about), default=0.5)
+        for message in exchange.messages:
+            is_linked = message.role == "assistant" or message.reply_to_id in about
+            reason: Reason = "reply_chain" if is_linked else "session"
+            chosen.setdefault(message.id, Chosen(message, (reason,), score))
+
+
+def _add_replies(
+    chosen: dict[str, Chosen], anchor: Message, call: Message, messages: Sequence[Message], aside: Collection[str]
+) -> None:
     """People have said what belongs to the anchor by replying: that is kept, whatever the scorer thinks of it."""
     steps = reply_distances(anchor.id, [*messages, anchor, call])
     linked = sorted(
-        (one for one in messages if one.id in steps), key=lambda one: (steps[one.id], -one.created_at.timestamp())
+        (one for one in messages if one.id in steps and one.id not in aside),
+        key=lambda one: (steps[one.id], -one.created_at.timestamp()),
     )
     for message in linked[:CERTAIN_REPLIES]:
         known = chosen.get(message.id)
@@ -157,11 +197,20 @@ def _add_replies(chosen: dict[str, Chosen], anchor: Message, call: Message, mess
         chosen[message.id] = Chosen(message, tuple(dict.fromkeys(reasons)), score)
 
 
-def _fitting(picked: Sequence[Chosen], anchor: Message | None, tokens: int) -> list[Chosen]:
-    """The surest of them that have room, oldest first; the anchor has it always."""
+def _fitting(
+    picked: Sequence[Chosen], anchor: Message | None, tokens: int, *, people_first: bool = False
+) -> list[Chosen]:
+    """The surest of them that have room, oldest first; the anchor has it always. With `people_first` the agent's own
+    messages get what people's leave."""
     kept: list[Chosen] = []
     surest = sorted(
-        picked, key=lambda one: ("anchor" not in one.reasons, -one.score, -one.message.created_at.timestamp())
+        picked,
+        key=lambda one: (
+            "anchor" not in one.reasons,
+            people_first and one.message.role == "assistant",
+            -one.score,
+            -one.message.created_at.timestamp(),
+        ),
     )
     for one in surest:
         cost = estimated_tokens(one.message.text[:SHOWN_CHARACTERS]) + LINE_TOKENS

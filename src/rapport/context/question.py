@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import lru_cache
 
+from rapport.context.relevance.reading import REMEMBERED, read
 from rapport.domain.conversation import Message
 
 MEANT = 3
@@ -66,17 +68,11 @@ def is_bare(text: str) -> bool:
     return len(words) <= _MOST_WORDS and all(word.replace("’", "'") in EMPTY for word in words)
 
 
-def pointed_at(call: Message, before: Sequence[Message]) -> list[Message]:
-    """What a call that replies to nothing may be about: the asker's own latest words or, if there are none, what was last
-    said. Who has said nothing for long and calls while others are talking may mean either."""
-    if not before:
-        return []
-    latest = before[-1]
-    own = next((one for one in reversed(before) if author_of(one) == author_of(call)), None)
-    if own is None:
-        return [latest]
-    is_away = call.created_at - own.created_at > AWAY and call.created_at - latest.created_at <= AWAY
-    return [own, latest] if is_away and own is not latest else [own]
+@lru_cache(maxsize=REMEMBERED)
+def subject_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text that can tell its subject, each once, in small letters."""
+    words = (word.casefold().replace("’", "'") for word in read(words_of(text)).words)
+    return tuple(dict.fromkeys(word for word in words if word not in _EMPTY))
 
 
 def author_of(message: Message) -> str:

@@ -59,11 +59,12 @@ def belonging(
     *,
     handles: Collection[str],
     words: WordVectors | None,
+    lacks_subject: bool = False,
 ) -> Belonging:
     """Which of the messages, oldest first, belong to the one numbered `about`; of several, to any that may be meant.
 
     As far as that one, being the last, seems to begin something new, it asks about an earlier one that its words name, or
-    else it may still have been said about `otherwise`.
+    else it may still have been said about `otherwise`. If it lacks a subject, it surely was.
     """
     lines = as_lines(messages, handles)
     threads = untangle(lines, words)
@@ -73,9 +74,11 @@ def belonging(
         if named := _asked_about(lines, words):
             scores += is_new * threads.together[named].mean(0)
         elif otherwise:
-            scores += 0.5 * is_new * threads.together[list(otherwise)].mean(0)
+            share = 1.0 if lacks_subject else 0.5
+            scores += share * is_new * threads.together[list(otherwise)].mean(0)
         np.minimum(scores, 1, out=scores)
-    return Belonging(scores, frozenset(_worth_showing(scores, about)).union(about), lines, threads)
+    chosen = {*_worth_showing(scores, about), *about}
+    return Belonging(scores, frozenset(chosen), lines, threads)
 
 
 def _asked_about(lines: Sequence[Line], words: WordVectors | None) -> list[int]:

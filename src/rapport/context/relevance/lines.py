@@ -19,19 +19,18 @@ MOST_MENTIONS = 20
 def as_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line]:
     """The messages, oldest first, each a line; the same person is the same author under any of their names.
 
-    `handles` are the agent's, in small letters: whoever writes one of them addresses it.
+    `handles` are the agent's, in small letters. They link nobody: who speaks to the agent may mean any talk. In a call a name
+    that nobody here has is taken for one of them, such as the name of the agent's account on a platform.
     """
     people = _people(messages)
-    agent = next((author_of(message) for message in messages if message.role == "assistant"), None)
-    people.update(dict.fromkeys(handles, agent))
+    people.update(dict.fromkeys(handles))
     numbers = {message.id: number for number, message in enumerate(messages)}
     lines: list[Line] = []
     for number, message in enumerate(messages):
         text = message.text[:READ_CHARACTERS]
-        named = [*(name.casefold() for name in message.mentions), *(_mentioned(text) if "@" in text else ())][
-            :MOST_MENTIONS
-        ]
-        mentions = dict.fromkeys(people.get(name, name) for name in named)
+        named = _named(message)
+        is_call = any(name in handles for name in named)
+        mentions = dict.fromkeys(people.get(name, None if is_call else name) for name in named)
         author = author_of(message)
         for nobody in (author, None):
             mentions.pop(nobody, None)
@@ -47,6 +46,18 @@ def as_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line
             )
         )
     return lines
+
+
+def addresses(message: Message, handles: Collection[str]) -> bool:
+    """Return whether the message names the agent, whose handles these are, in small letters."""
+    return any(name in handles for name in _named(message))
+
+
+def _named(message: Message) -> list[str]:
+    """Whom the message names: in its channel's list, or after an @ in its words. In small letters."""
+    text = message.text[:READ_CHARACTERS]
+    names = [*(name.casefold() for name in message.mentions), *(_mentioned(text) if "@" in text else ())]
+    return names[:MOST_MENTIONS]
 
 
 @lru_cache(maxsize=REMEMBERED)
