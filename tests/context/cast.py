@@ -232,17 +232,17 @@ CAST = """
 < bot 75m: {long}
 ? Ann 74m: @bot please sum up what was said
 
-# answers that repeat the other talk word by word
+# answers that repeat both talks word by word
 * Ann 60m: how much does a ticket for the zoo cost?
-- Mia 59m: Dad's flight is delayed by two hours
-* Tom 57m: I think 18 euros for adults, kids pay half of it for the zoo
-- Leo 56m: so his flight lands at ten?
+- Mia 59m: my bike has a flat tyre again :(
+* Tom 57m: a ticket for the zoo is 18 euros, kids pay half of it
+- Leo 56m: the bike shop on Elm Street is open until six
 @ Mia 55m: @bot summarise this please
-< bot 55m: So far: how much does a ticket for the zoo cost? Dad's flight is delayed by two hours. 18 euros for adults.
-* Ann 53m: so about 54 for all of us, is there a family ticket?
-- Mia 52m: he says they are boarding the flight now
+< bot 55m: So far: how much does a ticket for the zoo cost? my bike has a flat tyre. 18 euros. the bike shop on Elm Street.
+* Ann 53m: so about 54 for all of us, is there a family ticket for the zoo?
+- Mia 52m: thanks, I'll bring the bike to the shop
 @ Leo 51m: @bot what do you think?
-< bot 51m: So far: a ticket for the zoo, a family ticket, his flight lands at ten. I lean to yes.
+< bot 51m: So far: a ticket for the zoo, a family ticket, the bike shop on Elm Street is open until six. I lean to yes.
 ? Ann 50m: @bot what do you think?
 
 # a call by a reply to somebody else's talk, then the asker's bare call again
