@@ -11,7 +11,7 @@ import structlog
 
 from rapport.context.engine import Choice, pointed_at, select
 from rapport.context.naming import find_named
-from rapport.context.question import author_of, is_bare, meant, tells
+from rapport.context.question import author_of, is_bare, meant, spoken, tells
 from rapport.domain.conversation import Message
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.notes import Vector
@@ -183,11 +183,6 @@ class Chooser:
 def _closeness(hit: Hit) -> float:
     """Return how close a message is to what is asked: by meaning, or by the words if it has at least two of them."""
     return max(hit.similarity or 0.0, hit.share if hit.matched > 1 else 0.0)
-
-
-def spoken(messages: Sequence[Message]) -> list[Message]:
-    """The messages without replies that were cancelled before they began."""
-    return [one for one in messages if one.role == "user" or one.text.strip()]
 
 
 def surroundings(before: Sequence[Message], links: Linked) -> Surroundings:

@@ -8,9 +8,9 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from rapport.chiming import Chooser, Gathered, spoken
+from rapport.chiming import Chooser, Gathered
 from rapport.context.chat import Scribe, beforehand
-from rapport.context.question import author_of
+from rapport.context.question import author_of, spoken
 from rapport.context.summaries import MAX_CHAT_HISTORY
 from rapport.context.window import as_history, as_question, as_selection
 from rapport.domain.agents import AgentProfile

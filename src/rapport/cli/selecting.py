@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, TypeAlias, cast
 import orjson
 
 from rapport.context.engine import Choice, select
+from rapport.context.question import spoken
 from rapport.domain.conversation import Author, Message
 from rapport.domain.errors import InvalidInput
 from rapport.domain.selection import RECENT, Surroundings
@@ -29,7 +30,7 @@ Given: TypeAlias = "str | int"
 
 _MOMENT = timedelta(microseconds=1)
 _LAST_YEAR = 9998
-_EXPECTED = "`{qid, messages: [{id, author, time, text, mentions?, reply_to?}], trigger: {…}}`"
+_EXPECTED = "`{qid, messages: [{id, author, time, text, mentions?, reply_to?, is_agent?}], trigger: {…}}`"
 
 
 class BadRequest(InvalidInput):
@@ -149,7 +150,9 @@ def _request(qid: str | float, messages: object, trigger: object) -> Request:
         raise InvalidInput(f"`trigger`: {error}") from error
     if call.reply_to_id == call.id:
         raise InvalidInput("`trigger`: It can't be a reply to itself.")
-    told = _in_order([message for message in told if message.created_at <= call.created_at])
+    if call.role != "user":
+        raise InvalidInput("`trigger`: `is_agent` can't be true: the agent doesn't call itself.")
+    told = _in_order([message for message in spoken(told) if message.created_at <= call.created_at])
     if told and call.created_at <= told[-1].created_at:
         call = replace(call, created_at=told[-1].created_at + _MOMENT)
     return Request(qid, call, _surroundings(call, told), given)
@@ -158,7 +161,9 @@ def _request(qid: str | float, messages: object, trigger: object) -> Request:
 def _message(value: object, given: dict[str, Given], authors: dict[str, Author]) -> Message:
     row = mapping(value)
     if row is None:
-        raise InvalidInput("It is missing or isn't a JSON object, `{id, author, time, text, mentions?, reply_to?}`.")
+        raise InvalidInput(
+            "It is missing or isn't a JSON object, `{id, author, time, text, mentions?, reply_to?, is_agent?}`."
+        )
     id_ = identifier(row.get("id"))
     if id_ in given:
         raise InvalidInput(f"Another message has the id {id_[:60]!r} already.")

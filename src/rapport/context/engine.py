@@ -62,17 +62,18 @@ def select(call: Message, found: Surroundings, choice: Choice = DEFAULT) -> Cont
     """What of the surroundings belongs to the call: the call itself once, its anchor always, the rest while there is room."""
     found = _without(call, found)
     if choice.strategy == "relevant":
-        anchor, picked, passed = _relevant(call, found, choice)
+        anchor, picked, passed, aside = _relevant(call, found, choice)
     else:
-        anchor, picked, passed = _plain(call, found, choice)
-    kept = _fitting(picked, anchor, choice.tokens, people_first=choice.strategy == "relevant")
+        anchor, picked, passed, aside = _plain(call, found, choice)
+    kept = _fitting(picked, anchor, choice.tokens, aside)
     left = {one.message.id for one in kept}
     passed = [*passed, *((one.message, one.score) for one in picked if one.message.id not in left)]
     passed.sort(key=lambda one: (one[0].created_at, one[0].id))
     return ContextSelection(choice.strategy, [*kept, Chosen(call, ("trigger",), 1.0)], anchor, passed)
 
 
-_Picked = tuple["Message | None", "list[Chosen]", "list[tuple[Message, float]]"]
+_Picked = tuple["Message | None", "list[Chosen]", "list[tuple[Message, float]]", "Collection[str]"]
+"""The anchor, what was picked, what was passed over, and the ids of those that get only the room that the others leave."""
 
 
 def _plain(call: Message, found: Surroundings, choice: Choice) -> _Picked:
@@ -95,7 +96,7 @@ def _plain(call: Message, found: Surroundings, choice: Choice) -> _Picked:
     if anchor is not None:
         picked = [one for one in picked if one.message.id != anchor.id] + [Chosen(anchor, ("anchor",), 1.0)]
         passed = [one for one in passed if one[0].id != anchor.id]
-    return anchor, picked, passed
+    return anchor, picked, passed, ()
 
 
 def _relevant(call: Message, found: Surroundings, choice: Choice) -> _Picked:
@@ -134,7 +135,7 @@ def _relevant(call: Message, found: Surroundings, choice: Choice) -> _Picked:
     else:
         meant = parted.continued(call) if lacks_subject else []
     _add_exchanges(chosen, parted.exchanges, meant)
-    return anchor, list(chosen.values()), [one for id_, one in passed.items() if id_ not in chosen]
+    return anchor, list(chosen.values()), [one for id_, one in passed.items() if id_ not in chosen], parted.aside
 
 
 def pointed_at(call: Message, before: Sequence[Message], handles: Collection[str] = HANDLES) -> Message | None:
@@ -198,16 +199,15 @@ def _add_replies(
 
 
 def _fitting(
-    picked: Sequence[Chosen], anchor: Message | None, tokens: int, *, people_first: bool = False
+    picked: Sequence[Chosen], anchor: Message | None, tokens: int, aside: Collection[str]
 ) -> list[Chosen]:
-    """The surest of them that have room, oldest first; the anchor has it always. With `people_first` the agent's own
-    messages get what people's leave."""
+    """The surest of them that have room, oldest first; the anchor has it always, those aside only if the others leave some."""
     kept: list[Chosen] = []
     surest = sorted(
         picked,
         key=lambda one: (
             "anchor" not in one.reasons,
-            people_first and one.message.role == "assistant",
+            one.message.id in aside,
             -one.score,
             -one.message.created_at.timestamp(),
         ),

@@ -75,6 +75,11 @@ def subject_words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in words if word not in _EMPTY))
 
 
+def spoken(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages without replies that were cancelled before they began."""
+    return [one for one in messages if one.role == "user" or one.text.strip()]
+
+
 def author_of(message: Message) -> str:
     """Who says it; somebody who has a new name is still the same."""
     return message.author.id if message.author else message.role
