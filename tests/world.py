@@ -9,6 +9,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import PrivateAttr
 
+from rapport.agent.server_note import without_note
 from rapport.app import App, open_app
 from rapport.channels.http.limits import Limiter
 from rapport.channels.http.receiving import Connections
@@ -58,6 +60,7 @@ class ScriptedModel(BaseChatModel):
 
     _script: deque[Step] = PrivateAttr(default_factory=deque[Step])
     _calls: list[list[BaseMessage]] = PrivateAttr(default_factory=list[list[BaseMessage]])
+    _prompts: list[list[BaseMessage]] = PrivateAttr(default_factory=list[list[BaseMessage]])
     _running: list[str] = PrivateAttr(default_factory=list[str])
 
     @property
@@ -66,8 +69,13 @@ class ScriptedModel(BaseChatModel):
 
     @property
     def calls(self) -> list[list[BaseMessage]]:
-        """What the model was given, call by call."""
+        """What the model was given, call by call, without the server's note beside the newest message."""
         return self._calls
+
+    @property
+    def prompts(self) -> list[list[BaseMessage]]:
+        """What the model was given, call by call, every word of it."""
+        return self._prompts
 
     def will_say(self, *texts: str) -> None:
         self._script.extend(Step(text) for text in texts)
@@ -84,6 +92,8 @@ class ScriptedModel(BaseChatModel):
     async def _next(self, messages: list[BaseMessage]) -> Step:
         if messages[0].text.startswith("Summarize conversation so far"):
             return Step("They talked.")  # off the script: it is asked for behind the turns
+        self._prompts.append(messages)
+        messages = [*messages[:-1], _unnoted(messages[-1])]
         self._calls.append(messages)
         said = "How is it going?" if is_synthetic(messages[-1]) else f"re: {messages[-1].text}"
         step = self._script.popleft() if self._script else Step(said)
@@ -129,6 +139,14 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         raise NotImplementedError("the app is asynchronous throughout")
+
+
+def _unnoted(message: BaseMessage) -> BaseMessage:
+    content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(content, str):
+        return message.model_copy(update={"content": without_note(content)})
+    has_note = content and content[0].get("type") == "text" and not without_note(content[0]["text"])
+    return message.model_copy(update={"content": content[1:]}) if has_note else message
 
 
 @dataclass
@@ -282,15 +300,16 @@ async def open_world(
     limiter: Limiter | None = None,
     connections: Connections | None = None,
     unhealthy_seconds: float = 60.0,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
     **changes: Any,
 ) -> AsyncGenerator[World]:
-    """A wired app with a server on loopback; several may share one database."""
+    """A wired app with a server on loopback; several may share one database. Prompts tell the time by `now`."""
     settings = settings_for(url, **changes)
     scripted = ScriptedModel()
     channel = RecordingChannel()
     async with (
         rate_limiter(settings) as configured,
-        open_app(settings, model=model or scripted, channels={"recording": channel}, reaches_out=True) as app,
+        open_app(settings, model=model or scripted, channels={"recording": channel}, reaches_out=True, now=now) as app,
     ):
         web = web_app(app, limiter or configured, unhealthy_seconds=unhealthy_seconds)
         async with (

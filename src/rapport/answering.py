@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -15,6 +15,7 @@ from rapport.agent.graph import Answer, Form
 from rapport.agent.tools import Lookups
 from rapport.autonomy.planner import plan_by_rules
 from rapport.chiming import Chooser
+from rapport.context.situation import Situation
 from rapport.context.summaries import MAX_CHAT_HISTORY, estimated_tokens
 from rapport.context.window import system_prompt
 from rapport.domain.agents import AgentProfile
@@ -59,6 +60,7 @@ class Agent(Protocol):
         fresh: bool,
         may_save: bool,
         lookups: Lookups | None,
+        note: str,
         tags: dict[str, str],
     ) -> Answer: ...
 
@@ -84,6 +86,8 @@ class Tools:
     chooser: Chooser
     autonomy: bool = True
     """Whether anything is ever said unasked on this server."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """The clock that prompts tell the time by."""
 
     def plans(self, profile: AgentProfile, kind: Kind, wanted: bool | None) -> Autonomy | None:
         """What may be planned in a conversation of this kind, where somebody has wanted follow-ups or not; None: nothing."""
@@ -147,6 +151,7 @@ async def asked(
     findings: Findings,
     *,
     agent: Agent,
+    situation: Situation,
     on_token: OnToken | None = None,
     aside: str = "",
     fresh: bool | None = None,
@@ -155,27 +160,56 @@ async def asked(
     retrieved = {passage.note_id for passage in findings.passages}
     if given.lookups is not None:
         given.lookups.retrieved = retrieved
+    is_called = event.trigger_type is None
     system = system_prompt(
         profile,
         event.kind,
         findings.passages,
         defuse_ids(memories_block(findings.memories), retrieved),
-        called=event.trigger_type is None,
+        called=is_called,
         looks_up=given.lookups is not None,
+        abilities=situation.abilities(event.kind, is_called=is_called),
     )
+    # A trigger is given exactly as it is (AUTO-3): there the time stands at the end of the instructions.
+    closing = [] if is_called else [_sentences(situation.time, situation.person)]
     answer = await agent.run(
         quoted_prompt(given.message, retrieved),
         thread_id=event.id,
-        system=f"{system}\n\n{aside}" if aside else system,
+        system="\n\n".join([system, *closing, *([aside] if aside else [])]),
         history=quoted_history(given.history, retrieved),
         on_token=on_token,
         fresh=event.attempts == 1 if fresh is None else fresh,
-        may_save=profile.remembers and event.kind == "direct" and event.trigger_type is None,
+        may_save=profile.remembers and event.kind == "direct" and is_called,
         lookups=given.lookups,
+        note=_note(situation, profile, event.kind) if is_called else "",
         tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
     )
     remarks = [Remark(storable(one["content"]), one["key"], "agent") for one in answer.saved]
     return replace(checked(answer.text, findings.passages), model_failed=False, remarks=remarks)
+
+
+def situation_of(event: ClaimedEvent, material: Material, profile: AgentProfile, tools: Tools) -> Situation:
+    """Return what the prompt of this turn states about time, person and abilities."""
+    is_direct = event.kind == "direct"
+    names = [one.author.name for one in (*material.earlier, material.asked) if one.role == "user" and one.author]
+    return Situation(
+        tools.now(),
+        material.time_zone,
+        names[-1] if names and is_direct else None,
+        has_notes=bool(material.shelf.chunks),
+        remembers=profile.remembers and is_direct,
+        follows_up=tools.plans(profile, event.kind, material.autonomy) is not None and not material.is_muted,
+    )
+
+
+def _note(situation: Situation, profile: AgentProfile, kind: Kind) -> str:
+    """Return what stands beside the newest message. In a group the message itself bears its date, time and speaker."""
+    limits = situation.limits if profile.grounding == "strict" else ""
+    return _sentences(limits) if kind == "group" else _sentences(situation.time, situation.person, limits)
+
+
+def _sentences(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def planned_after(

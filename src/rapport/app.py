@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -92,10 +93,12 @@ async def open_app(
     model: BaseChatModel | None = None,
     channels: Mapping[str, Channel] | None = None,
     reaches_out: bool = False,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> AsyncGenerator[App]:
     """Everything wired and running; leaving it drains the turns and closes what was opened.
 
-    With `reaches_out` it is also there for those who talk on other platforms, if the settings name any.
+    With `reaches_out` it is also there for those who talk on other platforms, if the settings name any. `now` is the clock
+    that prompts tell the time by.
     """
     if settings.failpoint:
         failpoints.arm(settings.failpoint)
@@ -142,6 +145,7 @@ async def open_app(
             Metrics(),
             make_chooser(settings, database, questions),
             autonomy=settings.autonomy,
+            now=now,
         )
         api = await stack.enter_async_context(_telegram_api(settings)) if reaches_out else None
         runtime = Runtime(

@@ -5,13 +5,25 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import structlog
 from langchain_core.messages import HumanMessage
 
 from rapport.agent.failures import ModelFailed
-from rapport.answering import MAX_ATTEMPTS, Findings, Phases, Tools, asked, found, look_up, planned_after, recalled
+from rapport.answering import (
+    MAX_ATTEMPTS,
+    Findings,
+    Phases,
+    Tools,
+    asked,
+    found,
+    look_up,
+    planned_after,
+    recalled,
+    situation_of,
+)
 from rapport.autonomy.gates import closed_gate
 from rapport.autonomy.leaks import leak_in
 from rapport.autonomy.triggers import synthetic_message
@@ -145,11 +157,20 @@ async def _said(
     """What to say, in which nothing speaks of the machinery; or how it failed. And whether it took a second attempt."""
     findings = await _findings(event, material, profile, trigger, tools)
     given = given_in_silence(material, profile, event.kind, trigger)
+    ask = partial(
+        asked,
+        event,
+        given,
+        profile,
+        findings,
+        agent=tools.agent,
+        situation=situation_of(event, material, profile, tools),
+    )
     try:
-        reply = await asked(event, given, profile, findings, agent=tools.agent)
+        reply = await ask()
         regenerated = _leaks(reply, profile)
         if regenerated:
-            reply = await asked(event, given, profile, findings, agent=tools.agent, aside=AS_YOURSELF, fresh=False)
+            reply = await ask(aside=AS_YOURSELF, fresh=False)
     except ModelFailed as failure:
         log.warning("chat.error", errorType=failure.kind, message=f"no follow-up: {failure}")
         return "failed", None, False

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from rapport.chiming import Chooser, Gathered
 from rapport.context.chat import Scribe, beforehand
 from rapport.context.question import author_of, spoken
+from rapport.context.situation import zone_of
 from rapport.context.summaries import MAX_CHAT_HISTORY
 from rapport.context.window import as_history, as_question, as_selection
 from rapport.domain.agents import AgentProfile
@@ -65,10 +66,17 @@ def given_to_one(material: Material, anchor: Message | None) -> Given:
 
 
 def given_to_group(
-    gathered: Gathered, profile: AgentProfile, owner_id: str, chooser: Chooser, *, may_look_up: bool
+    gathered: Gathered,
+    profile: AgentProfile,
+    owner_id: str,
+    chooser: Chooser,
+    *,
+    may_look_up: bool,
+    time_zone: str | None = None,
 ) -> Given:
     """The call and what was chosen for it, quoted; with the means to look up more where the model has any use for them."""
-    scribe = Scribe(profile, gathered.call, quote=quoted_message, numbered=may_look_up)
+    zone = zone_of(time_zone)
+    scribe = Scribe(profile, gathered.call, quote=quoted_message, numbered=may_look_up, zone=zone)
     found = gathered.found
     return Given(
         history=scribe.history(gathered.selection, recent=found.recent, replied_to=found.anchor),
@@ -83,7 +91,7 @@ def given_in_silence(material: Material, profile: AgentProfile, kind: Kind, trig
     """What an agent that speaks unasked goes on from: the latest messages. The trigger itself is in no receipt."""
     selection = as_selection(spoken(material.earlier))
     if kind == "group":
-        scribe = Scribe(profile, material.asked, quote=quoted_message)
+        scribe = Scribe(profile, material.asked, quote=quoted_message, zone=zone_of(material.time_zone))
         history = scribe.history(selection, recent=material.earlier)
     else:
         history = as_history(material.summary, [quoted_message(one) for one in material.earlier])

@@ -21,7 +21,9 @@ from rapport.answering import (
     look_up,
     planned_after,
     recalled,
+    situation_of,
 )
+from rapport.context.situation import Situation
 from rapport.context.summaries import is_crowded
 from rapport.domain import failpoints
 from rapport.domain.agents import AgentProfile, agent_of
@@ -122,7 +124,8 @@ async def _reply(
         why = "the model failed too often in this conversation and rests for a while"
         reply = fallback(findings.passages, "breaker", why)
     else:
-        reply = await _answer(event, given, profile, findings, agent=tools.agent, draft=draft)
+        situation = situation_of(event, material, profile, tools)
+        reply = await _answer(event, given, profile, findings, agent=tools.agent, situation=situation, draft=draft)
         clock.passed("model")
     return replace(reply, metadata={**reply.metadata, **findings.audit, "context": given.receipt})
 
@@ -132,7 +135,14 @@ async def _given(event: ClaimedEvent, material: Material, links: Linked, profile
     if event.kind == "direct":
         return given_to_one(material, links.anchor)
     gathered = await tools.chooser.choose(event.owner_id, material.asked, material.earlier, links)
-    return given_to_group(gathered, profile, event.owner_id, tools.chooser, may_look_up=tools.agent.calls_tools)
+    return given_to_group(
+        gathered,
+        profile,
+        event.owner_id,
+        tools.chooser,
+        may_look_up=tools.agent.calls_tools,
+        time_zone=material.time_zone,
+    )
 
 
 async def _findings(
@@ -156,7 +166,14 @@ async def _findings(
 
 
 async def _answer(
-    event: ClaimedEvent, given: Given, profile: AgentProfile, findings: Findings, *, agent: Agent, draft: Draft
+    event: ClaimedEvent,
+    given: Given,
+    profile: AgentProfile,
+    findings: Findings,
+    *,
+    agent: Agent,
+    situation: Situation,
+    draft: Draft,
 ) -> Reply:
     """The model's answer with its citations checked, while it streams and as a whole; or the fallback."""
     passages = findings.passages
@@ -167,7 +184,7 @@ async def _answer(
 
     on_token = relay if draft.listeners else None
     try:
-        reply = await asked(event, given, profile, findings, agent=agent, on_token=on_token)
+        reply = await asked(event, given, profile, findings, agent=agent, situation=situation, on_token=on_token)
     except ModelFailed as failure:
         refused = failure.kind in TOO_LONG
         return replace(fallback(passages, failure.kind, str(failure)), model_failed=True, was_refused=refused)

@@ -18,6 +18,7 @@ from aiohttp import web
 from langchain_core.language_models import BaseChatModel
 
 from rapport.agent.openai import make_openai
+from rapport.agent.server_note import without_note
 
 REFLECTION = "Reflection"
 """The form in which the model is asked what to do about a pause."""
@@ -30,7 +31,7 @@ class Call:
     text: str
     """What the user said last."""
     window: list[tuple[str, str]]
-    """(role, content) of every message but the system prompt, oldest first; the last one is `text` unless tools are used."""
+    """(role, content) of every message but the system prompt, oldest first, without the server's note; the last one is `text` unless tools are used."""
     caller: str
     """The API key that it came with: which server asked, when each has its own."""
     began: float
@@ -176,7 +177,9 @@ class ScriptedModel:
 
 def _call(request: web.Request, body: dict[str, Any]) -> Call:
     messages: list[dict[str, Any]] = body["messages"]
-    window = [(str(one["role"]), str(one["content"] or "")) for one in messages if one["role"] != "system"]
+    window = [
+        (str(one["role"]), without_note(str(one["content"] or ""))) for one in messages if one["role"] != "system"
+    ]
     return Call(
         text=next((text for role, text in reversed(window) if role == "user"), ""),
         window=window,

@@ -18,6 +18,7 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
 from rapport.agent.failures import ModelFailed, backoff, describe
+from rapport.agent.server_note import with_note
 from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, Saved, Toolbox, has_calls
 from rapport.domain.event import FRESH
 
@@ -50,6 +51,8 @@ class RunContext:
     on_token: OnToken | None
     may_save: bool
     lookups: Lookups | None = None
+    note: str = ""
+    """The server's note beside the newest message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +102,14 @@ class LangGraphAgent:
         fresh: bool = False,
         may_save: bool = False,
         lookups: Lookups | None = None,
+        note: str = "",
         tags: dict[str, str] | None = None,
     ) -> Answer:
         """The model's answer to `message`, given `history` before it. Tokens go to `on_token` as they come.
 
-        With `may_save` it may ask to remember something, with `lookups` to see more of a chat. Raises ModelFailed after
-        the retries, or when the deadline has passed.
+        With `may_save` it may ask to remember something, with `lookups` to see more of a chat. The model reads `note`
+        beside the message, and no checkpoint holds it. Raises ModelFailed after the retries, or when the deadline has
+        passed.
         """
         current = HumanMessage(message) if isinstance(message, str) else message
         config: RunnableConfig = {
@@ -116,7 +121,7 @@ class LangGraphAgent:
                 state = await self.graph.ainvoke(
                     TurnState(system=system, messages=[*history, current]),
                     config,
-                    context=RunContext(on_token, may_save, lookups),
+                    context=RunContext(on_token, may_save, lookups, note),
                     # One step long: there is nothing to resume in the middle of it, so one checkpoint at its end is
                     # all that is worth writing.
                     durability="exit",
@@ -156,6 +161,7 @@ class LangGraphAgent:
     async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
         messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         context = runtime.context
+        messages[-1] = with_note(messages[-1], context.note)
         tools = Toolbox(may_save=context.may_save, lookups=context.lookups)
         relay = _Rounds(context.on_token, looks_up=context.lookups is not None)
         try:

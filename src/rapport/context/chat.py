@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -22,6 +22,7 @@ from rapport.context.fence import (
     plain_name,
 )
 from rapport.context.question import PICTURE
+from rapport.context.situation import zone_name
 from rapport.domain.agents import AgentProfile
 from rapport.domain.conversation import Block, Content, Message
 from rapport.domain.selection import SHOWN_CHARACTERS, Chosen, ContextSelection
@@ -33,7 +34,7 @@ SILENCE = timedelta(hours=1)
 
 BEFOREHAND = "context"
 """The `lc_source` of the message that stands before a call and quotes what belongs to it."""
-_HEADING = "What was said in this group chat before, as far as it may belong to the call, oldest first (times in UTC):"
+_HEADING = "What was said in this group chat before, as far as it may belong to the call, oldest first (times in {zone}):"
 UNNAMED = "someone"
 _RESERVED = frozenset(
     {"system", "assistant", "developer", "user", "human", "ai", "model", "tool", "function", "agent", "you", "me"}
@@ -74,10 +75,12 @@ class Scribe:
         *,
         quote: Quote = _unchanged,
         numbered: bool = False,
+        zone: tzinfo = UTC,
     ) -> None:
         self._agent = agent
         self._call = call
-        self._now = call.created_at.astimezone(UTC)
+        self._now = call.created_at.astimezone(zone)
+        self._zone = zone_name(zone)
         self._quote = quote
         self._labels: dict[str, str] = {}
         self._known: dict[str, Message] = {}
@@ -88,14 +91,17 @@ class Scribe:
     ) -> list[BaseMessage]:
         """What the model is given before the call; `recent` is the unbroken run of messages that was chosen from."""
         messages = [one.message for one in selection.earlier]
-        quoted = f"{_HEADING}\n{self.quoted(messages, recent=recent, until=self._call.created_at)}" if messages else ""
+        quoted = ""
+        if messages:
+            heading = _HEADING.format(zone=self._zone)
+            quoted = f"{heading}\n{self.quoted(messages, recent=recent, until=self._call.created_at)}"
         if not quoted and replied_to is None:
             return []
         return [beforehand(self._call, quoted, replied_to=replied_to, quote=self._quote)]
 
     def question(self) -> HumanMessage:
         """The call itself: whole, with its images, and with the date that all times refer to."""
-        head = f"[{self._head(self._call, f'{self._now:%a} {self._now.day} {self._now:%b %Y %H:%M} UTC')}]"
+        head = f"[{self._head(self._call, f'{self._now:%a} {self._now.day} {self._now:%b %Y %H:%M} {self._zone}')}]"
         content = _cleaned(self._call, self._quote).content
         if isinstance(content, str):
             return HumanMessage(f"{head} {indented(content)}", id=self._call.id)
@@ -243,7 +249,7 @@ def _numbered(label: str, number: int) -> str:
 
 def _when(at: datetime, now: datetime) -> str:
     """A time as somebody would say it then: the weekday within a week, else the date."""
-    at = at.astimezone(UTC)
+    at = at.astimezone(now.tzinfo)
     days = (now.date() - at.date()).days
     if 0 <= days < 7:
         return f"{at:%a %H:%M}"

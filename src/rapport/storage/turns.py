@@ -45,6 +45,8 @@ WITH here AS (
     SELECT kind, CASE kind WHEN 'direct' THEN summary_id END AS summary_id,
         CASE kind WHEN 'direct' THEN summarised_to ELSE '-infinity' END AS summarised_to,
         coalesce(resting_until > clock_timestamp(), false) AS is_resting, autonomy,
+        coalesce(muted_until > clock_timestamp(), false) AS is_muted,
+        (SELECT time_zone FROM preferences WHERE owner_id = %(owner)s) AS time_zone,
         EXISTS (SELECT FROM memories WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS has_memories,
         CASE WHEN followed_up_at IS NULL THEN '{{}}' ELSE ARRAY(
             SELECT matter FROM (
@@ -67,7 +69,7 @@ WITH here AS (
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = (SELECT summary_id FROM here)
 )
 SELECT here.is_resting, here.autonomy, here.has_memories, here.matters, coalesce(shelves.chunks, 0),
-       shelves.min_similarity, told.*
+       shelves.min_similarity, here.is_muted, here.time_zone, told.*
 FROM here LEFT JOIN told ON true LEFT JOIN shelves ON shelves.owner_id = %(owner)s AND shelves.embedder = %(embedder)s
 """
 _LOAD_MESSAGE = _LOAD.replace("{before}", " AND (role <> 'user' OR created_at < (SELECT created_at FROM asked))")
@@ -92,6 +94,10 @@ class Material:
     has_memories: bool
     matters: Sequence[str]
     """What its latest follow-ups were about."""
+    is_muted: bool = False
+    """Whether the owner wants no follow-ups in this conversation now."""
+    time_zone: str | None = None
+    """The zone that the owner has set; None when they have set none."""
 
 
 async def load(
@@ -113,12 +119,23 @@ async def load(
         },
     )
     rows = await found.fetchall()
-    messages = [message_of(row[6:]) for row in rows if row[6] is not None]
+    messages = [message_of(row[8:]) for row in rows if row[8] is not None]
     asked = asked or next((message for message in messages if message.id == event.id), None)
     if asked is None or not rows:
         return None
     earlier = [message for message in messages if message.id != asked.id and message.role != "system-summary"]
     earlier.sort(key=lambda message: (message.created_at, message.id))
     summary = next((message for message in messages if message.role == "system-summary"), None)
-    is_resting, autonomy, has_memories, matters, chunks, min_similarity = rows[0][:6]
-    return Material(asked, earlier, summary, Shelf(chunks, min_similarity), is_resting, autonomy, has_memories, matters)
+    is_resting, autonomy, has_memories, matters, chunks, min_similarity, is_muted, time_zone = rows[0][:8]
+    return Material(
+        asked,
+        earlier,
+        summary,
+        Shelf(chunks, min_similarity),
+        is_resting,
+        autonomy,
+        has_memories,
+        matters,
+        is_muted,
+        time_zone,
+    )

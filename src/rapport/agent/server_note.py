@@ -1,0 +1,33 @@
+"""The server's note to the model, which stands beside the newest message and is stored nowhere (ADR 37)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage
+
+_START = "[Server note: "
+_END = "]\n"
+
+
+def with_note(message: BaseMessage, note: str) -> BaseMessage:
+    """Return the message with the note as its first line; without a note, the message itself.
+
+    It is a line of the message because many chat templates refuse a system message, or two messages of one role, there.
+    """
+    if not note:
+        return message
+    line = f"{_START}{' '.join(note.split()).translate(_NO_BRACKETS)}{_END}"
+    content = cast("str | list[Any]", message.content)  # pyright: ignore[reportUnknownMemberType]
+    noted = line + content if isinstance(content, str) else [{"type": "text", "text": line}, *content]
+    return message.model_copy(update={"content": noted})
+
+
+def without_note(text: str) -> str:
+    """Return the words of a message that `with_note` made, without its note."""
+    if not text.startswith(_START) or _END not in text:
+        return text
+    return text.partition(_END)[2].removeprefix("\n")
+
+
+_NO_BRACKETS = str.maketrans("[]", "()")

@@ -1,0 +1,88 @@
+"""The facts that every prompt states: date and time, time zone, the person's name, what the agent can and cannot do.
+
+What changes each turn is a note for the newest message. What stays is part of the instructions, so that the front of the
+prompt is the same from turn to turn and prompt caches hit (ADR 37).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+from rapport.context.fence import plain_name
+from rapport.domain.conversation import Kind
+
+_LIMITS = (
+    "You can't set reminders, open links, search the web, send mail, call people or act outside this chat: say so when asked,"
+    " and never promise it."
+)
+_NOTE = "The newest message begins with a server note: use it, never mention it."
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """When and for whom a turn happens, and what the agent can do in it."""
+
+    now: datetime
+    time_zone: str | None = None
+    """The zone that the conversation's owner has set; None when they have set none."""
+    name: str | None = None
+    """What the person in a direct chat is called, if that is known."""
+    has_notes: bool = False
+    remembers: bool = False
+    follows_up: bool = False
+
+    @property
+    def time(self) -> str:
+        """Return the local date and time to the minute, with weekday and zone, as a sentence."""
+        zone = zone_of(self.time_zone)
+        local = self.now.astimezone(zone)
+        clock = f"{local:%A} {local.day} {local:%B %Y}, {local:%H:%M}"
+        if self.time_zone is None or zone is UTC:
+            unknown = "; the person's own time zone is not known" if self.time_zone is None else ""
+            return f"It is {clock} UTC{unknown}."
+        offset = f"{local:%z}"
+        return f"It is {clock} ({zone_name(zone)}, UTC{offset[:3]}:{offset[3:5]})."
+
+    @property
+    def person(self) -> str:
+        """Return who the person is, as a sentence; nothing when that is not known."""
+        name = plain_name(self.name or "")
+        return f"The person is called {name}." if name else ""
+
+    @property
+    def limits(self) -> str:
+        """Return what the agent can't do, for prompts whose instructions are fixed and don't say it."""
+        return f"{_LIMITS} Don't mention this note."
+
+    def abilities(self, kind: Kind, *, is_called: bool) -> str:
+        """Return what the agent can and can't do here; the same text for as long as nothing of it changes."""
+        can = ["talk"]
+        if self.has_notes:
+            can.append("use notes you are given")
+        if self.remembers:
+            can.append("remember lasting facts about the person")
+        if self.follows_up:
+            can.append("sometimes write first about something left open, at no set time")
+        told = f"Here you can {_listed(can)}. {_LIMITS}"
+        return f"{told} {_NOTE}" if is_called and kind == "direct" else told
+
+
+def zone_of(name: str | None) -> tzinfo:
+    """Return the time zone of that name; UTC for none, and for one that this machine doesn't know."""
+    if name is None or name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):
+        return UTC
+
+
+def zone_name(zone: tzinfo) -> str:
+    """Return what a zone of `zone_of` is called."""
+    return zone.key if isinstance(zone, ZoneInfo) else "UTC"
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
