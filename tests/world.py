@@ -297,6 +297,7 @@ async def open_world(
     url: str,
     *,
     model: BaseChatModel | None = None,
+    model_name: str = "scripted",
     limiter: Limiter | None = None,
     connections: Connections | None = None,
     unhealthy_seconds: float = 60.0,
@@ -304,7 +305,7 @@ async def open_world(
     **changes: Any,
 ) -> AsyncGenerator[World]:
     """A wired app with a server on loopback; several may share one database. Prompts tell the time by `now`."""
-    settings = settings_for(url, **changes)
+    settings = settings_for(url, model=model_name, **changes)
     scripted = ScriptedModel()
     channel = RecordingChannel()
     async with (

@@ -88,6 +88,8 @@ class Tools:
     """Whether anything is ever said unasked on this server."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     """The clock that prompts tell the time by."""
+    model: str = ""
+    """The name of the model, as RAPPORT_MODEL gives it."""
 
     def plans(self, profile: AgentProfile, kind: Kind, wanted: bool | None) -> Autonomy | None:
         """What may be planned in a conversation of this kind, where somebody has wanted follow-ups or not; None: nothing."""

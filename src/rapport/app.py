@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from rapport.agent.graph import LangGraphAgent
+    from rapport.agent.health import ModelHealth
     from rapport.answering import Tools
     from rapport.channels.telegram.api import BotApi
     from rapport.channels.telegram.bot import TelegramBot
@@ -50,6 +51,8 @@ class App:
     memory: MemoryBook
     metrics: Metrics
     chooser: Chooser
+    model: BaseChatModel
+    health: ModelHealth
     telegram: TelegramBot | None = None
 
 
@@ -105,6 +108,7 @@ async def open_app(
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_database(settings, meanwhile=_import_the_rest))
         from rapport.agent.graph import LangGraphAgent
+        from rapport.agent.health import ModelHealth
         from rapport.agent.metadata import verify_metadata
         from rapport.agent.models import close_model, make_model
         from rapport.answering import Tools
@@ -130,7 +134,9 @@ async def open_app(
             for step in await migrate(database):
                 log.info("storage.migrated", step=step)
             await saver.setup()
-        agent = LangGraphAgent(chosen, saver, deadline=settings.turn_deadline)
+        metrics = Metrics()
+        health = ModelHealth(metrics.model_failed)
+        agent = LangGraphAgent(chosen, saver, deadline=settings.turn_deadline, health=health)
         await verify_metadata(agent.graph, saver)
         embedder = make_embedder(settings.embeddings, environment=os.environ)
         stack.push_async_callback(close_embedder, embedder)
@@ -142,10 +148,11 @@ async def open_app(
             Retriever(questions, Search(database)),
             Recall(questions, memory),
             memory,
-            Metrics(),
+            metrics,
             make_chooser(settings, database, questions),
             autonomy=settings.autonomy,
             now=now,
+            model=settings.model,
         )
         api = await stack.enter_async_context(_telegram_api(settings)) if reaches_out else None
         runtime = Runtime(
@@ -167,6 +174,8 @@ async def open_app(
             memory,
             tools.metrics,
             tools.chooser,
+            chosen,
+            health,
             telegram,
         )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from rapport.domain.followups import GATES, TRIGGER_TYPES
+from rapport.domain.model_problems import PROBLEMS, Problem
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of `render`: the form that every Prometheus reads."""
@@ -67,6 +68,12 @@ class Metrics:
             buckets=_DURATION,
             registry=registry,
         )
+        self._model_errors = Counter(
+            "rapport_model_errors",
+            "Calls of the model that failed after their retries, by what was wrong.",
+            ("kind",),
+            registry=registry,
+        )
         self._received = Counter("rapport_messages_received", "Messages that people sent.", registry=registry)
 
     def followed_up(
@@ -106,6 +113,10 @@ class Metrics:
             for name, found in sorted(buckets.items())
             if found[-1][1]
         ]
+
+    def model_failed(self, problem: Problem) -> None:
+        """Count a call of the model that has failed."""
+        self._model_errors.labels(_one_of(problem, PROBLEMS)).inc()
 
     def received(self) -> None:
         """Somebody said something."""

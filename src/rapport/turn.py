@@ -12,7 +12,6 @@ from langchain_core.messages import HumanMessage
 from rapport.agent.failures import ModelFailed
 from rapport.answering import (
     MAX_ATTEMPTS,
-    Agent,
     Findings,
     Phases,
     Tools,
@@ -109,23 +108,23 @@ async def _reply(
 ) -> Reply:
     """What to say: the guard's words, the model's, or the fallback's; with the receipt of what it was made from."""
     if event.attempts > MAX_ATTEMPTS:
-        return fallback((), "attempts", f"tried {event.attempts - 1} times")
+        return fallback((), "attempts", f"tried {event.attempts - 1} times", model=tools.model)
     given = await _given(event, material, links, profile, tools)
     if event.kind == "group":
         clock.passed("context")
     try:
         findings = await _findings(event, material, given, profile, tools, clock)
     except (Transient, Permanent) as error:  # trying again would only let people wait
-        reply = fallback((), "retrieval", str(error))
+        reply = fallback((), "retrieval", str(error), model=tools.model)
         return replace(reply, metadata={**reply.metadata, "context": given.receipt})
     if profile.grounding == "strict" and not findings.passages:
         reply = guarded("low_similarity" if material.shelf.chunks else "no_notes")
     elif material.is_resting:
         why = "the model failed too often in this conversation and rests for a while"
-        reply = fallback(findings.passages, "breaker", why)
+        reply = fallback(findings.passages, "breaker", why, problem="resting", model=tools.model)
     else:
         situation = situation_of(event, material, profile, tools)
-        reply = await _answer(event, given, profile, findings, agent=tools.agent, situation=situation, draft=draft)
+        reply = await _answer(event, given, profile, findings, situation, tools, draft=draft)
         clock.passed("model")
     return replace(reply, metadata={**reply.metadata, **findings.audit, "context": given.receipt})
 
@@ -170,9 +169,9 @@ async def _answer(
     given: Given,
     profile: AgentProfile,
     findings: Findings,
-    *,
-    agent: Agent,
     situation: Situation,
+    tools: Tools,
+    *,
     draft: Draft,
 ) -> Reply:
     """The model's answer with its citations checked, while it streams and as a whole; or the fallback."""
@@ -184,16 +183,18 @@ async def _answer(
 
     on_token = relay if draft.listeners else None
     try:
-        reply = await asked(event, given, profile, findings, agent=agent, situation=situation, on_token=on_token)
+        reply = await asked(event, given, profile, findings, agent=tools.agent, situation=situation, on_token=on_token)
     except ModelFailed as failure:
         refused = failure.kind in TOO_LONG
-        return replace(fallback(passages, failure.kind, str(failure)), model_failed=True, was_refused=refused)
+        reply = fallback(passages, failure.kind, str(failure), problem=failure.problem, model=tools.model)
+        return replace(reply, model_failed=True, was_refused=refused)
     except asyncio.CancelledError:
         if not draft.goes_on():
             raise
         return replace(checked(draft.text, passages), metadata={"cancelled": True})
     if not reply.content:  # it named sources and said nothing
-        return replace(fallback(passages, "empty", "nothing is left of the model's answer"), model_failed=True)
+        reply = fallback(passages, "empty", "nothing is left of the model's answer", model=tools.model)
+        return replace(reply, model_failed=True)
     draft.complete(str(reply.content))
     return reply
 

@@ -191,6 +191,10 @@ def _call(request: web.Request, body: dict[str, Any]) -> Call:
     )
 
 
+async def _models(_request: web.Request) -> web.Response:
+    return web.json_response({"object": "list", "data": [{"id": "mock", "object": "model"}]})
+
+
 def _refusal(status: int, message: str) -> web.Response:
     return web.json_response({"error": {"message": message}}, status=status)
 
@@ -240,6 +244,7 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
     model = ScriptedModel()
     app = web.Application(client_max_size=64_000_000)
     app.router.add_post("/v1/chat/completions", model.answer)
+    app.router.add_get("/v1/models", _models)
     # With cancellation a caller that died is noticed at once, and its call is marked as broken.
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
     await runner.setup()

@@ -4,26 +4,54 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any, cast
 
 import aiohttp
 import httpx
+import orjson
 
 from rapport.domain.errors import RapportError
+from rapport.domain.model_problems import Problem
 
 FIRST_WAIT = 0.2
 MAX_WAIT = 10.0
 """The longest `Retry-After` that is worth waiting for inside a turn."""
 
 
+_PROBLEM_OF_KIND: dict[str, Problem] = {
+    "timeout": "timeout",
+    "network": "unreachable",
+    "malformed": "malformed",
+    "empty": "empty",
+}
+_TOLD = {
+    "timeout": "the model gave no answer in time",
+    "network": "the model server could not be reached, or broke off",
+    "malformed": "the model server's answer could not be read",
+    "error": "the model failed",
+}
+_KEY_CODES = frozenset({"invalid_api_key", "authentication_error", "permission_error", "api_key_invalid"})
+_QUOTA_CODES = frozenset({"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "billing_error"})
+_MODEL_CODES = frozenset({"model_not_found", "not_found_error", "model_not_exist"})
+_LENGTH_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
+_LENGTH_SIGNS = ("context length", "context size", "context window", "prompt is too long", "too many tokens")
+"""How servers without a code of their own say that a prompt is too long."""
+
 _NETWORK = (OSError, httpx.TransportError, aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
 
 
 class ModelFailed(RapportError):
-    """The model gave no usable answer; `kind` is a fixed word for logs, the text says more."""
+    """The model gave no usable answer.
 
-    def __init__(self, kind: str, message: str) -> None:
+    `kind` is a fixed word for logs, `problem` one for the person who can fix it. The text holds nothing that a provider
+    wrote: its words may quote what people said. They are in `detail`, for DEBUG lines alone.
+    """
+
+    def __init__(self, kind: str, message: str, *, problem: Problem | None = None, detail: str = "") -> None:
         super().__init__(message)
         self.kind = kind
+        self.problem: Problem = problem or _PROBLEM_OF_KIND.get(kind, "unknown")
+        self.detail = detail
 
 
 def backoff(error: Exception, attempt: int) -> float | None:
@@ -38,27 +66,74 @@ def backoff(error: Exception, attempt: int) -> float | None:
         if asked is None:
             return soon
         return max(asked, soon) if asked <= MAX_WAIT else None
-    return soon if describe(error)[0] in {"network", "timeout", "malformed"} else None
+    return soon if _kind(error) in {"network", "timeout", "malformed"} else None
 
 
-def describe(error: Exception) -> tuple[str, str]:
-    """A fixed word for the kind of failure, and one line about it."""
+def failure_of(error: Exception) -> ModelFailed:
+    """Return what went wrong as a ModelFailed, in whose text nothing stands that the provider wrote."""
     if isinstance(error, ModelFailed):
-        return error.kind, str(error)
-    name = type(error).__name__
-    text = (str(error).strip().splitlines() or [name])[0][:300]
+        return error
+    kind, name = _kind(error), type(error).__name__
+    detail = (str(error).strip().splitlines() or [name])[0][:300]
     if (status := _status(error)) is not None:
-        return f"http_{status}", text
+        told = f"the model server answered HTTP {status}"
+        return ModelFailed(kind, told, problem=_problem_of_status(status, error), detail=detail)
+    return ModelFailed(kind, f"{_TOLD[kind]} ({name})", detail=detail)
+
+
+def _kind(error: Exception) -> str:
+    """Return a fixed word for the kind of failure."""
+    if isinstance(error, ModelFailed):
+        return error.kind
+    if (status := _status(error)) is not None:
+        return f"http_{status}"
+    name = type(error).__name__
     # The SDKs wrap their transports' errors in classes of their own; those have these names in all of them.
     if isinstance(error, TimeoutError | httpx.TimeoutException) or "Timeout" in name:
-        return "timeout", text
+        return "timeout"
     if isinstance(error, _NETWORK) or "Connection" in name or "Protocol" in name:
-        return "network", text
+        return "network"
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) or "Validation" in name or "JSON" in name:
-        return "malformed", text
-    if name in {"APIError", "ReadError"}:
-        return "network", text
-    return "error", f"{name}: {text}"
+        return "malformed"
+    return "network" if name in {"APIError", "ReadError"} else "error"
+
+
+def _problem_of_status(status: int, error: Exception) -> Problem:
+    """Return what an answer with an error's status means, with the help of the code that its body bears."""
+    codes, message = _codes_in(error)
+    if status in (401, 403) or codes & _KEY_CODES:
+        return "key_refused"
+    if status == 402 or codes & _QUOTA_CODES or "credit balance" in message:
+        return "no_credit"
+    if status == 429:
+        return "rate_limited"
+    if status == 404 or codes & _MODEL_CODES:
+        return "unknown_model"
+    if status == 413 or codes & _LENGTH_CODES or any(sign in message for sign in _LENGTH_SIGNS):
+        return "too_long"
+    if status in (408, 504):
+        return "timeout"
+    return "server_error" if status >= 500 else "request_refused"
+
+
+def _codes_in(error: Exception) -> tuple[frozenset[str], str]:
+    """Return the codes that a provider's error bears, and its message in small letters."""
+    body: Any = getattr(error, "body", None)
+    if not isinstance(body, dict):
+        try:
+            body = orjson.loads(getattr(getattr(error, "response", None), "text", "") or "null")
+        except (ValueError, httpx.HTTPError, httpx.StreamError):
+            body = None
+    told: Any = body.get("error", body) if isinstance(body, dict) else {}
+    if not isinstance(told, dict):
+        told = {"message": told}
+    found = cast("dict[str, Any]", told)
+    codes = {found.get(name) for name in ("code", "type", "status")}
+    message = found.get("message")
+    return (
+        frozenset(code.lower() for code in codes if isinstance(code, str)),
+        message[:2_000].lower() if isinstance(message, str) else "",
+    )
 
 
 def _status(error: Exception) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypedDict, TypeVar, cast
 
@@ -17,7 +18,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from rapport.agent.failures import ModelFailed, backoff, describe
+from rapport.agent.failures import ModelFailed, backoff, failure_of
+from rapport.agent.health import ModelHealth
 from rapport.agent.server_note import with_note
 from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, Saved, Toolbox, has_calls
 from rapport.domain.event import FRESH
@@ -78,13 +80,21 @@ class _Offer:
 class LangGraphAgent:
     """Runs a model over a window; safe to run again after a crash, because its nodes change nothing outside."""
 
-    def __init__(self, model: BaseChatModel, saver: BaseCheckpointSaver[Any], *, deadline: float) -> None:
+    def __init__(
+        self,
+        model: BaseChatModel,
+        saver: BaseCheckpointSaver[Any],
+        *,
+        deadline: float,
+        health: ModelHealth | None = None,
+    ) -> None:
         self._model = model
         self._plain = _Offer(model)
         self._saving = _offer(model, [UPSERT_MEMORY])
         self._looking = _offer(model, LOOKUPS)
         self._forms: dict[type[BaseModel], Runnable[LanguageModelInput, Any]] = {}
         self._deadline = deadline
+        self._health = health or ModelHealth()
         builder = StateGraph(TurnState, context_schema=RunContext)
         builder.add_node("answer", self._answer)  # pyright: ignore[reportUnknownMemberType]
         builder.add_edge(START, "answer")
@@ -117,7 +127,7 @@ class LangGraphAgent:
             "metadata": dict(tags or {}),
         }
         try:
-            async with asyncio.timeout(self._deadline):
+            async with self._within_deadline():
                 state = await self.graph.ainvoke(
                     TurnState(system=system, messages=[*history, current]),
                     config,
@@ -126,8 +136,10 @@ class LangGraphAgent:
                     # all that is worth writing.
                     durability="exit",
                 )
-        except TimeoutError as error:
-            raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from error
+        except ModelFailed as failure:
+            self._health.failed(failure)
+            raise
+        self._health.answered()
         return Answer(cast("AIMessage", state["reply"]), state.get("saved") or ())
 
     @property
@@ -140,12 +152,13 @@ class LangGraphAgent:
         try:
             if (asked := self._forms.get(form)) is None:  # made once: its schema takes longer than the rest of a call
                 asked = self._forms[form] = self._model.with_structured_output(form, method="function_calling")
-            async with asyncio.timeout(self._deadline):
+            async with self._within_deadline():
                 decided = await asked.ainvoke([SystemMessage(system), HumanMessage(text)])
-        except TimeoutError as error:
-            raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from error
-        except Exception as error:
-            raise ModelFailed(*describe(error)) from error
+        except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes
+            failure = _logged(failure_of(error))
+            # A model that can't be asked in this way may answer well in every other.
+            self._health.count(failure)
+            raise failure from None
         if not isinstance(decided, form):
             raise ModelFailed("malformed", "the model did not keep to the form it was given")
         return decided
@@ -153,10 +166,19 @@ class LangGraphAgent:
     async def ask(self, system: str, text: str) -> str:
         """One plain answer outside any turn. Raises ModelFailed."""
         try:
-            async with asyncio.timeout(self._deadline):
+            async with self._within_deadline():
                 return str((await self._ask([SystemMessage(system), HumanMessage(text)], None)).text)
-        except TimeoutError as error:
-            raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from error
+        except ModelFailed as failure:
+            self._health.failed(failure)
+            raise
+
+    @asynccontextmanager
+    async def _within_deadline(self) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout(self._deadline):
+                yield
+        except TimeoutError:
+            raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from None
 
     async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
         messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
@@ -213,7 +235,7 @@ class LangGraphAgent:
                 failure = error
             wait = backoff(failure, attempt) if attempt <= RETRIES else None
             if wait is None:
-                raise ModelFailed(*describe(failure)) from failure
+                raise _logged(failure_of(failure)) from None
             if tokens is not None and tokens.relayed:
                 # Somebody has read the beginning of this attempt: another one would not continue it, so it comes without
                 # tokens, and the finished reply says how it really goes.
@@ -307,6 +329,12 @@ class _Relay:
     def __call__(self, token: str) -> None:
         self.relayed = True
         self._on_token(token)
+
+
+def _logged(failure: ModelFailed) -> ModelFailed:
+    """Return the failure once its details are in the log, at DEBUG: they may quote what people said."""
+    log.debug("model.error", errorType=failure.kind, problem=failure.problem, detail=failure.detail)
+    return failure
 
 
 def _checked(reply: AIMessage) -> AIMessage:

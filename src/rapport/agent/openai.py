@@ -219,7 +219,7 @@ def _sound(chunk: dict[str, Any]) -> dict[str, Any]:
         return chunk
     details = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
     status = details.get("code")
-    raise ProviderError(status if isinstance(status, int) else 503, str(details.get("message", "")))
+    raise ProviderError(status if isinstance(status, int) else 503, json.dumps({"error": details}))
 
 
 def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -> ChatOpenAI:

@@ -100,7 +100,7 @@ def show(
 
         from rapport.channels.http.context import context_view
 
-        view = {"conversation_id": explanation.conversation.id, **context_view(explanation)}
+        view = {"conversation_id": explanation.conversation.id, **context_view(explanation, operator=True)}
         typer.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode())
         return
     from rich.console import Console

@@ -10,6 +10,8 @@ from langchain_core.messages import HumanMessage
 from rich.console import Console
 from rich.markup import escape
 
+from rapport.agent.advice import advice
+from rapport.agent.failures import failure_of
 from rapport.agent.graph import LangGraphAgent
 from rapport.agent.metadata import verify_metadata
 from rapport.agent.models import BUILTIN, close_model, make_model
@@ -91,7 +93,8 @@ async def _model(settings: Settings) -> str:
     try:
         reply = await model.ainvoke([HumanMessage("Hello! Answer with one short sentence.")])
     except Exception as error:
-        raise RapportError(f"{settings.model} does not answer") from error
+        told = advice(failure_of(error).problem, settings.model)
+        raise RapportError(f"{settings.model} does not answer. {told}") from error
     finally:
         await close_model(model)
     if settings.model == BUILTIN:
@@ -104,7 +107,7 @@ async def _embedder(settings: Settings) -> str:
     try:
         vector = await embedder.embed_question("Hello!")
     except RapportError as error:
-        raise RapportError(str(error)) from None  # it says its cause itself
+        raise RapportError(str(error)) from error.__cause__
     finally:
         await close_embedder(embedder)
     chosen = "the bundled one, " if settings.embeddings == "bundled" else ""

@@ -19,6 +19,7 @@ import uvicorn
 from rapport.app import App, open_app
 from rapport.channels.http.callers import trusted_networks
 from rapport.domain.errors import Permanent
+from rapport.runtime.tasks import beside
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ log = structlog.get_logger()
 
 FINISH_SECONDS = 6.0
 """What a running turn gets after SIGTERM; then it is handed over. Everything together stays under ten seconds."""
+
+PROBE_SECONDS = 20.0
 
 OPEN_FILES = 65_536
 
@@ -92,7 +95,21 @@ async def serve(settings: Settings) -> None:
         allow_many_connections()
         server = Server(config, app)
         stop.then(lambda number: server.handle_exit(number, None))
-        await server.serve([listening])
+        async with beside(check_model(app), name="check of the model"):
+            await server.serve([listening])
+
+
+async def check_model(app: App) -> None:
+    """Warn in the log if the model can't be used as it is set up; nothing else depends on it."""
+    from rapport.agent.advice import advice
+    from rapport.agent.probe import probe
+
+    name = app.settings.model
+    problem = await probe(name, app.model, environment=os.environ, timeout=PROBE_SECONDS)
+    if problem is None:
+        return
+    app.health.found(problem)
+    log.warning("model.problem", model=name, kind=problem, remedy=advice(problem, name))
 
 
 def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNHEALTHY_SECONDS) -> FastAPI:
@@ -114,6 +131,7 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
         wake=app.runtime.timers_changed,
         metrics=app.metrics,
         telegram=app.telegram is not None,
+        health=app.health,
         called_by=_callers(app),
         health=Health(app.runtime.presence.seconds_since_heartbeat, unhealthy_seconds),
     )

@@ -34,7 +34,9 @@ SILENCE = timedelta(hours=1)
 
 BEFOREHAND = "context"
 """The `lc_source` of the message that stands before a call and quotes what belongs to it."""
-_HEADING = "What was said in this group chat before, as far as it may belong to the call, oldest first (times in {zone}):"
+_HEADING = (
+    "What was said in this group chat before, as far as it may belong to the call, oldest first (times in {zone}):"
+)
 UNNAMED = "someone"
 _RESERVED = frozenset(
     {"system", "assistant", "developer", "user", "human", "ai", "model", "tool", "function", "agent", "you", "me"}

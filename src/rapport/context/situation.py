@@ -49,7 +49,7 @@ class Situation:
     def person(self) -> str:
         """Return who the person is, as a sentence; nothing when that is not known."""
         name = plain_name(self.name or "")
-        return f"The person is called {name}." if name else ""
+        return f"Their name is {name}." if name else ""
 
     @property
     def limits(self) -> str:
@@ -58,14 +58,14 @@ class Situation:
 
     def abilities(self, kind: Kind, *, is_called: bool) -> str:
         """Return what the agent can and can't do here; the same text for as long as nothing of it changes."""
-        can = ["talk"]
+        can: list[str] = []
         if self.has_notes:
             can.append("use notes you are given")
         if self.remembers:
             can.append("remember lasting facts about the person")
         if self.follows_up:
-            can.append("sometimes write first about something left open, at no set time")
-        told = f"Here you can {_listed(can)}. {_LIMITS}"
+            can.append("sometimes write first about what was left open, at no set time")
+        told = f"{f'You can {_listed(can)}.' if can else 'You can only talk here.'} {_LIMITS}"
         return f"{told} {_NOTE}" if is_called and kind == "direct" else told
 
 

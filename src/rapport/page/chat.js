@@ -36,6 +36,7 @@ export function createChat(app, composer) {
 		addNotes: () => app.go({ panel: "notes" }),
 		copy: app.copy,
 		retry: thread.retry,
+		askAgain: message => thread.askAgain(message).catch(app.tell),
 		takeBack(one) {
 			thread.discard(one);
 			composer.put(one.text);

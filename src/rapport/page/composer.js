@@ -1,4 +1,4 @@
-/** Where one writes: a box that keeps what wasn't sent, who speaks, what is replied to, and a way to stop an answer. */
+/** The message box: drafts, who speaks, what is replied to, stop. */
 
 import { form } from "./dialogs.js";
 import { button, el, fill, icon } from "./dom.js";

@@ -1,4 +1,4 @@
-/** The list of conversations: search, begin, open; and the way to everything that belongs to none of them. */
+/** The list of conversations, and links to the panels that belong to none. */
 
 import { button, el, fill, icon } from "./dom.js";
 import { avatar } from "./message.js";

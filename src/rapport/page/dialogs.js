@@ -1,4 +1,4 @@
-/** What comes up over the page: short notices, things that can be undone for a while, and questions. */
+/** Toasts, undo, and dialogs. */
 
 import { button, el } from "./dom.js";
 

@@ -48,13 +48,13 @@ export function fill(node, ...children) {
 	return node;
 }
 
-/** The only way in for markup: what the server has rendered and sanitised, in the field `html` of a message. */
+/** The only way in for markup: HTML that the server has sanitised. */
 export function showHtml(node, html) {
 	node.innerHTML = html;
 	return node;
 }
 
-/** A button: its words, its classes, what it does, an icon. A `tool` shows the icon alone, and says its words to who can't see it. */
+/** A button. A `tool` shows its icon alone, and its label to screen readers. */
 export function button(label, kind, onclick, picture = null, props = {}) {
 	const isBare = /\btool\b/.test(kind);
 	const names = isBare ? { "aria-label": label, title: label } : {};

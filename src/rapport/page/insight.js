@@ -1,4 +1,4 @@
-/** How the last hours went: answers, how long each step takes, refusals, follow-ups. The charts are a few lines of SVG. */
+/** Statistics of the last hours: answers, steps, refusals, follow-ups. */
 
 import { button, el, fill, svg } from "./dom.js";
 import { emptyPanel, loader } from "./side.js";

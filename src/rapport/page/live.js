@@ -1,4 +1,4 @@
-/** A stream of events that goes on after the line or the server was gone: from the last event that was read. */
+/** A stream of events that reconnects and goes on after the last event read. */
 
 import { eventsOf } from "./api.js";
 

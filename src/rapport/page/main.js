@@ -27,7 +27,7 @@ const part = id => document.getElementById(id);
 
 const store = createStore({
 	session: null, agents: [], threads: notLoaded, hiddenThreads: new Set(), query: "", samples: null, busy: false, preferences: null,
-	side: false, lost: null, replied: null, theme: document.documentElement.dataset.theme ?? null, ...nothingOpen(),
+	side: false, lost: null, trouble: null, replied: null, theme: document.documentElement.dataset.theme ?? null, ...nothingOpen(),
 });
 const { state, set } = store;
 
@@ -124,7 +124,7 @@ function apply() {
 	else if (isOther && id && !isNarrow()) composer.focus();
 }
 
-/** A panel that the address names; beside a chat with room for it, the one that was looked at last unless it was closed. */
+/** The panel of the address; where there is room, else the latest one unless it was closed. */
 function panelWanted() {
 	const isRoomy = matchMedia("(min-width: 1180px)").matches;
 	return route.panel ?? (route.thread && isRoomy && kept.get("side") !== false ? (kept.get("panel") ?? "why") : null);
@@ -239,7 +239,7 @@ function said(message) {
 	if (role !== "assistant") return;
 	part("announcer").textContent = `${agentOf(one)?.name ?? "The agent"}: ${text.slice(0, 400)}`;
 	if (document.hidden) unseen += 1;
-	set({ replied: message.id });
+	set({ replied: message.id, trouble: message.fallbackUsed || message.guardUsed ? (message.problem ?? state.trouble) : null });
 	loadTimers();
 }
 
@@ -290,13 +290,14 @@ function switchTheme() {
 
 /* The line to the server */
 
-store.watch(["lost"], drawBanner);
+store.watch(["lost", "trouble"], drawBanner);
 setInterval(() => state.lost && drawBanner(), 1_000);
 
 function drawBanner() {
 	const banner = part("banner");
-	banner.hidden = !state.lost;
-	if (!state.lost) return;
+	banner.hidden = !(state.lost ?? state.trouble);
+	if (banner.hidden) return;
+	if (!state.lost) return fill(banner, icon("warn"), el("span", state.trouble.text), button("Close", "link", () => set({ trouble: null })));
 	const left = Math.ceil(((state.lost.retryAt ?? 0) - Date.now()) / 1000);
 	const what = navigator.onLine ? "The server can't be reached." : "You are offline.";
 	const when = el("span", { "aria-hidden": "true" }, left > 0 ? `Next try in ${left} s.` : "Trying…");
@@ -356,7 +357,8 @@ function listen() {
 
 async function boot() {
 	try {
-		set({ session: await api.get("/api/session") });
+		const session = await api.get("/api/session");
+		set({ session, trouble: session.problem });
 	} catch {
 		return setTimeout(boot, POLL_LOST);
 	}

@@ -65,7 +65,7 @@ function bodyOf(message) {
 	return body;
 }
 
-/** Citations become numbers; the closing line "Sources: a, b" goes, the chips under the answer say it. */
+/** Number the citations; drop the closing line "Sources: a, b", which the chips repeat. */
 function numbered(body, sources) {
 	const last = body.lastElementChild;
 	if (last?.tagName === "P" && /^\s*Sources:/.test(last.textContent)) last.remove();
@@ -83,7 +83,10 @@ function remark(message, actions) {
 		const add = button("Add a note", "link", actions.addNotes);
 		return el("p.mark.guard", icon("shield"), el("span", "Nothing in your notes is close enough, so it didn't guess. ", add));
 	}
-	if (message.fallbackUsed) return el("p.mark.fallback", icon("warn"), "The model could not answer just now. This is what your notes hold.");
+	if (message.fallbackUsed) {
+		const told = message.problem?.text ?? `The model could not answer just now.${message.sources.length ? " This is what your notes hold." : ""}`;
+		return el("p.mark.fallback", icon("warn"), el("span", told, " ", button("Ask again", "link", () => actions.askAgain(message))));
+	}
 	return message.cancelled && el("p.mark", icon("stop"), "You stopped it here.");
 }
 
@@ -120,7 +123,7 @@ export function pendingItem(one, actions) {
 			"article",
 			{ "aria-label": name },
 			heading(name, false, one.at),
-			el("div.bubble", el("div.words.plain", { dir: "auto" }, one.text)),
+			el("div.bubble", el("div.words.plain", { dir: "auto" }, textOf({ content: one.text }))),
 			note && el("p.state", { role: isFailed ? "alert" : null }, note),
 			isFailed && el("div.row", button("Send again", "small", () => actions.retry(one), "retry"), button("Put back into the box", "small quiet", () => actions.takeBack(one))),
 		),

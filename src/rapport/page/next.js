@@ -1,4 +1,4 @@
-/** What comes next: follow-ups that wait, with a countdown; when they are unwelcome; and what became of earlier ones. */
+/** Follow-ups: waiting, past, and quiet hours. */
 
 import { field, form } from "./dialogs.js";
 import { button, el, fill, icon } from "./dom.js";

@@ -1,4 +1,4 @@
-/** Where somebody is, as the part of the address after `#`: a conversation, a panel, and what that is about. */
+/** The part of the address after `#`: conversation, panel, subject. */
 
 const PANELS = new Set(["sources", "why", "next", "memory", "notes", "insight"]);
 

@@ -31,7 +31,7 @@ export function createStore(state) {
 	};
 }
 
-/** What is kept in this browser: drafts and choices, never a key. Where storage is off nothing is kept, and nothing breaks. */
+/** Drafts and choices in this browser's storage, where that is on; never a key. */
 export const kept = {
 	get(name) {
 		try {

@@ -71,7 +71,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		}
 	}
 
-	/** Add messages, each once, in order; those that are there already are replaced. What is answered is being answered no more. */
+	/** Add or replace messages, in order; end the turns that they answer. */
 	function merge(messages) {
 		const all = new Map(state.messages.map(one => [one.id, one]));
 		const isLast = messages.length === 1 && !all.has(messages[0].id) && place(messages[0]) > place(state.messages.at(-1));
@@ -134,7 +134,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		set({ turns: state.turns.filter(one => one.messageId !== messageId) });
 	}
 
-	/** Say something. It is shown at once, and sent again under the same name until the server has it or refuses it. */
+	/** Send a message: shown at once, and sent again under the same key until the server has it or refuses it. */
 	function send(text, { author = null, replyTo = null } = {}) {
 		const key = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
 		const one = { key, thread: state.thread, text, author, replyTo, state: "sending", id: null, problem: null, attempt: 0, at: new Date().toISOString() };
@@ -228,14 +228,22 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		return state.thread === thread;
 	}
 
+	/** Send what a reply answers once more, as a new message. */
+	async function askAgain({ reply_to_id: id }) {
+		if (!(await reach(id))) return;
+		const { content, author, reply_to_id: replyTo } = state.messages.find(one => one.id === id);
+		send(content, { author, replyTo });
+	}
+
 	return {
 		open,
 		send,
+		askAgain,
 		discard,
 		reach,
 		retry: deliver,
 		stop: () => api.post(`/chat/conversations/${state.thread}/cancel`),
-		/** Let go of what was loaded from long ago: it is paged in again when somebody scrolls back to it. */
+		/** Forget old pages; scrolling back loads them again. */
 		trim() {
 			const messages = state.messages.slice(-2 * PAGE);
 			if (state.messages.length > FAR) set({ messages, older: messages[0].id });

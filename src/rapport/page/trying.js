@@ -33,7 +33,7 @@ export function createTries(app) {
 		}
 	}
 
-	/** Open a conversation with a panel beside it where there is room; on a phone the chat comes first. */
+	/** Open a conversation, with a panel beside it where there is room. */
 	const open = (thread, panel) => app.go({ thread, panel: isNarrow() ? null : panel });
 
 	async function talk(agent, title, text, panel) {

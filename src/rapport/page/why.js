@@ -1,4 +1,4 @@
-/** Why an answer is what it is: the chat with the chosen messages lit, a reason for each, memories and notes. */
+/** Why an answer is what it is: chosen messages with reasons, memories, notes. */
 
 import { el, fill, icon } from "./dom.js";
 import { hue } from "./message.js";
@@ -60,7 +60,7 @@ export function createWhy(app) {
 				context.looked_up.length > 0 && ` Then it ${[...new Set(context.looked_up)].map(toolWords).join(", ")}.`,
 			),
 			reply?.guardUsed && el("p.mark.guard", icon("shield"), "Nothing in your notes was close enough to the question, so no model was asked."),
-			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), "The model could not be reached; the answer was put together from the notes."),
+			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), context.problem?.text ?? "The model could not answer; this was put together from the notes."),
 			app.currentThread()?.kind === "group" && chooser(context),
 			el("ol.timeline", { "aria-label": "The chat as it saw it" }, entries(timeline)),
 			memories.length + notes.length > 0 && el("h2", "Also given"),

@@ -44,8 +44,14 @@ def guarded(reason: str) -> Reply:
     return Reply(GUARD, metadata={"guard_used": True})
 
 
-def fallback(passages: Sequence[Passage], kind: str, reason: str) -> Reply:
-    """What people read when the model can't answer: the same words for the same passages, every time."""
+def fallback(
+    passages: Sequence[Passage], kind: str, reason: str, *, problem: str | None = None, model: str = ""
+) -> Reply:
+    """What people read when the model can't answer: the same words for the same passages, every time.
+
+    What is wrong is kept beside it, as a fixed word and the model's name, for whoever can fix it. `reason` is logged: it
+    must not quote what anybody said.
+    """
     log.warning("chat.error", errorType=kind, message=reason)
     found = snippets(passages, list(dict.fromkeys(passage.note_id for passage in passages)))
     if found:
@@ -53,4 +59,5 @@ def fallback(passages: Sequence[Passage], kind: str, reason: str) -> Reply:
     else:
         told = "there are none for this message. Your message is kept; please send it again in a moment."
     text = check(FALLBACK + told, [snippet["id"] for snippet in found]).text
-    return Reply(text, sources=found, metadata={"fallback_used": True})
+    wrong = {"kind": problem or kind, "model": model}
+    return Reply(text, sources=found, metadata={"fallback_used": True, "problem": wrong})

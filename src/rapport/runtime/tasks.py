@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+
+
+@contextlib.asynccontextmanager
+async def beside(job: Coroutine[None, None, None], *, name: str) -> AsyncGenerator[None]:
+    """Run a job beside the body, and end it with the body."""
+    task = asyncio.create_task(job, name=name)
+    try:
+        yield
+    finally:
+        await end_all([task])
 
 
 async def is_set(event: asyncio.Event, *, timeout: float) -> None:

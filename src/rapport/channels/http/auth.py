@@ -62,6 +62,11 @@ async def _session_owner(database: Database, connection: HTTPConnection, token: 
     return owner
 
 
+def is_operator(owner_id: str) -> bool:
+    """Return whether this caller runs the server: `local` is who sits at its machine, and whose keys were made there."""
+    return owner_id == LOCAL_USER
+
+
 class Keyless:
     """Whether the server answers without keys, remembered for a moment so that it costs nothing on every request."""
 

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
+from rapport.channels.http.auth import is_operator
 from rapport.channels.http.bodies import StrictRoute
 from rapport.channels.http.conversations import Caller
-from rapport.channels.http.views import json_response
+from rapport.channels.http.views import ProblemView, json_response, problem_view
 from rapport.chiming import Chooser
 from rapport.domain.agents import agent_of
 from rapport.domain.conversation import Message
@@ -69,6 +70,7 @@ class ContextView(BaseModel):
 
     `message_id` is what was answered (of something said unasked, the reply itself). `stored` says whether this was kept
     with the reply, or is what would be chosen now. `looked_up` names the tools with which the model saw more of the chat.
+    `problem` says what was wrong with the model, where the reply is a fallback, to whoever runs the server.
     `timeline` is there with `include=timeline`: the messages before the reply, oldest first, and whatever older was chosen.
     """
 
@@ -82,6 +84,7 @@ class ContextView(BaseModel):
     notes: list[NoteUsedView]
     summary_id: str | None
     looked_up: list[str]
+    problem: ProblemView | None
     timeline: list[MomentView] | None = None
 
 
@@ -98,13 +101,13 @@ def context_routes(chooser: Chooser, caller: Caller) -> APIRouter:
         owner: str = owner_id,
     ) -> Response:  # fmt: skip
         explanation = await explain(chooser, owner, thread_id, message_id, strategy=strategy)
-        view = context_view(explanation)
+        view = context_view(explanation, operator=is_operator(owner))
         return json_response(view | await _words(chooser.database, explanation) if include else view)
 
     return router
 
 
-def context_view(explanation: Explanation) -> dict[str, Any]:
+def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
     """An explanation for the owner of the conversation: ids, reasons and scores."""
     subject = explanation.call or explanation.reply
     receipt = explanation.receipt
@@ -119,6 +122,7 @@ def context_view(explanation: Explanation) -> dict[str, Any]:
         "notes": explanation.notes,
         "summary_id": receipt.get("summary_id"),
         "looked_up": receipt.get("looked_up", []),
+        "problem": problem_view(explanation.reply, operator=operator),
     }
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.requests import HTTPConnection
 
+from rapport.channels.http.auth import is_operator
 from rapport.channels.http.bodies import AuthorBody, NewConversation, NewMessage, StrictRoute
 from rapport.channels.http.streams import turn_stream
 from rapport.channels.http.views import (
@@ -81,7 +82,7 @@ def conversation_routes(
             return json_response({"id": ticket.accepted.message_id, "replied": False}, 202)
         if streaming:
             return turn_stream(ticket)
-        return json_response(message_view(await ticket.reply()))
+        return json_response(message_view(await ticket.reply(), operator=is_operator(owner)))
 
     @router.post("/{conversation_id}/cancel", response_model=CancelledView, summary="Stop the running turn")
     async def cancel(conversation_id: str, owner: str = owner_id) -> Response:

@@ -12,7 +12,7 @@ from rapport.channels.http.bodies import StrictRoute
 from rapport.channels.http.conversations import Caller
 from rapport.channels.http.rendering import Renderer
 from rapport.channels.http.views import as_json
-from rapport.channels.http.watching import Live, Shown, Watcher, seq_of, told
+from rapport.channels.http.watching import Live, Showings, Shown, Watcher, seq_of, told
 from rapport.domain.errors import Unauthorized
 from rapport.domain.live import Began, Ended, LiveEvent, Remembered, Said, TimersChanged, Wrote
 
@@ -41,7 +41,7 @@ class EventStream(StreamingResponse):
 def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
     owner_id = Depends(caller)
-    shown = Shown(renderer)
+    showings = Showings(renderer)
 
     @router.get(
         "/{thread_id}/events",
@@ -64,7 +64,7 @@ def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter
         known = seq_of(last_event_id)  # a browser that comes back says it here, and the address is still the first one
         known = seq_of(after) if known is None else known
         watcher = await live.watch(owner, thread_id, after=known)
-        return EventStream(_frames(watcher, request, caller, shown, says_hello=known is None))
+        return EventStream(_frames(watcher, request, caller, showings.to(owner), says_hello=known is None))
 
     return router
 

@@ -30,11 +30,11 @@ class Renderer:
         self._kept = 0
         self._most_kept = most_kept
 
-    async def view(self, message: Message) -> dict[str, Any]:
+    async def view(self, message: Message, *, operator: bool = False) -> dict[str, Any]:
         """A message for its owner, with `html`."""
-        return (await self.views([message]))[0]
+        return (await self.views([message], operator=operator))[0]
 
-    async def views(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    async def views(self, messages: Sequence[Message], *, operator: bool = False) -> list[dict[str, Any]]:
         """Messages for their owner, each with `html`. It is made beside the loop: a long text doesn't hold up the others."""
         keys = [_key(message) for message in messages]
         missing = [key for key in dict.fromkeys(keys) if key not in self._made]
@@ -42,7 +42,8 @@ class Renderer:
         shown = {key: made[key] if key in made else self._recall(key) for key in keys}
         for key, html in made.items():
             self._remember(key, html)
-        return [{**message_view(one), "html": shown[key]} for one, key in zip(messages, keys, strict=True)]
+        views = (message_view(one, operator=operator) for one in messages)
+        return [{**view, "html": shown[key]} for view, key in zip(views, keys, strict=True)]
 
     def _recall(self, key: _Key) -> str:
         # Another request may have pushed it out while this one waited.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI, Response
 
 from rapport import __version__
+from rapport.agent.health import ModelHealth
 from rapport.channels.http.agents import agent_routes
 from rapport.channels.http.auth import Keyless, authenticator
 from rapport.channels.http.autonomy import autonomy_routes
@@ -73,6 +74,7 @@ def http_app(
     wake: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,
     telegram: bool = False,
+    health: ModelHealth | None = None,
     called_by: Sequence[APIRouter] = (),
     health: Health | None = None,
 ) -> FastAPI:
@@ -97,7 +99,7 @@ def http_app(
     counted = metrics or Metrics()
     # First, for routes are tried in this order: what is asked for most.
     app.include_router(conversation_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
-    app.include_router(session_routes(database, caller, keyless, Server(model, telegram)))
+    app.include_router(session_routes(database, caller, keyless, Server(model, telegram, health or ModelHealth())))
     app.include_router(agent_routes(caller))
     app.include_router(thread_routes(database, caller, renderer=renderer))
     app.include_router(event_routes(live, caller, renderer=renderer))

@@ -1,16 +1,18 @@
 """`/api/session`: a browser signs in with a key, once, and is known by a cookie from then on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from rapport import __version__
-from rapport.channels.http.auth import COOKIE, Keyless, refuse_forged
+from rapport.agent.advice import advice
+from rapport.agent.health import ModelHealth
+from rapport.channels.http.auth import COOKIE, Keyless, is_operator, refuse_forged
 from rapport.channels.http.bodies import Body, StrictRoute
 from rapport.channels.http.conversations import Caller
-from rapport.channels.http.views import as_json
+from rapport.channels.http.views import ProblemView, as_json
 from rapport.domain.errors import Unauthorized
 from rapport.storage.database import Database
 from rapport.storage.sessions import LIFETIME, Sessions
@@ -21,7 +23,10 @@ _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
 class SessionView(BaseModel):
-    """Who is calling, and what answers here; `needs_key` says whether this server has keys."""
+    """Who is calling, and what answers here; `needs_key` says whether this server has keys.
+
+    `problem` says why the model doesn't work now, as far as this process knows, to whoever runs the server.
+    """
 
     signed_in: bool
     user: str | None
@@ -30,6 +35,7 @@ class SessionView(BaseModel):
     builtin: bool
     version: str
     telegram: bool
+    problem: ProblemView | None
 
 
 class SignIn(Body):
@@ -42,6 +48,7 @@ class Server:
 
     model: str
     telegram: bool = False
+    health: ModelHealth = field(default_factory=ModelHealth)
 
 
 def session_routes(database: Database, caller: Caller, keyless: Keyless, server: Server) -> APIRouter:
@@ -61,6 +68,7 @@ def session_routes(database: Database, caller: Caller, keyless: Keyless, server:
             "builtin": server.model == BUILTIN,
             "version": __version__,
             "telegram": server.telegram,
+            "problem": _problem(server) if user is not None and is_operator(user) else None,
         }
         return Response(as_json(view), media_type="application/json", headers=_NOT_KEPT)
 
@@ -98,6 +106,11 @@ def session_routes(database: Database, caller: Caller, keyless: Keyless, server:
         return answer
 
     return router
+
+
+def _problem(server: Server) -> dict[str, str] | None:
+    problem = server.health.problem
+    return problem and {"kind": problem, "text": advice(problem, server.model)}
 
 
 def _is_encrypted(request: Request) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from fastapi.responses import StreamingResponse
 
+from rapport.channels.http.auth import is_operator
 from rapport.channels.http.problems import status_of
 from rapport.channels.http.views import as_json, message_view
 from rapport.channels.ports import Ticket
@@ -44,9 +45,10 @@ async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
         return
     finally:
         ticket.close()
+    view = message_view(reply, operator=is_operator(ticket.accepted.owner_id))
     if reply.metadata.get("cancelled") is True:
-        yield event("cancelled", message_view(reply))
+        yield event("cancelled", view)
         return
     if not streamed and reply.text:
         yield event("token", {"token": reply.text})  # answered by another process, or before this client came back
-    yield event("final", message_view(reply))
+    yield event("final", view)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 from structlog.contextvars import bound_contextvars
 
+from rapport.channels.http.auth import is_operator
 from rapport.channels.http.bodies import Body, NewConversation, StrictRoute
 from rapport.channels.http.conversations import Caller, agent_named
 from rapport.channels.http.cursors import cursor_of, cursor_text
@@ -103,7 +104,11 @@ def thread_routes(database: Database, caller: Caller, *, renderer: Renderer) -> 
                 found = await messages.before(owner, thread_id, limit=limit + 1, cursor=cursor)
         page = found[-limit:]
         following = page[0].id if len(found) > limit else None
-        shown = await renderer.views(page) if render else [message_view(one) for one in page]
+        operator = is_operator(owner)
+        if render:
+            shown = await renderer.views(page, operator=operator)
+        else:
+            shown = [message_view(one, operator=operator) for one in page]
         return json_response({"messages": shown, "next": following})
 
     @router.get("/{thread_id}/messages/{message_id}", response_model=MessageView, summary="One message")
@@ -113,7 +118,9 @@ def thread_routes(database: Database, caller: Caller, *, renderer: Renderer) -> 
             message = await Messages(connection).get(owner, thread_id, message_id) if is_id(message_id) else None
         if message is None:
             raise NotFound(f"There is no message {message_id[:64]!r} in this conversation.")
-        return json_response(await renderer.view(message) if render else message_view(message))
+        operator = is_operator(owner)
+        shown = renderer.view(message, operator=operator) if render else None
+        return json_response(await shown if shown else message_view(message, operator=operator))
 
     @router.get("/{thread_id}/people", response_model=PeopleView, summary="Who speaks there, the latest first")
     async def people(thread_id: str, owner: str = owner_id) -> Response:

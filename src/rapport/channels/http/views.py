@@ -8,6 +8,7 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel
 
+from rapport.agent.advice import advice
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.memories import Memory, Origin
 from rapport.domain.notes import Note, Passage
@@ -38,11 +39,19 @@ class ThreadView(ConversationView):
     last_message: LastMessageView | None
 
 
+class ProblemView(BaseModel):
+    """Why the model could not answer, and what to do about it; told to whoever runs the server."""
+
+    kind: str
+    text: str
+
+
 class MessageView(BaseModel):
     """A message as history shows it.
 
     `summary_id` names the summary that stands for it when the model is asked; `source_ids` are those a summary rests on;
     `thread_id` is the forum topic; `context_snapshot` is what it replies to, if that was said before the agent was there.
+    `problem` says what is wrong with the model, where `fallbackUsed` is true, to whoever runs the server: the user `local`.
     `html` is there with `render=html`: its words, safe to put into a page.
     """
 
@@ -55,6 +64,7 @@ class MessageView(BaseModel):
     sources: list[dict[str, str]]
     guardUsed: bool  # noqa: N815 - the seed's name
     fallbackUsed: bool  # noqa: N815 - the seed's name
+    problem: ProblemView | None
     cancelled: bool
     autonomous: bool
     trigger_type: str | None
@@ -234,7 +244,13 @@ def thread_view(thread: Thread) -> dict[str, Any]:
     }
 
 
-def message_view(message: Message) -> dict[str, Any]:
+def problem_view(message: Message | None, *, operator: bool) -> dict[str, str] | None:
+    """Return what was wrong with the model when this reply was made; None for all but the operator."""
+    kept: Any = message.metadata.get("problem") if message is not None and operator else None
+    return kept and {"kind": kept["kind"], "text": advice(kept["kind"], kept["model"])}
+
+
+def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
     """A stored message for its owner. Only named metadata leaves: what is not listed here stays inside."""
     return {
         "id": message.id,
@@ -246,6 +262,7 @@ def message_view(message: Message) -> dict[str, Any]:
         "sources": message.sources,
         "guardUsed": message.metadata.get("guard_used") is True,
         "fallbackUsed": message.metadata.get("fallback_used") is True,
+        "problem": problem_view(message, operator=operator),
         "cancelled": message.metadata.get("cancelled") is True,
         "autonomous": message.metadata.get("autonomous") is True,
         "trigger_type": message.metadata.get("trigger_type"),

@@ -10,6 +10,7 @@ from typing import Protocol
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
+from rapport.channels.http.auth import is_operator
 from rapport.channels.http.conversations import Caller
 from rapport.channels.http.rendering import Renderer
 from rapport.channels.http.views import as_json, memory_view
@@ -73,18 +74,29 @@ async def told(watcher: Watcher, connection: HTTPConnection, caller: Caller) -> 
             return
 
 
+class Showings:
+    """How messages are shown to operators and to everybody else, each rendered once."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._of = {operator: Shown(renderer, operator=operator) for operator in (True, False)}
+
+    def to(self, owner_id: str) -> Shown:
+        return self._of[is_operator(owner_id)]
+
+
 class Shown:
     """Shows messages as JSON, with their HTML."""
 
-    def __init__(self, renderer: Renderer) -> None:
+    def __init__(self, renderer: Renderer, *, operator: bool) -> None:
         self._renderer = renderer
+        self._operator = operator
         self._by: Showing = self._show  # always the same object: what it has made is known by it
 
     async def message(self, said: Said) -> bytes:
         return await said.shown(self._by)
 
     async def _show(self, message: Message) -> bytes:
-        return as_json(await self._renderer.view(message))
+        return as_json(await self._renderer.view(message, operator=self._operator))
 
     def memory(self, change: Remembered) -> bytes:
         return as_json({"id": change.memory_id} if change.memory is None else memory_view(change.memory))

@@ -17,7 +17,7 @@ from rapport.channels.http.conversations import Caller, incoming_of
 from rapport.channels.http.problems import problem, problem_of, status_of, what_is_wrong
 from rapport.channels.http.rendering import Renderer
 from rapport.channels.http.views import as_json
-from rapport.channels.http.watching import Live, Shown, Watcher, seq_of, told
+from rapport.channels.http.watching import Live, Showings, Shown, Watcher, seq_of, told
 from rapport.channels.ports import Core, Ticket
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, RapportError, TooMany, Unauthorized
 from rapport.domain.live import Ended, LiveEvent, Remembered, Said, Wrote
@@ -45,7 +45,7 @@ def websocket_routes(
     limiter: "Limiter | None" = None,
 ) -> APIRouter:
     router = APIRouter()
-    shown = Shown(renderer)
+    showings = Showings(renderer)
 
     @router.websocket("/api/chat/ws")
     async def talk(websocket: WebSocket) -> None:
@@ -61,7 +61,7 @@ def websocket_routes(
             return
         await websocket.accept()
         desk = _Desk(core, owner, thread_id, max_characters, limiter)
-        await _Talk(websocket, desk, watcher, shown, caller).run()
+        await _Talk(websocket, desk, watcher, showings.to(owner), caller).run()
 
     return router
 

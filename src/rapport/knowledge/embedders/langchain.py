@@ -7,12 +7,15 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import structlog
 from langchain_core.embeddings import Embeddings
 
 from rapport.domain.errors import Permanent, RapportError, Transient
 from rapport.domain.notes import Vector
 from rapport.knowledge.embedders.local import first_line
 from rapport.knowledge.embedders.sound import sound_vectors
+
+log = structlog.get_logger()
 
 MIN_SIMILARITY = 0.30
 REQUEST_SECONDS = 30.0
@@ -109,9 +112,15 @@ class LangChainEmbedder:
         return vectors
 
     def _told(self, error: Exception) -> str:
-        """One line about an error, in which no key stands: providers like to quote the one they refuse."""
+        """Return what went wrong without the provider's words: they may quote what they were sent. DEBUG lines have them."""
         status = getattr(error, "status_code", None)
-        line = f"HTTP {status}: {first_line(error)}" if isinstance(status, int) and status > 0 else first_line(error)
+        kind = f"HTTP {status}" if isinstance(status, int) and status > 0 else type(error).__name__
+        log.debug("embedder.error", embedder=self._name, kind=kind, detail=self.detail(error))
+        return kind
+
+    def detail(self, error: BaseException) -> str:
+        """Return the provider's words about an error on one line, without keys: it likes to quote the one it refuses."""
+        line = first_line(error)
         for secret in self._hidden:
             line = line.replace(secret, "…")
         return _USER_INFO.sub("", line)

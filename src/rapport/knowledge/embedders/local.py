@@ -122,6 +122,6 @@ def data_file(package: str, *parts: str) -> Path:
     )
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The beginning of what an error says."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

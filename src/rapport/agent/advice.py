@@ -1,0 +1,42 @@
+"""What is wrong when the model can't answer, and what to do about it: for whoever runs the server (ADR 38)."""
+
+from __future__ import annotations
+
+_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+_ADDRESSES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "ollama": "OLLAMA_HOST"}
+
+_ADVICE = {
+    "key_refused": "The key in {key} was refused by the model server. Put a valid key into .env and restart.",
+    "no_credit": "The account of the key in {key} has no credit left. Add credit at the provider, or set another key or"
+    " model in .env and restart.",
+    "rate_limited": "The model server gets more requests from this account than it allows. Wait a moment and ask again; the"
+    " provider can raise the limit.",
+    "unknown_model": "The model server has no model “{name}”. Put one that it has into RAPPORT_MODEL in .env (and check the"
+    " address in {address}), and restart.{pull}",
+    "too_long": "What the model was given is longer than it can read. Send less at once, or set a model with a larger"
+    " context in RAPPORT_MODEL.",
+    "unreachable": "The model server can't be reached. Check that it runs and that {address} is its address, and restart if"
+    " you change that.",
+    "timeout": "The model gave no answer in time. Ask again; if it goes on, use a faster model, or larger"
+    " RAPPORT_MODEL_TIMEOUT and RAPPORT_TURN_DEADLINE.",
+    "server_error": "The model server failed with an error of its own. Ask again; if it goes on, look into its log.",
+    "request_refused": "The model server refused the request. Its words are in the log with LOG_LEVEL=debug.",
+    "malformed": "The model server's answer could not be read. Check that {address} is the address of its API.",
+    "empty": "The model answered with nothing. Ask again; if it goes on, set another model in RAPPORT_MODEL.",
+    "resting": "The model failed several times in this conversation and is left alone for two minutes. The answers before"
+    " this one say what was wrong.",
+    "retrieval": "The notes could not be searched, because the embedding model failed. `rapport doctor` says more.",
+    "attempts": "The server tried several times to answer and was interrupted each time. Its log says why.",
+}
+_UNKNOWN = "The model failed. `rapport doctor` tries it, and its words are in the log with LOG_LEVEL=debug."
+
+
+def advice(problem: str, model: str) -> str:
+    """Return a sentence for the operator about a problem with the model that `RAPPORT_MODEL` names so."""
+    provider, _, name = model.partition(":")
+    return _ADVICE.get(problem, _UNKNOWN).format(
+        key=_KEYS.get(provider, "RAPPORT_MODEL's key"),
+        address=_ADDRESSES.get(provider, "RAPPORT_MODEL"),
+        name=name or model,
+        pull=f" `ollama pull {name}` gets it." if provider == "ollama" else "",
+    )

@@ -1,0 +1,89 @@
+"""Whether the model's server takes the key and has the model: asked at start, without spending tokens where that can be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import aiohttp
+from langchain_core.language_models import BaseChatModel
+
+from rapport.agent.failures import failure_of
+from rapport.domain.model_problems import Problem
+
+_HAS_NO_LIST = frozenset({404, 405, 501})
+"""How servers answer that have no list of models."""
+
+
+class _Refused(Exception):
+    """The server has answered with an error."""
+
+    def __init__(self, status_code: int, body: object) -> None:
+        super().__init__(f"HTTP {status_code}")
+        self.status_code = status_code
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """Where a provider lists its models."""
+
+    url: str
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+async def probe(name: str, model: BaseChatModel, *, environment: Mapping[str, str], timeout: float) -> Problem | None:
+    """Return what is wrong with the model that `name` stands for; None when nothing is, or nothing can be found out.
+
+    The server's list of models is read. A model is asked for one token only where there is no list, or it isn't on it.
+    """
+    provider, _, wanted = name.partition(":")
+    listed = _list_of(provider, environment)
+    if listed is None:
+        return None
+    try:
+        async with asyncio.timeout(timeout):
+            if wanted not in await _models(listed):
+                await _one_token(provider, model)
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong is what was to be found out
+        return failure_of(error).problem
+    return None
+
+
+def _list_of(provider: str, environment: Mapping[str, str]) -> _List | None:
+    if provider == "openai":
+        base = (environment.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").rstrip("/")
+        key = environment.get("OPENAI_API_KEY") or "none"
+        return _List(f"{base}/models", {"Authorization": f"Bearer {key}"})
+    if provider == "anthropic":
+        base = (environment.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com").rstrip("/")
+        key = environment.get("ANTHROPIC_API_KEY") or "none"
+        return _List(f"{base}/v1/models?limit=1000", {"x-api-key": key, "anthropic-version": "2023-06-01"})
+    if provider == "ollama":
+        host = environment.get("OLLAMA_HOST") or "127.0.0.1:11434"
+        base = (host if "://" in host else f"http://{host}").rstrip("/").replace("//0.0.0.0", "//127.0.0.1")
+        return _List(f"{base}/v1/models")
+    return None
+
+
+async def _models(listed: _List) -> frozenset[str]:
+    """Return the names of the models that a server has; none when it has no list of them."""
+    async with (
+        aiohttp.ClientSession(trust_env=True) as session,
+        session.get(listed.url, headers=listed.headers) as response,
+    ):
+        if response.status in _HAS_NO_LIST:
+            return frozenset()
+        told: Any = await response.json(content_type=None) if response.status < 500 else None
+        if response.status >= 400:
+            raise _Refused(response.status, told)
+    rows: Any = cast("dict[str, Any]", told).get("data") if isinstance(told, dict) else None
+    names = {str(row.get("id")) for row in cast("list[Any]", rows) if isinstance(row, dict)} if rows else set[str]()
+    return frozenset({*names, *(one.removesuffix(":latest") for one in names)})
+
+
+async def _one_token(provider: str, model: BaseChatModel) -> None:
+    limit = {"num_predict": 1} if provider == "ollama" else {"max_tokens": 1}
+    await model.bind(**limit).ainvoke("Hi")

@@ -1,0 +1,64 @@
+"""A model that does not work, as who can fix it sees it on the page: what is wrong, and a way to ask again (ADR 38)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest_asyncio
+from playwright.async_api import expect
+
+from rapport.agent.advice import advice
+from world import World, open_world
+
+from .visitor import IN_A_BROWSER, Visitor
+
+pytestmark = IN_A_BROWSER
+
+MODEL = "openai:gpt-5-mini"
+
+
+class Refused(Exception):
+    """How a provider's client says that the key is wrong."""
+
+    status_code = 401
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def world(database_url: str) -> AsyncGenerator[World]:
+    async with open_world(database_url, model_name=MODEL) as opened:
+        yield opened
+
+
+async def test_what_is_wrong_with_the_model_is_said_until_it_answers(visitor: Visitor, world: World) -> None:
+    told = advice("key_refused", MODEL)
+    thread = await world.conversation()
+    await visitor.open(f"c/{thread}")
+    banner = visitor.page.locator("#banner")
+    await expect(banner).to_be_hidden()
+
+    world.model.will_fail(Refused("no"))
+    await visitor.say("Which flat shall I take?")
+    await expect(visitor.replies).to_have_count(1)
+    await expect(banner).to_contain_text(told)
+    await expect(visitor.replies.first).to_contain_text(told)
+    await expect(visitor.replies.first).to_contain_text("Temporary issue generating response.")
+    why = await visitor.panel("why")
+    await expect(why).to_contain_text(told)
+    await visitor.to_chat()
+
+    # Who comes back finds it said before anything is asked again.
+    await visitor.open(f"c/{thread}")
+    await expect(banner).to_contain_text(told)
+
+    world.model.will_say("The one in Porto.")
+    await visitor.button("Ask again").click()
+    await expect(visitor.replies).to_have_count(2)
+    assert await visitor.words() == [
+        "Which flat shall I take?",
+        (await visitor.words())[1],
+        "Which flat shall I take?",
+        "The one in Porto.",
+    ]
+    await expect(banner).to_be_hidden()
+    asked = [one for one in await world.history(thread) if one["role"] == "user"]
+    assert [one["content"] for one in asked] == ["Which flat shall I take?"] * 2
