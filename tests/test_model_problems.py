@@ -18,6 +18,7 @@ from bench.processes import free_port
 
 from rapport.agent.advice import advice
 from rapport.agent.failures import failure_of
+from rapport.agent.models import close_model
 from rapport.agent.openai import ProviderError, make_openai
 from rapport.agent.probe import probe
 from rapport.cli.serve import check_model
@@ -320,13 +321,15 @@ async def checked(name: str, url: str) -> str | None:
     try:
         return await probe(name, model, environment={**ENVIRONMENT, "OPENAI_BASE_URL": url}, timeout=5)
     finally:
-        await model.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+        await close_model(model)
 
 
 async def test_a_check_reads_the_list_of_models_and_spends_nothing() -> None:
     async with peer(fine) as server:
         assert await checked("openai:mock", server.url) is None
         server.models = lambda: web.json_response({"error": {"message": "no"}}, status=401)
+        assert await checked("openai:mock", server.url) == "key_refused"
+        server.models = lambda: web.Response(text="<html>who are you?</html>", status=403)
         assert await checked("openai:mock", server.url) == "key_refused"
         server.models = lambda: web.Response(text="oops", status=500)
         assert await checked("openai:mock", server.url) == "server_error"
@@ -341,6 +344,8 @@ async def test_a_model_that_is_on_no_list_is_asked_for_one_token() -> None:
     async with peer(fine, "other") as server:
         assert await checked("openai:mock", server.url) is None
         assert server.asked == 1
+        server.answer = refusal(400, "one token is too few")
+        assert await checked("openai:mock", server.url) is None
         server.answer = PROBLEMS_OF["unknown_model"]
         assert await checked("openai:mock", server.url) == "unknown_model"
         server.models = lambda: web.Response(status=404)

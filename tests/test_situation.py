@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from e2e.scripted import chat_model, scripted_model
 from rapport.autonomy.leaks import leak_in
 from rapport.context.sources import STRICT, sources_block
 from rapport.context.summaries import estimated_tokens
 from rapport.domain.agents import COMPANION
 from rapport.domain.followups import PROMPTS
-from world import World, open_world
+from world import World, open_world, until
 
 REFUNDS = "Customers may send goods back within 30 days of purchase and get their money back."
 HOW_LONG = "How long can I return something I bought?"
@@ -218,3 +219,11 @@ async def test_what_is_added_is_short(world: World) -> None:
 )
 def test_words_about_the_time_are_no_leak(said: str) -> None:
     assert leak_in(said, prompts=set(PROMPTS.values())) is None
+
+
+async def test_who_thinks_back_over_a_pause_knows_the_time(database_url: str, clock: Clock) -> None:
+    async with scripted_model() as model, open_world(database_url, model=chat_model(model), now=clock) as world:
+        await prefer(world, "Europe/Lisbon")
+        await world.says(await world.conversation(), "I have to tell the landlord by Friday.")
+        await until(lambda: model.reflections, seconds=40)
+        assert "It is Tuesday 17 November 2026, 19:46 (Europe/Lisbon, UTC+00:00)." in model.reflections[0].system

@@ -11,6 +11,7 @@ import structlog
 from rapport.agent.failures import ModelFailed
 from rapport.answering import Phases, Tools
 from rapport.autonomy.decisions import REFLECTION_PROMPT, Reflection, plan_from, transcript
+from rapport.context.situation import Situation
 from rapport.domain.agents import AgentProfile
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.followups import PLANNED, Autonomy, Plan
@@ -19,6 +20,7 @@ from rapport.domain.notes import Vector
 from rapport.memory.book import Prepared
 from rapport.memory.ports import Embedder
 from rapport.reply.text import storable
+from rapport.storage.preferences import Preferences
 from rapport.storage.reflections import Paused, Reflections
 from rapport.storage.timers import Timers
 
@@ -44,7 +46,8 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> N
     if autonomy is None and not remembers:
         return
     try:
-        decided = await tools.agent.decide(REFLECTION_PROMPT, transcript(paused.said), Reflection)
+        prompt = f"{REFLECTION_PROMPT}\n\n{await _time_there(event.owner_id, tools)}"
+        decided = await tools.agent.decide(prompt, transcript(paused.said), Reflection)
     except ModelFailed as failure:
         log.info("autonomy.not_decided", errorType=failure.kind, message=str(failure))
         return
@@ -58,6 +61,13 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> N
     )
     await _keep(event, tools, plan=plan, autonomy=autonomy, remarks=remarks, paused=paused)
     clock.passed("reflection")
+
+
+async def _time_there(owner_id: str, tools: Tools) -> str:
+    """Return the date and time by the owner's clock, as a sentence."""
+    async with tools.database.statement() as connection:
+        preference = await Preferences(connection).get(owner_id)
+    return Situation(tools.now(), preference.time_zone).time
 
 
 async def _keep(

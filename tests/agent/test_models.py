@@ -494,7 +494,8 @@ async def test_an_error_is_told_by_its_message_alone_and_on_one_line(provider: P
     provider.will.append(answer)
     async with model_at(provider.url) as model:
         failure = await fails(model)
-    assert (failure.kind, str(failure)) == ("http_401", told)
+    assert (failure.kind, failure.detail) == ("http_401", told)
+    assert str(failure) == "the model server answered HTTP 401"
 
 
 async def test_an_error_leaves_no_warning_behind(provider: Provider) -> None:
@@ -557,7 +558,8 @@ async def test_a_refusal_is_not_repeated(provider: Provider, status: int, way: s
     async with model_at(provider.url) as model:
         failure = await fails(model, tokens=[] if way == "streamed" else None)
     assert (failure.kind, len(provider.bodies)) == (f"http_{status}", 1)
-    assert "that won't do" in str(failure)
+    assert "that won't do" in failure.detail
+    assert "that won't do" not in str(failure)
 
 
 async def test_a_provider_is_not_asked_again_before_it_wants_to(provider: Provider) -> None:

@@ -8,7 +8,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from rapport.agent.advice import advice
-from world import World, open_world
+from world import World, open_world, until
 
 from .visitor import IN_A_BROWSER, Visitor
 
@@ -62,3 +62,26 @@ async def test_what_is_wrong_with_the_model_is_said_until_it_answers(visitor: Vi
     await expect(banner).to_be_hidden()
     asked = [one for one in await world.history(thread) if one["role"] == "user"]
     assert [one["content"] for one in asked] == ["Which flat shall I take?"] * 2
+
+
+async def test_the_page_tells_the_agent_the_time_zone_once(visitor: Visitor, world: World) -> None:
+    thread = await world.conversation()
+    await visitor.open(f"c/{thread}")
+
+    async def zone() -> str:
+        return (await world.http.get("/api/preferences")).json()["time_zone"]
+
+    async def is_told() -> bool:
+        return await zone() == "Europe/Lisbon"
+
+    await until(is_told)
+    await visitor.say("What time is it?")
+    await expect(visitor.replies).to_have_count(1)
+    assert "(Europe/Lisbon, UTC" in str(world.model.prompts[-1][-1].text)
+
+    await world.http.put("/api/preferences", json={"time_zone": "Asia/Kathmandu"})
+    await visitor.open(f"c/{thread}")
+    await expect(visitor.replies).to_have_count(1)
+    await visitor.say("And now?")
+    await expect(visitor.replies).to_have_count(2)
+    assert await zone() == "Asia/Kathmandu"

@@ -124,10 +124,9 @@ def _codes_in(error: Exception) -> tuple[frozenset[str], str]:
             body = orjson.loads(getattr(getattr(error, "response", None), "text", "") or "null")
         except (ValueError, httpx.HTTPError, httpx.StreamError):
             body = None
-    told: Any = body.get("error", body) if isinstance(body, dict) else {}
-    if not isinstance(told, dict):
-        told = {"message": told}
-    found = cast("dict[str, Any]", told)
+    whole = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    told: Any = whole.get("error", whole)
+    found = cast("dict[str, Any]", told) if isinstance(told, dict) else {"message": told}
     codes = {found.get(name) for name in ("code", "type", "status")}
     message = found.get("message")
     return (

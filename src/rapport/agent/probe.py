@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import aiohttp
+import httpx
+import orjson
 from langchain_core.language_models import BaseChatModel
 
 from rapport.agent.failures import failure_of
 from rapport.domain.model_problems import Problem
 
+_OF_ONE_TOKEN = frozenset({"request_refused", "too_long", "empty", "malformed"})
+"""What may be wrong with an answer of one token, and with no other."""
 _HAS_NO_LIST = frozenset({404, 405, 501})
 """How servers answer that have no list of models."""
 
@@ -20,10 +24,10 @@ _HAS_NO_LIST = frozenset({404, 405, 501})
 class _Refused(Exception):
     """The server has answered with an error."""
 
-    def __init__(self, status_code: int, body: object) -> None:
+    def __init__(self, status_code: int, text: str) -> None:
         super().__init__(f"HTTP {status_code}")
         self.status_code = status_code
-        self.body = body
+        self.response = httpx.Response(status_code, text=text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,15 @@ async def probe(name: str, model: BaseChatModel, *, environment: Mapping[str, st
     listed = _list_of(provider, environment)
     if listed is None:
         return None
+    is_asked = False
     try:
         async with asyncio.timeout(timeout):
             if wanted not in await _models(listed):
+                is_asked = True
                 await _one_token(provider, model)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is what was to be found out
-        return failure_of(error).problem
+        problem = failure_of(error).problem
+        return None if is_asked and problem in _OF_ONE_TOKEN else problem
     return None
 
 
@@ -76,11 +83,13 @@ async def _models(listed: _List) -> frozenset[str]:
     ):
         if response.status in _HAS_NO_LIST:
             return frozenset()
-        told: Any = await response.json(content_type=None) if response.status < 500 else None
+        text = await response.read()
         if response.status >= 400:
-            raise _Refused(response.status, told)
+            raise _Refused(response.status, text.decode(errors="replace"))
+    told: Any = orjson.loads(text)
     rows: Any = cast("dict[str, Any]", told).get("data") if isinstance(told, dict) else None
-    names = {str(row.get("id")) for row in cast("list[Any]", rows) if isinstance(row, dict)} if rows else set[str]()
+    listed_rows = cast("list[Any]", rows) if isinstance(rows, list) else []
+    names = {str(cast("dict[str, Any]", row).get("id")) for row in listed_rows if isinstance(row, dict)}
     return frozenset({*names, *(one.removesuffix(":latest") for one in names)})
 
 

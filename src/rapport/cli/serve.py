@@ -101,10 +101,12 @@ async def serve(settings: Settings) -> None:
 
 async def check_model(app: App) -> None:
     """Warn in the log if the model can't be used as it is set up; nothing else depends on it."""
+    name = app.settings.model
+    if name == "builtin":
+        return
     from rapport.agent.advice import advice
     from rapport.agent.probe import probe
 
-    name = app.settings.model
     problem = await probe(name, app.model, environment=os.environ, timeout=PROBE_SECONDS)
     if problem is None:
         return

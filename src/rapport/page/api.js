@@ -1,6 +1,6 @@
 /** Talking with the server: requests, streams and uploads, and what can go wrong in words. */
 
-/** Something that the server, or the line to it, refused. `status` is 0 when the server can't be reached. */
+/** A refused request. `status` is 0 when the server can't be reached. */
 export class Problem extends Error {
 	constructor(status, detail, retryAfter = 0) {
 		super(detail);
@@ -14,7 +14,7 @@ export class Problem extends Error {
 	}
 }
 
-/** The server's answers. `onLost` hears that it can't be reached, `onFound` that it can, `onSignedOut` that it wants a key. */
+/** The server's API. `onLost`, `onFound`: it can't be reached, or can again; `onSignedOut`: it wants a key. */
 export function createApi({ onLost, onFound, onSignedOut }) {
 	async function ask(method, path, { body, accept = "application/json", headers, ...more } = {}) {
 		let response;
@@ -99,7 +99,7 @@ function eventIn(block) {
 	return fields.data && { name: fields.event, data: JSON.parse(fields.data), id: fields.id };
 }
 
-/** Send a file; `onProgress` hears the share that has left, then 1 while the server reads and indexes. */
+/** Send a file; `onProgress` gets the share sent, then 1 while the server indexes it. */
 function upload(path, file, onProgress) {
 	return new Promise((resolve, reject) => {
 		const form = new FormData();

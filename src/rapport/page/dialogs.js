@@ -17,7 +17,7 @@ export function toast(text, { kind = "", action = null, seconds = 5_000 } = {}) 
 const unfinished = new Set();
 addEventListener("pagehide", () => unfinished.forEach(finish => finish({ keepalive: true })));
 
-/** Do what can't be undone only after there was time to. `hide` and `restore` change what is shown, `commit` does it. */
+/** Give time to undo. `hide` and `restore` change what is shown, `commit` does it. */
 export function undoable(text, { hide, restore, commit }) {
 	hide();
 	const settle = () => {
@@ -43,7 +43,7 @@ export function undoable(text, { hide, restore, commit }) {
 	const node = toast(text, { action: button("Undo", "link", undo), seconds: UNDO });
 }
 
-/** A dialog with these contents; resolves with what `close(value)` was given, null when it was dismissed. */
+/** A dialog; resolves with what `close(value)` was given, null when dismissed. */
 export function dialog(title, build) {
 	return new Promise(resolve => {
 		let value = null;

@@ -5,7 +5,7 @@ import { eventsOf } from "./api.js";
 const SILENCE = 40_000; // the server says something every 15 s: after this the line is dead
 const LONGEST_WAIT = 15_000;
 
-/** Follow `path` until `stop` is called. `onEvent` gets each event once and in order; `onGone` that the place is no more. */
+/** Follow `path` until `stop`. `onEvent` gets each event once, in order; `onGone`: it was deleted. */
 export function follow(api, path, { onEvent, onGone, onWait }) {
 	let lastId = null;
 	let stopped = false;

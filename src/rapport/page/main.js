@@ -355,6 +355,13 @@ function listen() {
 	});
 }
 
+/** Until a time zone is set, set this browser's: the agent tells the time by it. */
+async function tellZone() {
+	const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+	const { time_zone: known, quiet_from: isQuiet } = await api.get("/api/preferences");
+	if (known === "UTC" && !isQuiet && timeZone) await api.put("/api/preferences", { time_zone: timeZone });
+}
+
 async function boot() {
 	try {
 		const session = await api.get("/api/session");
@@ -366,6 +373,7 @@ async function boot() {
 	fill(part("conversations"), conversations.root);
 	fill(part("side"), side.root);
 	listen();
+	tellZone().catch(() => {}); // the agent goes by UTC then
 	const agents = api.get("/api/agents").then(found => set({ agents: found.agents }));
 	const loading = [agents, loadThreads(), app.lookAtSamples()];
 	apply();

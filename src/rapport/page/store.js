@@ -1,6 +1,6 @@
 /** The state of the page in one place: replaced piece by piece, and whoever watches a piece is told. */
 
-/** A store. `set` takes the pieces that are new; watchers hear of all changes of one go at once, after it. */
+/** A store. `set` takes a patch; watchers hear of all changes of one task at once, after it. */
 export function createStore(state) {
 	const watchers = [];
 	let changed = new Set();

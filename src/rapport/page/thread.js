@@ -1,7 +1,6 @@
-/** The conversation that is open: what was said in it, what is being said, and what waits to be sent.
+/** The open conversation. Every message is kept by its id, whether history, the live stream or a request brings it.
  *
- * Every message is kept by its id, so that history, the live stream and the answer to a request may all bring it and it
- * stands there once. In the store: `messages` (in order), `older` (where the page before begins; null: nowhere), `turns`
+ * In the store: `messages` (in order), `older` (where the page before begins; null: nowhere), `turns`
  * (answers being written), `pending` (own messages on their way).
  */
 
