@@ -85,7 +85,8 @@ def test_doctor_says_that_a_model_does_not_answer(home: Home) -> None:
     ran = home.run("doctor", RAPPORT_MODEL="openai:x", OPENAI_BASE_URL=url)
     assert ran.code == 1
     [trouble] = [line for line in ran.out.splitlines() if line.startswith("✗")]
-    assert "openai:x does not answer" in trouble
+    assert "openai:x does not answer. The model server can't be reached." in trouble
+    assert "OPENAI_BASE_URL" in trouble
     assert url.removeprefix("http://").removesuffix("/v1") in trouble
     assert "✓ Database" in ran.out  # the rest is looked at all the same
 
@@ -120,6 +121,7 @@ def test_doctor_repeats_what_a_provider_says_as_it_is(home: Home) -> None:
         ran = home.run("doctor", RAPPORT_MODEL="openai:x", OPENAI_BASE_URL=url, OPENAI_API_KEY="sk-" + "a1B2" * 10)
     assert ran.code == 1
     assert "[/quota] used up, see [link=x] or [red]" in ran.out
+    assert "The key in OPENAI_API_KEY was refused by the model server." in ran.out
     assert "a1B2a1B2" not in ran.out + ran.err
 
 
@@ -219,6 +221,17 @@ def test_a_chat_through_a_pipe(home: Home) -> None:
     assert "nothing was said yet" in after
     assert "Ana" not in after
     assert "unread" not in ran.out
+
+
+def test_a_chat_says_what_is_wrong_with_the_model(home: Home) -> None:
+    with provider_that_refuses("no") as url:
+        ran = home.run(
+            "chat", stdin="hello\n/quit\n", RAPPORT_MODEL="openai:x", OPENAI_BASE_URL=url, OPENAI_API_KEY="sk-wrong-key"
+        )
+    assert ran.code == 0, ran
+    told = " ".join(ran.out.split())
+    assert "Temporary issue generating response." in told
+    assert "The key in OPENAI_API_KEY was refused by the model server. Put a valid key into .env and restart." in told
 
 
 def test_a_line_goes_on_after_a_backslash_and_help_says_so(home: Home) -> None:

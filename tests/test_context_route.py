@@ -39,6 +39,7 @@ async def test_a_reply_is_explained_by_what_was_kept_with_it(world: World) -> No
         "notes": [],
         "summary_id": None,
         "looked_up": [],
+        "problem": None,
     }
     assert await explained(world, group, message_id=call["id"]) == by_reply
     await world.post(group, "nothing to do with it", author=ANN)

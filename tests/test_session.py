@@ -50,6 +50,7 @@ async def test_without_keys_nobody_signs_in(world: World) -> None:
         "builtin": False,
         "version": __version__,
         "telegram": False,
+        "problem": None,
     }
     answer = await world.http.post("/api/session", json={"key": "whatever"}, headers=PAGE)
     assert (answer.status_code, answer.headers.get("set-cookie")) == (204, None)

@@ -104,6 +104,8 @@ class ScriptedModel:
     calls: list[Call] = field(default_factory=list[Call])
     reflections: list[Call] = field(default_factory=list[Call])
     """What it was asked at pauses: `calls` holds none of it, because nobody waits for it."""
+    listed: int = 0
+    """How often it was asked which models there are."""
     url: str = ""
 
     def calls_about(self, text: str) -> list[Call]:
@@ -115,6 +117,10 @@ class ScriptedModel:
             while not (found := self.calls_about(text)):
                 await asyncio.sleep(0.01)
         return found[0]
+
+    async def models(self, _request: web.Request) -> web.Response:
+        self.listed += 1
+        return web.json_response({"object": "list", "data": [{"id": "mock", "object": "model"}]})
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body: dict[str, Any] = json.loads(await request.read())
@@ -191,10 +197,6 @@ def _call(request: web.Request, body: dict[str, Any]) -> Call:
     )
 
 
-async def _models(_request: web.Request) -> web.Response:
-    return web.json_response({"object": "list", "data": [{"id": "mock", "object": "model"}]})
-
-
 def _refusal(status: int, message: str) -> web.Response:
     return web.json_response({"error": {"message": message}}, status=status)
 
@@ -244,7 +246,7 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
     model = ScriptedModel()
     app = web.Application(client_max_size=64_000_000)
     app.router.add_post("/v1/chat/completions", model.answer)
-    app.router.add_get("/v1/models", _models)
+    app.router.add_get("/v1/models", model.models)
     # With cancellation a caller that died is noticed at once, and its call is marked as broken.
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
     await runner.setup()

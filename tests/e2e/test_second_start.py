@@ -8,6 +8,7 @@ import signal
 
 import aiohttp
 import pytest
+from bench.processes import free_port
 
 from .audit import audit, until_idle
 from .harness import Client, Home, Sent
@@ -130,3 +131,25 @@ async def _ask(http: aiohttp.ClientSession, url: str, method: str, path: str, se
     body = {"content": "c0 hello"} if path.endswith("/messages") else None
     async with http.request(method, url + path, json=body, headers=headers) as response:
         return response.status, await response.text()
+
+
+async def test_a_server_whose_model_is_down_starts_and_says_what_to_do(home: Home, http: aiohttp.ClientSession) -> None:
+    server = await home.serve(OPENAI_BASE_URL=f"http://127.0.0.1:{free_port()}/v1")
+    async with asyncio.timeout(30):
+        while not (warned := [line for line in server.lines() if line["event"] == "model.problem"]):
+            await asyncio.sleep(0.05)
+    assert [(line["level"], line["kind"]) for line in warned] == [("warning", "unreachable")]
+    assert "OPENAI_BASE_URL" in warned[0]["remedy"]
+    async with http.get(f"{server.url}/readyz") as ready, http.get(f"{server.url}/api/session") as session:
+        assert ready.status == 200
+        assert (await session.json())["problem"]["kind"] == "unreachable"
+    assert server.errors() == []
+
+
+async def test_a_model_that_works_is_checked_without_a_call(home: Home, model: ScriptedModel) -> None:
+    server = await home.serve()
+    async with asyncio.timeout(30):
+        while not model.listed:
+            await asyncio.sleep(0.05)
+    assert model.calls == []
+    assert [line for line in server.lines() if line["event"] == "model.problem"] == []
