@@ -427,6 +427,22 @@ async def test_a_streamed_tool_call_comes_back(provider: Provider) -> None:
     assert provider.bodies[0]["tools"][0]["function"]["name"] == "weather"
 
 
+@pytest.mark.parametrize("arguments", [[1], 5, True, {"city": "Porto"}], ids=str)
+@pytest.mark.parametrize("way", ["whole", "streamed"])
+async def test_arguments_that_are_no_text_cost_no_answer(provider: Provider, arguments: Any, way: str) -> None:
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+    whole = plain({"content": "Look.", "tool_calls": [call]})
+    parts = [event({"role": "assistant", "content": "Look.", "tool_calls": [call]}), event({}, "tool_calls"), DONE]
+    provider.will.append(whole if way == "whole" else stream(parts))
+    async with model_at(provider.url) as model:
+        asked = model.bind_tools([weather])
+        said = [HumanMessage("weather in Porto?")]
+        reply = await asked.ainvoke(said) if way == "whole" else await streamed(asked, said)
+    assert str(reply.text) == "Look."
+    assert [call["args"] for call in reply.tool_calls] == ([arguments] if isinstance(arguments, dict) else [])
+    assert len(reply.invalid_tool_calls) == (0 if isinstance(arguments, dict) else 1)
+
+
 class Person(BaseModel):
     """A person."""
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from rapport.agent.failures import ModelFailed, backoff, failure_of
 from rapport.agent.health import ModelHealth
 from rapport.agent.server_note import with_note
-from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, Saved, Toolbox, has_calls
+from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, Saved, Toolbox, has_calls, repeatable
 from rapport.domain.event import FRESH
 
 log = structlog.get_logger()
@@ -194,7 +194,7 @@ class LangGraphAgent:
                 if not has_calls(reply):
                     return {"reply": relay.whole(reply), "saved": tools.saved}
                 relay.said(str(reply.text))
-                messages += [reply, *await tools.use(reply)]
+                messages += [repeatable(reply), *await tools.use(reply)]
             relay.ends()
             return {"reply": relay.whole(await self._ask(messages, relay.on_token)), "saved": tools.saved}
         except ModelFailed as failure:

@@ -18,7 +18,8 @@ import httpx
 import orjson
 from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall
+from langchain_core.output_parsers.openai_tools import make_invalid_tool_call
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -106,7 +107,12 @@ class LeanChatOpenAI(ChatOpenAI):
             answer = orjson.loads(await response.read())
         if not answer.get("choices"):
             raise ModelFailed("empty", "the model answered with nothing")
-        return self._create_chat_result(answer)
+        invalid = _take_invalid_calls(answer["choices"][0])
+        result = self._create_chat_result(answer)
+        if invalid:
+            message = cast("AIMessage", result.generations[0].message)
+            message.invalid_tool_calls = [*message.invalid_tool_calls, *invalid]
+        return result
 
     async def _astream(
         self,
@@ -136,6 +142,8 @@ class LeanChatOpenAI(ChatOpenAI):
                     break
                 frame = _sound(orjson.loads(data))
                 is_whole = is_whole or any(choice.get("finish_reason") for choice in frame.get("choices") or ())
+                for choice in frame.get("choices") or ():
+                    _calls_in(choice, "delta")
                 chunk = self._convert_chunk_to_generation_chunk(frame, AIMessageChunk, None)
                 if chunk is not None:
                     yield chunk
@@ -195,6 +203,40 @@ def _is_plain_answer(message: BaseMessage) -> bool:
     if type(message) is not AIMessage or not isinstance(message.content, str):
         return False
     return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs or message.name)
+
+
+def _take_invalid_calls(choice: Any) -> list[InvalidToolCall]:
+    """Remove the tool calls whose arguments are JSON but no object from a choice, and return them.
+
+    LangChain raises for such a call, and the whole answer would be lost with it.
+    """
+    calls = _calls_in(choice, "message")
+    invalid = [call for call in calls if not _has_object(call)]
+    for call in invalid:
+        calls.remove(call)
+    return [make_invalid_tool_call(call, "no JSON object") for call in invalid]
+
+
+def _calls_in(choice: Any, part: str) -> list[dict[str, Any]]:
+    """Return the tool calls of a choice, their arguments as the text that they should be, whatever the server sent."""
+    message: Any = choice.get(part) if isinstance(choice, dict) else None
+    calls: Any = message.get("tool_calls") if isinstance(message, dict) else None
+    if not isinstance(calls, list):
+        return []
+    for call in calls:
+        function: Any = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and not isinstance(function.get("arguments"), str | None):
+            function["arguments"] = json.dumps(function["arguments"])
+    return cast("list[dict[str, Any]]", calls)
+
+
+def _has_object(call: dict[str, Any]) -> bool:
+    """Return whether LangChain can read the call: its arguments are an object, nothing at all, or no JSON."""
+    try:
+        arguments = json.loads(call["function"]["arguments"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return True
+    return isinstance(arguments, dict)
 
 
 def _as_json(payload: dict[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
 ROUNDS = 3
 """So many times a model may use its tools before it has to answer."""
@@ -100,7 +100,7 @@ class Toolbox:
             said = await self._used(call["name"], call["args"]) if number < MOST_CALLS else "Not done: too many calls."
             answers.append(ToolMessage(said, tool_call_id=call["id"] or ""))
         answers += [
-            ToolMessage("Not done: the arguments were no valid JSON.", tool_call_id=call["id"] or "")
+            ToolMessage("Not done: the arguments must be a JSON object.", tool_call_id=call["id"] or "")
             for call in reply.invalid_tool_calls
         ]
         return answers
@@ -123,6 +123,18 @@ class Toolbox:
             return "Not saved: `key` must be a short text."
         self.saved.append(Saved(content=content.strip(), key=(key or "").strip() or None))
         return "Saved."
+
+
+def repeatable(reply: AIMessage) -> AIMessage:
+    """Return the reply as it can be sent back to its model: each invalid call has an empty object as its arguments.
+
+    Some servers refuse arguments that are no object, and some providers leave invalid calls out, so that their results would
+    answer nothing.
+    """
+    if not reply.invalid_tool_calls:
+        return reply
+    mended = [ToolCall(name=call["name"] or "", args={}, id=call["id"]) for call in reply.invalid_tool_calls]
+    return AIMessage(reply.content, id=reply.id, tool_calls=[*reply.tool_calls, *mended])
 
 
 def has_calls(reply: AIMessage) -> bool:
