@@ -468,7 +468,8 @@ async def test_a_pause_that_has_just_begun_is_not_thought_about_once_the_server_
 
 async def test_the_model_replaces_what_the_rules_planned(pausing: World, model: ScriptedModel) -> None:
     model.answers.append("Which pizza do you like best?")
-    model.decisions.append({"follow_up": decided("waiting_for_decision", 1200), "memories": []})
+    follow_up = decided("waiting_for_decision", 1200, matter="the best pizza", reason=None)
+    model.decisions.append({"follow_up": follow_up, "memories": []})
     await pausing.says(await pausing.conversation(), "I like pizza.")
     await thought(pausing)
     assert [row[0] for row in await waiting(pausing)] == ["waiting_for_decision"]
@@ -621,7 +622,7 @@ async def test_no_pause_is_thought_about_where_nothing_may_come_of_it(
 async def test_a_group_that_wants_follow_ups_gets_them_and_no_memories(pausing: World, model: ScriptedModel) -> None:
     group = await pausing.conversation(kind="group")
     await pausing.sql("UPDATE conversations SET autonomy = true WHERE id = %s", group)
-    model.decisions.append({"follow_up": decided(), "memories": [FACT]})
+    model.decisions.append({"follow_up": decided(matter="allergic to peanuts", reason=None), "memories": [FACT]})
     await pausing.says(group, "@bot " + PEANUTS)
     await thought(pausing)
     assert len(await waiting(pausing)) == 1

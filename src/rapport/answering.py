@@ -12,7 +12,7 @@ import structlog
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from rapport.agent.graph import Answer, Form
-from rapport.agent.tools import Lookups
+from rapport.agent.tools import Lookups, MaySave
 from rapport.autonomy.planner import plan_by_rules
 from rapport.chiming import Chooser
 from rapport.context.situation import Situation
@@ -21,7 +21,7 @@ from rapport.context.window import system_prompt
 from rapport.domain.agents import AgentProfile
 from rapport.domain.conversation import Kind, Message
 from rapport.domain.event import ClaimedEvent, Reply
-from rapport.domain.followups import Autonomy, Plan
+from rapport.domain.followups import Autonomy, BroughtUp, Plan
 from rapport.domain.memories import Remark
 from rapport.domain.notes import Passage
 from rapport.given import Given
@@ -58,7 +58,7 @@ class Agent(Protocol):
         history: Sequence[BaseMessage],
         on_token: OnToken | None,
         fresh: bool,
-        may_save: bool,
+        may_save: MaySave | None,
         lookups: Lookups | None,
         note: str,
         tags: dict[str, str],
@@ -157,8 +157,12 @@ async def asked(
     on_token: OnToken | None = None,
     aside: str = "",
     fresh: bool | None = None,
+    may_save: MaySave | None = None,
 ) -> Reply:
-    """What the model says to what it is given, with its citations checked. Raises ModelFailed."""
+    """What the model says to what it is given, with its citations checked. Raises ModelFailed.
+
+    With `may_save` it may ask to remember what that says yes to.
+    """
     retrieved = {passage.note_id for passage in findings.passages}
     if given.lookups is not None:
         given.lookups.retrieved = retrieved
@@ -181,7 +185,7 @@ async def asked(
         history=quoted_history(given.history, retrieved),
         on_token=on_token,
         fresh=event.attempts == 1 if fresh is None else fresh,
-        may_save=profile.remembers and event.kind == "direct" and is_called,
+        may_save=may_save,
         lookups=given.lookups,
         note=_note(situation, profile, event.kind) if is_called else "",
         tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
@@ -215,9 +219,15 @@ def _sentences(*sentences: str) -> str:
 
 
 def planned_after(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, reply: Reply, tools: Tools
+    event: ClaimedEvent,
+    material: Material,
+    profile: AgentProfile,
+    reply: Reply,
+    tools: Tools,
+    *,
+    made: Sequence[BroughtUp] = (),
 ) -> Plan | None:
-    """The follow-up that the rules would make after this reply."""
+    """The follow-up that the rules would make after this reply, and after those that are just being made."""
     autonomy = tools.plans(profile, event.kind, material.autonomy)
     if autonomy is None:
         return None
@@ -226,7 +236,13 @@ def planned_after(
         *([] if event.trigger_type else [material.asked]),
         as_said(event, reply),
     ]
-    return plan_by_rules(said, matters=material.matters, autonomy=autonomy)
+    owner_id = owner_in(event)
+    return plan_by_rules(said, earlier=[*made, *material.brought_up], autonomy=autonomy, owner_id=owner_id)
+
+
+def owner_in(event: ClaimedEvent) -> str | None:
+    """Return whose words alone count there: the owner's in a direct chat; in a group each person's are their own."""
+    return event.owner_id if event.kind == "direct" else None
 
 
 def as_said(event: ClaimedEvent, reply: Reply) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,22 +21,25 @@ from rapport.answering import (
     asked,
     found,
     look_up,
+    owner_in,
     planned_after,
     recalled,
     situation_of,
 )
 from rapport.autonomy.gates import closed_gate
 from rapport.autonomy.leaks import leak_in
+from rapport.autonomy.matters import is_closed, repeats, spoken_of
+from rapport.autonomy.own_words import own_messages
 from rapport.autonomy.triggers import synthetic_message
 from rapport.context.question import author_of
 from rapport.context.summaries import MAX_CHAT_HISTORY, is_crowded
 from rapport.domain import failpoints
 from rapport.domain.agents import AgentProfile, agent_of
-from rapport.domain.conversation import Message
+from rapport.domain.conversation import Message, text_of
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
-from rapport.domain.followups import EXPIRES_AFTER, PROMPTS, Gate, State, TriggerType
+from rapport.domain.followups import EXPIRES_AFTER, PROMPTS, BroughtUp, Gate, Standing, State, TriggerType
 from rapport.given import given_in_silence
 from rapport.memory.query import query_for
 from rapport.storage.followups import Followups
@@ -86,13 +90,16 @@ async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
         followups = Followups(connection)
         if event.attempts > MAX_ATTEMPTS:
             return FollowedUp(event.trigger_type, "failed", more=await followups.end(event, "failed"))
-        held = await _held(followups, event, profile, tools)
-        if held is not None:
-            return held
+        standing = await _standing(followups, event, profile, tools)
+        if isinstance(standing, FollowedUp):
+            return standing
         embedder = tools.retriever.embedder.name
         material = await load(connection, event, limit=MAX_CHAT_HISTORY, embedder=embedder, asked=stands_for)
         if material is None:
             return FollowedUp(event.trigger_type, "failed", more=await followups.end(event, "failed"))
+        own = own_messages(material.earlier, owner_id=owner_in(event))
+        if standing.is_inferred and _is_closed(standing, material, own):
+            return await _suppressed(followups, event, "repeated")
     clock.passed("load")
     failpoints.reach("turn.loaded")
     draft.begin()
@@ -105,19 +112,29 @@ async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
     finally:
         draft.end()
     clock.passed("model")
-    plan = planned_after(event, material, profile, reply, tools) if reply else None
+    made = _brought_up(standing, reply, own) if reply else None
+    plan = planned_after(event, material, profile, reply, tools, made=[made]) if reply and made else None
     failpoints.reach("turn.answered")
     async with tools.database.transaction() as connection:
         followups = Followups(connection)
-        held = await _held(followups, event, profile, tools, lock=True, regenerated=regenerated)
-        if held is not None:
-            return held
+        now = await _standing(followups, event, profile, tools, lock=True, regenerated=regenerated)
+        if isinstance(now, FollowedUp):
+            return now
+        if reply and standing.is_inferred and _repeats(reply, standing, material, own):
+            return await _suppressed(followups, event, "repeated", regenerated=regenerated)
         if reply is None:
             return FollowedUp(
                 event.trigger_type, state, more=await followups.end(event, state, regenerated=regenerated)
             )
         finished = await followups.deliver(
-            event, stands_for, reply, agent_name=profile.name, push=push, plan=plan, regenerated=regenerated
+            event,
+            stands_for,
+            reply,
+            agent_name=profile.name,
+            push=push,
+            plan=plan,
+            regenerated=regenerated,
+            brought_up=made.sources if made else (),
         )
     clock.passed("commit")
     failpoints.reach("turn.committed")
@@ -125,7 +142,7 @@ async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
     return FollowedUp(event.trigger_type, "delivered", None, finished.reply, finished.more, crowded, regenerated)
 
 
-async def _held(
+async def _standing(
     followups: Followups,
     event: ClaimedEvent,
     profile: AgentProfile,
@@ -133,8 +150,8 @@ async def _held(
     *,
     lock: bool = False,
     regenerated: bool = False,
-) -> FollowedUp | None:
-    """The end of a follow-up that may not be said, if it may not."""
+) -> Standing | FollowedUp:
+    """How the conversation stands; or the end of a follow-up that may not be said."""
     assert event.trigger_type is not None
     standing = await followups.standing(event, lock=lock)
     if standing is None:
@@ -146,9 +163,32 @@ async def _held(
         return FollowedUp(event.trigger_type, "expired", more=more, regenerated=regenerated)
     gate = closed_gate(standing, server=tools.autonomy, autonomy=profile.autonomy)
     if gate is None:
-        return None
+        return standing
+    return await _suppressed(followups, event, gate, regenerated=regenerated)
+
+
+async def _suppressed(
+    followups: Followups, event: ClaimedEvent, gate: Gate, *, regenerated: bool = False
+) -> FollowedUp:
+    assert event.trigger_type is not None
     more = await followups.end(event, "suppressed", gate=gate, regenerated=regenerated)
     return FollowedUp(event.trigger_type, "suppressed", gate, more=more, regenerated=regenerated)
+
+
+def _is_closed(standing: Standing, material: Material, own: Sequence[Message]) -> bool:
+    """Return whether something else has brought this up since it was planned."""
+    return is_closed(standing.matter, standing.sources, earlier=material.brought_up, own=own)
+
+
+def _repeats(reply: Reply, standing: Standing, material: Material, own: Sequence[Message]) -> bool:
+    """Return whether the words speak of what was brought up before: no model is told what a follow-up was planned for."""
+    return repeats(text_of(reply.content), standing.sources, earlier=material.brought_up, own=own)
+
+
+def _brought_up(standing: Standing, reply: Reply, own: Sequence[Message]) -> BroughtUp:
+    """Return what this follow-up brings up: what it was planned for, and what its words speak of."""
+    sources = dict.fromkeys([*standing.sources, *spoken_of(text_of(reply.content), own)])
+    return BroughtUp(standing.matter, tuple(sources), standing.now, standing.is_inferred, in_this_silence=True)
 
 
 async def _said(

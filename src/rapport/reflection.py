@@ -9,12 +9,13 @@ from dataclasses import replace
 import structlog
 
 from rapport.agent.failures import ModelFailed
-from rapport.answering import Phases, Tools
-from rapport.autonomy.decisions import REFLECTION_PROMPT, Reflection, plan_from, transcript
+from rapport.answering import Phases, Tools, owner_in
+from rapport.autonomy.decisions import REFLECTION_PROMPT, Reflection, is_unfounded, plan_from, transcript
+from rapport.autonomy.own_words import is_founded, own_messages
 from rapport.context.situation import Situation
 from rapport.domain.agents import AgentProfile
 from rapport.domain.event import ClaimedEvent
-from rapport.domain.followups import PLANNED, Autonomy, Plan
+from rapport.domain.followups import PLANNED, Plan
 from rapport.domain.memories import Remark
 from rapport.domain.notes import Vector
 from rapport.memory.book import Prepared
@@ -53,13 +54,23 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> N
         return
     plan = None
     if autonomy is not None:
-        plan = plan_from(decided.follow_up, said=paused.said, matters=paused.matters, autonomy=autonomy)
+        plan = plan_from(
+            decided.follow_up,
+            said=paused.said,
+            earlier=paused.brought_up,
+            autonomy=autonomy,
+            owner_id=owner_in(event),
+        )
         # The silence is dated from our last message, and some of it has passed.
         plan = plan and replace(plan, delay=max(plan.delay - LULL - (time.monotonic() - began), 1.0))
+    if unfounded := is_unfounded(decided.follow_up, said=paused.said, owner_id=owner_in(event)):
+        log.info("autonomy.unfounded")
     remarks = await tools.book.prepare(
-        await _remarks(decided.memories, paused, tools.book.embedder) if remembers else []
+        await _remarks(decided.memories, paused, tools.book.embedder, owner_id=event.owner_id) if remembers else []
     )
-    await _keep(event, tools, plan=plan, autonomy=autonomy, remarks=remarks, paused=paused)
+    # What the rules planned stands where the model's plan is not made of the person's words.
+    decides = autonomy is not None and not unfounded
+    await _keep(event, tools, plan=plan, decides=decides, remarks=remarks, paused=paused)
     clock.passed("reflection")
 
 
@@ -75,7 +86,7 @@ async def _keep(
     tools: Tools,
     *,
     plan: Plan | None,
-    autonomy: Autonomy | None,
+    decides: bool,
     remarks: Sequence[Prepared],
     paused: Paused,
 ) -> None:
@@ -96,20 +107,26 @@ async def _keep(
                 reason=plan.reason,
                 matter=plan.matter,
                 origin="planner",
+                sources=plan.sources,
                 spoken=event.spoken,
             )
-        elif autonomy is not None:
+        elif decides:
             await timers.cancel(*where, PLANNED, origin="planner")
         applied = await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
     tools.book.announce(event.owner_id, applied.changes)
 
 
-async def _remarks(memories: Sequence[str], paused: Paused, embedder: Embedder) -> list[Remark]:
-    """What the model wants to remember, each with the message it comes from; what nobody said is left out."""
-    wanted = [stripped for memory in memories[:MOST_MEMORIES] if (stripped := storable(memory).strip())]
-    if not wanted:
+async def _remarks(memories: Sequence[str], paused: Paused, embedder: Embedder, *, owner_id: str) -> list[Remark]:
+    """What the model wants to remember, each with the message it comes from; what the owner did not write is left out."""
+    own = own_messages(paused.said, owner_id=owner_id)
+    texts = [message.text for message in own]
+    said = [message for message in paused.fresh if message.id in {one.id for one in own} and message.text.strip()]
+    stripped = [storable(memory).strip() for memory in memories[:MOST_MEMORIES]]
+    wanted = [memory for memory in stripped if memory and is_founded(memory, texts)]
+    if (refused := sum(map(bool, stripped)) - len(wanted)) > 0:
+        log.info("memory.unfounded", count=refused)
+    if not wanted or not said:
         return []
-    said = [message for message in paused.fresh if message.text.strip()]
     vectors = await embedder.embed([*wanted, *(message.text for message in said)])
     sources = list(zip(said, vectors[len(wanted) :], strict=True))
     found: list[Remark] = []

@@ -10,6 +10,7 @@ import structlog
 from langchain_core.messages import HumanMessage
 
 from rapport.agent.failures import ModelFailed
+from rapport.agent.tools import MaySave
 from rapport.answering import (
     MAX_ATTEMPTS,
     Findings,
@@ -22,6 +23,7 @@ from rapport.answering import (
     recalled,
     situation_of,
 )
+from rapport.autonomy.own_words import is_founded, own_messages, own_text
 from rapport.context.situation import Situation
 from rapport.context.summaries import is_crowded
 from rapport.domain import failpoints
@@ -30,6 +32,7 @@ from rapport.domain.draft import Draft
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.followups import Plan
+from rapport.domain.memories import Remark
 from rapport.given import Given, given_to_group, given_to_one, messages_to_load
 from rapport.memory.book import Applied, Prepared
 from rapport.memory.extraction import remarks_in
@@ -124,7 +127,8 @@ async def _reply(
         reply = fallback(findings.passages, "breaker", why, problem="resting", model=tools.model)
     else:
         situation = situation_of(event, material, profile, tools)
-        reply = await _answer(event, given, profile, findings, situation, tools, draft=draft)
+        may_save = _may_save(event, material, profile)
+        reply = await _answer(event, given, profile, findings, situation, tools, draft=draft, may_save=may_save)
         clock.passed("model")
     return replace(reply, metadata={**reply.metadata, **findings.audit, "context": given.receipt})
 
@@ -164,6 +168,20 @@ async def _findings(
     return found(retrieval, memories)
 
 
+def _may_save(event: ClaimedEvent, material: Material, profile: AgentProfile) -> MaySave | None:
+    """Return what decides whether a fact may be kept: it must be made of the person's own words. None: nothing is kept."""
+    if not profile.remembers or event.kind != "direct":
+        return None
+    own = _own(event, material)
+    return lambda content: is_founded(content, own)
+
+
+def _own(event: ClaimedEvent, material: Material) -> list[str]:
+    """Return what the person who asks wrote of what the turn sees; nothing if that is not the owner."""
+    said = [*material.earlier, material.asked]
+    return [message.text for message in own_messages(said, of=material.asked, owner_id=event.owner_id)]
+
+
 async def _answer(
     event: ClaimedEvent,
     given: Given,
@@ -173,6 +191,7 @@ async def _answer(
     tools: Tools,
     *,
     draft: Draft,
+    may_save: MaySave | None,
 ) -> Reply:
     """The model's answer with its citations checked, while it streams and as a whole; or the fallback."""
     passages = findings.passages
@@ -183,7 +202,16 @@ async def _answer(
 
     on_token = relay if draft.listeners else None
     try:
-        reply = await asked(event, given, profile, findings, agent=tools.agent, situation=situation, on_token=on_token)
+        reply = await asked(
+            event,
+            given,
+            profile,
+            findings,
+            agent=tools.agent,
+            situation=situation,
+            on_token=on_token,
+            may_save=may_save,
+        )
     except ModelFailed as failure:
         refused = failure.kind in TOO_LONG
         reply = fallback(passages, failure.kind, str(failure), problem=failure.problem, model=tools.model)
@@ -208,7 +236,7 @@ async def _worth_remembering(
     """
     if not profile.remembers or event.kind != "direct":
         return ()
-    remarks = reply.remarks if tools.agent.calls_tools else remarks_in(material.asked)
+    remarks = reply.remarks if tools.agent.calls_tools else _by_rules(event, material)
     if not remarks:
         return ()
     where = {"conversation_id": event.conversation_id, "message_id": event.id}
@@ -218,6 +246,13 @@ async def _worth_remembering(
     except (InvalidInput, Transient, Permanent, TimeoutError) as error:
         log.warning("memory.not_saved", reason=str(error) or "no vectors in time")
         return ()
+
+
+def _by_rules(event: ClaimedEvent, material: Material) -> list[Remark]:
+    """Return what the rules find in what the owner wrote themselves."""
+    if not _own(event, material):
+        return []
+    return remarks_in(replace(material.asked, content=own_text(material.asked.text)))
 
 
 async def _commit(

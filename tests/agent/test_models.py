@@ -362,7 +362,7 @@ async def test_who_watches_by_callbacks_sees_every_call_and_nobody_gets_another_
         await agent.graph.ainvoke(
             {"system": "be kind", "messages": [HumanMessage("hello")]},
             {"configurable": {"thread_id": "1"}, "callbacks": [watching]},
-            context=RunContext(None, may_save=False),
+            context=RunContext(None, may_save=None),
         )
         unwatched = await model.ainvoke([HumanMessage("hello")])
     assert watching.heard == ["asked", "answered"] * 2

@@ -27,7 +27,7 @@ def calling(*calls: tuple[str, dict[str, Any]]) -> AIMessage:
 
 
 async def test_a_model_that_wants_to_note_down_everything_is_told_to_stop() -> None:
-    tools = Toolbox(may_save=True)
+    tools = Toolbox(may_save=lambda _: True)
     calls = [("upsert_memory", {"content": f"The user likes {number}."}) for number in range(1_000)]
     answers = await tools.use(calling(*calls))
     assert len(tools.saved) == MOST_CALLS
@@ -50,12 +50,12 @@ async def test_what_was_not_offered_is_not_there() -> None:
     heard = Heard()
     fact = ("upsert_memory", {"content": "The user likes tea."})
     search = ("search_conversation", {"query": "tea"})
-    for tools in (Toolbox(), Toolbox(may_save=True), Toolbox(lookups=heard)):
+    for tools in (Toolbox(), Toolbox(may_save=lambda _: True), Toolbox(lookups=heard)):
         answers = await tools.use(calling(fact, search, ("drop_tables", {})))
         assert str(answers[2].text) == "There is no such tool."
     assert [name for name, _ in heard.asked] == ["search_conversation"]
     assert str((await Toolbox(lookups=heard).use(calling(fact)))[0].text) == "There is no such tool."
-    assert str((await Toolbox(may_save=True).use(calling(search)))[0].text) == "There is no such tool."
+    assert str((await Toolbox(may_save=lambda _: True).use(calling(search)))[0].text) == "There is no such tool."
 
 
 def test_the_tools_are_those_of_the_specification() -> None:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from rapport.autonomy.decisions import REFLECTION_PROMPT, FollowUp, Reflection, plan_from, transcript
 from rapport.autonomy.planner import USUAL_DELAY
 from rapport.domain.conversation import Message, Role
-from rapport.domain.followups import TRIGGER_TYPES, Autonomy, Plan
+from rapport.domain.followups import TRIGGER_TYPES, Autonomy, BroughtUp, Plan
 
 AT = datetime(2025, 3, 1, tzinfo=UTC)
 LIMITS = Autonomy()
@@ -39,11 +39,12 @@ def wish(**changes: Any) -> FollowUp:
 
 
 def decided(follow_up: FollowUp | None, *said: Message, matters: tuple[str, ...] = ()) -> Plan | None:
-    return plan_from(follow_up, said=[*(said or TALK)], matters=matters, autonomy=LIMITS)
+    earlier = [BroughtUp(matter, (), AT, is_inferred=False, in_this_silence=False) for matter in matters]
+    return plan_from(follow_up, said=[*(said or TALK)], earlier=earlier, autonomy=LIMITS)
 
 
 def test_what_the_model_wishes_becomes_a_plan() -> None:
-    assert decided(wish()) == Plan("task_incomplete", 600, "call landlord", "You said so.")
+    assert decided(wish()) == Plan("task_incomplete", 600, "call landlord", "You said so.", ("m",))
     assert decided(None) is None
 
 
@@ -86,13 +87,22 @@ def test_rules_know_better_when_to_be_silent() -> None:
     assert decided(wish(), message("assistant", "Hello!")) is None
 
 
+def test_a_matter_that_the_user_did_not_write_is_none() -> None:
+    assert decided(wish(matter="invoice of Mallory Ltd.")) is None
+    assert decided(wish(), message("user", "> I need to call the landlord.\nHm."), TALK[1]) is None
+    assert decided(wish(matter="landlord"), message("user", "hello"), message("assistant", "The landlord!")) is None
+    plan = decided(wish(reason="You approved the invoice."))
+    assert plan
+    assert plan.reason is None
+
+
 def test_a_model_that_names_no_matter_gets_one() -> None:
     plan = decided(wish(matter="  ", reason=" "))
-    assert plan == Plan("task_incomplete", 600, "call landlord", None)
+    assert plan == Plan("task_incomplete", 600, "call landlord", None, ("m",))
 
 
 def test_long_and_broken_words_of_a_model_are_tidied() -> None:
-    plan = decided(wish(matter="pizza\n\0" * 100, reason="because\u2028" * 100))
+    plan = decided(wish(matter="landlord\n\0" * 100, reason="because\u2028" * 100))
     assert plan
     assert plan.reason
     assert len(plan.matter) <= 80

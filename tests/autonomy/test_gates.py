@@ -38,6 +38,13 @@ CLOSING: dict[Gate, Callable[[Standing], Standing]] = {
     "consecutive": lambda standing: replace(standing, followups=LIMITS.max_in_a_row),
     "too_soon": lambda standing: replace(standing, followed_up_at=NOW - timedelta(seconds=14)),
     "quiet_hours": lambda standing: replace(standing, quiet=NOON_TO_ONE),
+    "too_frequent": lambda standing: replace(
+        standing,
+        is_inferred=True,
+        followups=max(standing.followups, 1),
+        followed_up_at=standing.followed_up_at or NOW - timedelta(minutes=59),
+    ),
+    "daily_limit": lambda standing: replace(standing, is_inferred=True, inferred_in_a_day=LIMITS.inferred_per_day),
 }
 
 
@@ -56,7 +63,7 @@ def test_a_group_has_to_be_asked_first() -> None:
 
 
 @settings(deadline=None)
-@given(st.sets(st.sampled_from(GATES)))
+@given(st.sets(st.sampled_from([gate for gate in GATES if gate != "repeated"])))
 def test_the_first_closed_gate_is_named_whatever_else_is_closed(gates: set[Gate]) -> None:
     standing = OPEN
     for gate in gates & CLOSING.keys():
@@ -64,6 +71,16 @@ def test_the_first_closed_gate_is_named_whatever_else_is_closed(gates: set[Gate]
     autonomy = None if "agent" in gates else LIMITS
     expected = next((gate for gate in GATES if gate in gates), None)
     assert gate_of(standing, server="server" not in gates, autonomy=autonomy) == expected
+
+
+def test_only_inferred_follow_ups_are_bound_by_the_hour_and_the_day() -> None:
+    standing = replace(OPEN, followups=1, followed_up_at=NOW - timedelta(minutes=59), inferred_in_a_day=2)
+    assert gate_of(standing) is None
+    assert gate_of(replace(standing, is_inferred=True)) == "too_frequent"
+    assert gate_of(replace(standing, is_inferred=True, followed_up_at=NOW - timedelta(minutes=60))) == "daily_limit"
+    assert gate_of(replace(standing, is_inferred=True, inferred_in_a_day=1, followups=0)) is None  # a new silence
+    generous = Autonomy(inferred_gap=60, inferred_per_day=3)
+    assert gate_of(replace(standing, is_inferred=True), autonomy=generous) is None
 
 
 @settings(deadline=None)

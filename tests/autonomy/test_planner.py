@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 
 from rapport.autonomy.closings import closed, in_distress, only_thanks
 from rapport.autonomy.matters import matter_of, same_matter
-from rapport.autonomy.planner import USUAL_DELAY, clamped, plan_by_rules
+from rapport.autonomy.planner import USUAL_DELAY, clamped, plan_by_rules, spaced
 from rapport.autonomy.sorrow import bad_news
 from rapport.domain.conversation import Message, Role
-from rapport.domain.followups import TRIGGER_TYPES, Autonomy, Plan, TriggerType
+from rapport.domain.followups import TRIGGER_TYPES, Autonomy, BroughtUp, Plan, TriggerType
 
 BEGAN = datetime(2025, 3, 1, 12, tzinfo=UTC)
 LIMITS = Autonomy()
@@ -38,7 +39,13 @@ def _message(number: int, line: str) -> Message:
 
 
 def planned(*lines: str, matters: Sequence[str] = (), autonomy: Autonomy = LIMITS) -> Plan | None:
-    return plan_by_rules(dialogue(*lines), matters=matters, autonomy=autonomy)
+    return plan_by_rules(dialogue(*lines), earlier=[made(matter) for matter in matters], autonomy=autonomy)
+
+
+def made(matter: str, *sources: str, minutes: float = 60, is_inferred: bool = False) -> BroughtUp:
+    """A follow-up so many minutes after the beginning."""
+    at = BEGAN + timedelta(minutes=minutes)
+    return BroughtUp(matter, sources, at, is_inferred=is_inferred, in_this_silence=False)
 
 
 def kind_of(plan: Plan | None) -> TriggerType | None:
@@ -195,7 +202,7 @@ def test_a_quoted_or_synthetic_message_is_not_the_users_words() -> None:
     said = dialogue("U: I need to call the landlord.", "A: Good luck.")
     trigger = Message("t", "c", "user", "bye", BEGAN, metadata={"synthetic": True, "trigger_type": "check_in"})
     reply = _message(9, "F: How are things?")
-    plan = plan_by_rules([*said, trigger, reply], matters=(), autonomy=LIMITS)
+    plan = plan_by_rules([*said, trigger, reply], earlier=(), autonomy=LIMITS)
     assert kind_of(plan) == "task_incomplete"
     assert planned('U: She wrote "I need to call the landlord."', "A: I see.") is None
 
@@ -204,10 +211,10 @@ def test_a_quoted_or_synthetic_message_is_not_the_users_words() -> None:
 def test_nothing_follows_a_reply_that_was_none(flag: str) -> None:
     said = dialogue("U: I need to call the landlord.", "A: Good luck.")
     failed = Message("r", "c", "assistant", "Temporary issue", BEGAN, metadata={flag: True})
-    assert plan_by_rules([said[0], failed], matters=(), autonomy=LIMITS) is None
-    assert plan_by_rules([said[0], Message("r", "c", "assistant", " ", BEGAN)], matters=(), autonomy=LIMITS) is None
-    assert plan_by_rules(said[:1], matters=(), autonomy=LIMITS) is None
-    assert plan_by_rules([], matters=(), autonomy=LIMITS) is None
+    assert plan_by_rules([said[0], failed], earlier=(), autonomy=LIMITS) is None
+    assert plan_by_rules([said[0], Message("r", "c", "assistant", " ", BEGAN)], earlier=(), autonomy=LIMITS) is None
+    assert plan_by_rules(said[:1], earlier=(), autonomy=LIMITS) is None
+    assert plan_by_rules([], earlier=(), autonomy=LIMITS) is None
 
 
 def test_the_same_matter_is_not_brought_up_twice() -> None:
@@ -217,10 +224,60 @@ def test_the_same_matter_is_not_brought_up_twice() -> None:
     assert kind_of(planned(*lines, matters=["call the dentist"])) == "task_incomplete"
 
 
-def test_when_the_strongest_is_used_up_the_next_one_stands() -> None:
+def test_what_one_message_says_is_brought_up_once_whatever_its_words_and_type() -> None:
     lines = ("U: I need to call the landlord.", "A: Is the heating broken again?")
-    assert kind_of(planned(*lines)) == "question_unanswered"
-    assert kind_of(planned(*lines, "F-question_unanswered: Is it the heating?")) == "task_incomplete"
+    first = planned(*lines)
+    assert first
+    assert (first.trigger_type, first.sources) == ("question_unanswered", ("m0",))
+    after = dialogue(*lines, "F-question_unanswered: Is it the heating?")
+    assert plan_by_rules(after, earlier=[made("something", *first.sources)], autonomy=LIMITS) is None
+
+
+def test_when_the_strongest_is_used_up_the_one_of_another_message_stands() -> None:
+    lines = ("U: I need to call the dentist.", "A: OK.", "U: I can't decide between red and blue.", "A: I see.")
+    first = planned(*lines)
+    assert first
+    assert (first.trigger_type, first.sources) == ("waiting_for_decision", ("m2",))
+    after = dialogue(*lines, "F-waiting_for_decision: Red or blue?")
+    second = plan_by_rules(after, earlier=[made(first.matter, *first.sources)], autonomy=LIMITS)
+    assert second
+    assert (second.trigger_type, second.sources) == ("task_incomplete", ("m0",))
+
+
+def test_a_matter_is_open_again_when_the_user_speaks_of_it() -> None:
+    flats = "U: I can't decide between the flat in Porto and the one in Lisbon."
+    brought_up = made("flat Porto Lisbon", "m0", minutes=1.5)
+    lines = (flats, "A: Hm.", "F-check_in: How is it going?")
+    for again in ("Still thinking about Lisbon.", "Porto or Lisbon, that is the question", "And the flat in Porto?"):
+        talk = dialogue(*lines, f"U: {again}", "A: I see.")
+        assert plan_by_rules(talk, earlier=[brought_up], autonomy=LIMITS), again
+    for other in ("Not yet.", "What is the weather like in Lisbon?", "I love jazz.", "> Porto or Lisbon?\nha"):
+        talk = dialogue(*lines, f"U: {other}", "A: I see.")
+        plan = plan_by_rules(talk, earlier=[brought_up], autonomy=LIMITS)
+        assert plan is None or "m0" not in plan.sources, other
+
+
+def test_inferred_follow_ups_are_an_hour_apart_in_one_silence() -> None:
+    plan = Plan("check_in", 300, "pizza")
+    now = BEGAN + timedelta(minutes=10)
+    before = replace(made("flat", minutes=0), in_this_silence=True)
+    assert spaced(plan, earlier=[before], now=now, autonomy=LIMITS) == replace(plan, delay=50 * MINUTE)
+    assert spaced(plan, earlier=[made("flat", minutes=0)], now=now, autonomy=LIMITS) == plan
+    assert spaced(plan, earlier=[], now=now, autonomy=LIMITS) == plan
+    long_ago = replace(before, at=BEGAN - timedelta(hours=2))
+    assert spaced(plan, earlier=[long_ago], now=now, autonomy=LIMITS) == plan
+
+
+def test_there_are_two_inferred_follow_ups_a_day() -> None:
+    plan = Plan("check_in", 300, "pizza")
+    now = BEGAN + timedelta(hours=23)
+    two = [made("flat", minutes=0, is_inferred=True), made("bike", minutes=90, is_inferred=True)]
+    assert spaced(plan, earlier=two, now=now, autonomy=LIMITS) is None
+    assert spaced(plan, earlier=two, now=now + timedelta(hours=1), autonomy=LIMITS) == plan
+    assert spaced(plan, earlier=two[:1], now=now, autonomy=LIMITS) == plan
+    assert spaced(plan, earlier=two, now=now, autonomy=Autonomy(inferred_per_day=3)) == plan
+    theirs = [replace(one, is_inferred=False) for one in two]
+    assert spaced(plan, earlier=theirs, now=now, autonomy=LIMITS) == plan
 
 
 def test_a_type_is_used_once_until_the_user_speaks_again() -> None:
@@ -480,7 +537,8 @@ AUTONOMIES = st.builds(
 def test_any_talk_has_a_plan_within_the_limits_or_none(
     said: list[Message], matters: list[str], autonomy: Autonomy
 ) -> None:
-    plan = plan_by_rules(said, matters=matters, autonomy=autonomy)
+    earlier = [made(matter) for matter in matters]
+    plan = plan_by_rules(said, earlier=earlier, autonomy=autonomy)
     if plan is None:
         return
     assert plan.trigger_type in TRIGGER_TYPES
@@ -489,8 +547,9 @@ def test_any_talk_has_a_plan_within_the_limits_or_none(
     assert not any(same_matter(plan.matter, matter) for matter in matters)
     assert plan.reason
     assert len(plan.reason) <= 220
-    assert plan_by_rules(said, matters=matters, autonomy=autonomy) == plan
-    assert plan_by_rules(said, matters=[*matters, plan.matter], autonomy=autonomy) != plan
+    assert plan_by_rules(said, earlier=earlier, autonomy=autonomy) == plan
+    assert plan_by_rules(said, earlier=[*earlier, made(plan.matter)], autonomy=autonomy) != plan
+    assert plan_by_rules(said, earlier=[*earlier, made("", *plan.sources)], autonomy=autonomy) != plan
 
 
 @settings(deadline=None)
@@ -517,5 +576,5 @@ def test_a_delay_that_is_no_number_becomes_the_usual_one() -> None:
 def test_a_long_monotonous_message_takes_no_time(text: str) -> None:
     said = dialogue("U: " + text * (32_000 // len(text)), "A: " + text * (32_000 // len(text)) + "?")
     began = time.process_time()
-    plan_by_rules(said, matters=("call the landlord",), autonomy=LIMITS)
+    plan_by_rules(said, earlier=[made("call the landlord")], autonomy=LIMITS)
     assert time.process_time() - began < 2

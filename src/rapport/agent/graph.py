@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from rapport.agent.failures import ModelFailed, backoff, failure_of
 from rapport.agent.health import ModelHealth
 from rapport.agent.server_note import with_note
-from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, Saved, Toolbox, has_calls, repeatable
+from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, MaySave, Saved, Toolbox, has_calls, repeatable
 from rapport.domain.event import FRESH
 
 log = structlog.get_logger()
@@ -51,7 +51,7 @@ class RunContext:
     """What a run needs and no checkpoint holds."""
 
     on_token: OnToken | None
-    may_save: bool
+    may_save: MaySave | None
     lookups: Lookups | None = None
     note: str = ""
     """The server's note beside the newest message."""
@@ -110,16 +110,16 @@ class LangGraphAgent:
         history: Sequence[BaseMessage] = (),
         on_token: OnToken | None = None,
         fresh: bool = False,
-        may_save: bool = False,
+        may_save: MaySave | None = None,
         lookups: Lookups | None = None,
         note: str = "",
         tags: dict[str, str] | None = None,
     ) -> Answer:
         """The model's answer to `message`, given `history` before it. Tokens go to `on_token` as they come.
 
-        With `may_save` it may ask to remember something, with `lookups` to see more of a chat. The model reads `note`
-        beside the message, and no checkpoint holds it. Raises ModelFailed after the retries, or when the deadline has
-        passed.
+        With `may_save` it may ask to remember what that says yes to, with `lookups` to see more of a chat. The model reads
+        `note` beside the message, and no checkpoint holds it. Raises ModelFailed after the retries, or when the deadline
+        has passed.
         """
         current = HumanMessage(message) if isinstance(message, str) else message
         config: RunnableConfig = {
@@ -206,7 +206,7 @@ class LangGraphAgent:
         """The model with the tools that it may use in this run."""
         if context.lookups is not None:
             return self._looking
-        return self._saving if context.may_save else None
+        return self._saving if context.may_save is not None else None
 
     async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer) -> AIMessage:
         """One answer of a model that may use tools; of one that turns out not to know any, without them from then on."""

@@ -77,6 +77,12 @@ class Lookups(Protocol):
         ...
 
 
+class MaySave(Protocol):
+    """Says whether a fact may be remembered."""
+
+    def __call__(self, content: str, /) -> bool: ...
+
+
 class Saved(TypedDict):
     """A fact that the model asked to remember."""
 
@@ -87,7 +93,7 @@ class Saved(TypedDict):
 class Toolbox:
     """What a model may do in one turn, and what it wants to have remembered."""
 
-    def __init__(self, *, may_save: bool = False, lookups: Lookups | None = None) -> None:
+    def __init__(self, *, may_save: MaySave | None = None, lookups: Lookups | None = None) -> None:
         self._may_save = may_save
         self._lookups = lookups
         self._left = MOST_LOOKUPS
@@ -106,8 +112,8 @@ class Toolbox:
         return answers
 
     async def _used(self, name: str, arguments: Mapping[str, Any]) -> str:
-        if self._may_save and name == "upsert_memory":
-            return self._upsert_memory(arguments)
+        if self._may_save is not None and name == "upsert_memory":
+            return self._upsert_memory(arguments, self._may_save)
         if self._lookups is None or name not in LOOKUP_NAMES:
             return "There is no such tool."
         if not self._left:
@@ -115,12 +121,14 @@ class Toolbox:
         self._left -= 1
         return await self._lookups.use(name, arguments)
 
-    def _upsert_memory(self, arguments: Mapping[str, Any]) -> str:
+    def _upsert_memory(self, arguments: Mapping[str, Any], may_save: MaySave) -> str:
         content, key = arguments.get("content"), arguments.get("key")
         if not isinstance(content, str) or not content.strip():
             return "Not saved: `content` must be a sentence."
         if key is not None and not isinstance(key, str):
             return "Not saved: `key` must be a short text."
+        if not may_save(content):
+            return "Not saved: only what the user wrote themselves is kept."
         self.saved.append(Saved(content=content.strip(), key=(key or "").strip() or None))
         return "Saved."
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from rapport.autonomy.matters import matter_of
-from rapport.autonomy.planner import clamped, fits, leaves_no_room
+from rapport.autonomy.own_words import is_founded, own_messages, sources_of
+from rapport.autonomy.planner import clamped, fits, leaves_no_room, spaced
 from rapport.autonomy.triggers import known_trigger_type
 from rapport.autonomy.words import shortened
 from rapport.domain.conversation import Message
-from rapport.domain.followups import Autonomy, Plan
+from rapport.domain.followups import Autonomy, BroughtUp, Plan
 from rapport.domain.synthetic import is_synthetic
 
 _MATTER_LENGTH = 80
@@ -109,17 +110,36 @@ def _without_middle(text: str) -> str:
     return f"{text[:half]} … {text[-half:]}"
 
 
+def is_unfounded(follow_up: FollowUp | None, *, said: Sequence[Message], owner_id: str | None = None) -> bool:
+    """Return whether a model wants to come back to something that the person did not write themselves."""
+    if follow_up is None or not follow_up.matter.strip():
+        return False
+    return not is_founded(follow_up.matter, [one.text for one in own_messages(said, owner_id=owner_id)])
+
+
 def plan_from(
-    follow_up: FollowUp | None, *, said: Sequence[Message], matters: Sequence[str], autonomy: Autonomy
+    follow_up: FollowUp | None,
+    *,
+    said: Sequence[Message],
+    earlier: Sequence[BroughtUp],
+    autonomy: Autonomy,
+    owner_id: str | None = None,
 ) -> Plan | None:
     """The plan that a model decided on, as far as the rules allow it: they know when to be silent, whatever a model says."""
-    if follow_up is None or leaves_no_room(said, autonomy=autonomy):
+    if follow_up is None or leaves_no_room(said, autonomy=autonomy, owner_id=owner_id):
         return None
-    spoken = [message.text for message in said if message.role == "user" and not is_synthetic(message)]
+    if is_unfounded(follow_up, said=said, owner_id=owner_id):
+        return None
+    own = own_messages(said, owner_id=owner_id)
+    matter = shortened(follow_up.matter, _MATTER_LENGTH) or matter_of(own[-1].text)
+    reason = shortened(follow_up.reason or "", _REASON_LENGTH)
     plan = Plan(
         trigger_type=known_trigger_type(follow_up.trigger_type),
         delay=follow_up.delay_seconds,
-        matter=shortened(follow_up.matter, _MATTER_LENGTH) or matter_of(spoken[-1]),
-        reason=shortened(follow_up.reason or "", _REASON_LENGTH) or None,
+        matter=matter,
+        reason=reason if reason and is_founded(reason, [one.text for one in own]) else None,
+        sources=tuple(sources_of(matter, own)),
     )
-    return clamped(plan, autonomy) if fits(plan, said=said, matters=matters) else None
+    if not fits(plan, said=said, earlier=earlier, owner_id=owner_id):
+        return None
+    return spaced(clamped(plan, autonomy), earlier=earlier, now=said[-1].created_at, autonomy=autonomy)

@@ -20,6 +20,7 @@ _LONGEST_SHOWN = 40
 def closed_gate(standing: Standing, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
     """The first gate, in the order of `GATES`, that holds a follow-up back, or None: then it may be made.
 
+    Whether it repeats an earlier one ("repeated") is not seen here: that takes the conversation's words (matters.py).
     `server` says whether the server lets its agents follow up at all; `autonomy` is None for an agent that never does.
     """
     if not server:
@@ -34,6 +35,8 @@ def closed_gate(standing: Standing, *, server: bool, autonomy: Autonomy | None) 
         ("consecutive", lambda: standing.followups >= autonomy.max_in_a_row),
         ("too_soon", lambda: _too_soon(standing, autonomy)),
         ("quiet_hours", lambda: quiet_now(standing.quiet, standing.now)),
+        ("too_frequent", lambda: _too_frequent(standing, autonomy)),
+        ("daily_limit", lambda: standing.is_inferred and standing.inferred_in_a_day >= autonomy.inferred_per_day),
     )
     return next((gate for gate, holds in closed if holds()), None)
 
@@ -46,10 +49,18 @@ def _too_soon(standing: Standing, autonomy: Autonomy) -> bool:
     """A previous follow-up that seems to lie ahead was made before the clock was set back. It holds nothing back: how long
     ago it really was can't be known, waiting for that moment to come again may take hours, and the count of follow-ups in
     a row still bounds what can be said."""
+    return _follows_within(autonomy.min_gap, standing)
+
+
+def _too_frequent(standing: Standing, autonomy: Autonomy) -> bool:
+    """Return whether an inferred follow-up comes too early after another one in the same silence."""
+    return standing.is_inferred and standing.followups > 0 and _follows_within(autonomy.inferred_gap, standing)
+
+
+def _follows_within(seconds: float, standing: Standing) -> bool:
     if standing.followed_up_at is None:
         return False
-    elapsed = (standing.now - standing.followed_up_at).total_seconds()
-    return 0 <= elapsed < autonomy.min_gap
+    return 0 <= (standing.now - standing.followed_up_at).total_seconds() < seconds
 
 
 def quiet_now(quiet: QuietHours | None, now: datetime) -> bool:

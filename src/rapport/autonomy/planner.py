@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from rapport.autonomy.closings import closed, in_distress, only_thanks, sends_for_help
 from rapport.autonomy.loose_ends import (
@@ -19,14 +20,13 @@ from rapport.autonomy.loose_ends import (
     open_task,
     settles,
 )
-from rapport.autonomy.matters import matter_of, same_matter
+from rapport.autonomy.matters import is_closed, matter_of
+from rapport.autonomy.own_words import own_messages, own_subject
 from rapport.autonomy.sorrow import since_bad_news
 from rapport.autonomy.words import content_words, plain, shortened, stem, word_set, words
 from rapport.domain.conversation import Message
-from rapport.domain.followups import Autonomy, Plan, TriggerType
+from rapport.domain.followups import Autonomy, BroughtUp, Plan, TriggerType
 from rapport.domain.synthetic import is_synthetic
-
-__all__ = ["clamped", "fits", "leaves_no_room", "plan_by_rules", "same_matter"]
 
 _MINUTE = 60.0
 USUAL_DELAY: dict[TriggerType, float] = {
@@ -44,6 +44,7 @@ _EXCHANGES = 2
 _LONGEST = 1_000
 """Characters of a message that are looked at."""
 _REASON_LENGTH = 200
+_DAY = timedelta(days=1)
 
 _AT_ONCE = re.compile(
     r"\b(?:right now|right away|now|immediately|at once|in a (?:sec|second|minute|bit|moment)|quickly|gleich"
@@ -82,7 +83,7 @@ class _Talk:
     everything: Sequence[Message]
     """Also what was said before bad news."""
     people: tuple[Message, ...]
-    """What the user said, oldest first."""
+    """What the user wrote themselves, oldest first: without what others wrote and what they quoted."""
     reply: Message
     before: str
     """What the agent had said before the user's last message."""
@@ -92,24 +93,36 @@ class _Talk:
     """The user has told something sad, and then spoke of something else."""
 
 
-def plan_by_rules(said: Sequence[Message], *, matters: Sequence[str], autonomy: Autonomy) -> Plan | None:
-    """The follow-up that the strongest open end of a direct conversation calls for, or None; the same for the same talk.
+def plan_by_rules(
+    said: Sequence[Message], *, earlier: Sequence[BroughtUp], autonomy: Autonomy, owner_id: str | None = None
+) -> Plan | None:
+    """The follow-up that the strongest open end of a conversation calls for, or None; the same for the same talk.
 
-    `said` is its newest part, oldest first, ending with the agent's reply; `matters` is what earlier follow-ups were about.
+    `said` is its newest part, oldest first, ending with the agent's reply; `earlier` are the follow-ups made before. Only the
+    words of the person who wrote last count and, with `owner_id` (in a direct chat), only the owner's.
     """
-    talk = _talk(said)
+    talk = _talk(said, owner_id)
     if talk is None or _is_full(talk, autonomy):
         return None
     for plan in _openings(talk):
-        if _is_new(plan, talk.unasked, matters):
-            return clamped(plan, autonomy)
+        if _is_new(plan, talk, earlier):
+            return spaced(clamped(plan, autonomy), earlier=earlier, now=said[-1].created_at, autonomy=autonomy)
     return None
 
 
-def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy) -> bool:
+def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy, owner_id: str | None = None) -> bool:
     """Whether nothing may be said unasked after this, whatever it would be about."""
-    talk = _talk(said)
+    talk = _talk(said, owner_id)
     return talk is None or _is_full(talk, autonomy)
+
+
+def spaced(plan: Plan, *, earlier: Sequence[BroughtUp], now: datetime, autonomy: Autonomy) -> Plan | None:
+    """Return the plan, put off until an inferred follow-up may be made again; None when too many were made within a day."""
+    since = max((one.at for one in earlier if one.in_this_silence), default=None)
+    delay = plan.delay if since is None else max(plan.delay, autonomy.inferred_gap - (now - since).total_seconds())
+    due = now + timedelta(seconds=delay)
+    lately = sum(one.is_inferred and due - one.at < _DAY for one in earlier)
+    return replace(plan, delay=delay) if lately < autonomy.inferred_per_day else None
 
 
 def _is_full(talk: _Talk, autonomy: Autonomy) -> bool:
@@ -125,15 +138,16 @@ def _is_full(talk: _Talk, autonomy: Autonomy) -> bool:
     return closed(last, answers_an_offer=is_offer(talk.before), is_first=len(talk.people) == 1 and not talk.before)
 
 
-def fits(plan: Plan, *, said: Sequence[Message], matters: Sequence[str]) -> bool:
-    """Whether this has not been brought up before: neither its matter ever, nor its type since the user's last message."""
-    talk = _talk(said)
-    return _is_new(plan, talk.unasked if talk else (), matters)
+def fits(plan: Plan, *, said: Sequence[Message], earlier: Sequence[BroughtUp], owner_id: str | None = None) -> bool:
+    """Whether this has not been brought up before: neither its matter, until the user speaks of it again, nor its type since
+    the user's last message."""
+    talk = _talk(said, owner_id)
+    return talk is not None and _is_new(plan, talk, earlier)
 
 
-def _is_new(plan: Plan, unasked: Sequence[Message], matters: Sequence[str]) -> bool:
-    used = {message.metadata.get("trigger_type") for message in unasked}
-    return plan.trigger_type not in used and not any(same_matter(plan.matter, matter) for matter in matters)
+def _is_new(plan: Plan, talk: _Talk, earlier: Sequence[BroughtUp]) -> bool:
+    used = {message.metadata.get("trigger_type") for message in talk.unasked}
+    return plan.trigger_type not in used and not is_closed(plan.matter, plan.sources, earlier=earlier, own=talk.people)
 
 
 def clamped(plan: Plan, autonomy: Autonomy) -> Plan:
@@ -154,20 +168,22 @@ def _shortened(message: Message) -> Message:
     return replace(message, content=f"{message.text[:half]} … {message.text[-half:]}")
 
 
-def _talk(said: Sequence[Message]) -> _Talk | None:
+def _talk(said: Sequence[Message], owner_id: str | None = None) -> _Talk | None:
     """None when there is no reply to somebody's words at the end, or none that leaves room beside bad news."""
     everything = _real(said)
     real = since_bad_news(everything)
     if real is None:
         return None
     spoken = [index for index, message in enumerate(real) if message.role == "user"]
-    if not spoken or real[-1].role != "assistant" or not real[-1].text.strip():
+    own = own_messages(real, owner_id=owner_id)
+    people = [replace(one, content=text) for one in own if (text := own_subject(one.text)).strip()]
+    if not spoken or not people or real[-1].role != "assistant" or not real[-1].text.strip():
         return None
     after = real[spoken[-1] + 1 :]
     earlier = [message.text for message in real[: spoken[-1]] if message.role == "assistant"]
     return _Talk(
         everything=everything,
-        people=tuple(real[index] for index in spoken),
+        people=tuple(people),
         reply=real[-1],
         before=earlier[-1] if earlier else "",
         unasked=tuple(message for message in after if message.metadata.get("autonomous") is True),
@@ -199,23 +215,26 @@ def _asks_back(asked: str, talk: _Talk) -> bool:
 
 
 def _question(asked: str, talk: _Talk) -> Iterator[Plan]:
-    subject = asked if len(content_words(asked)) > 1 else f"{asked} {talk.people[-1].text}"
-    if not content_words(subject):
+    if not content_words(f"{asked} {talk.people[-1].text}"):
         return
+    # The matter is what the user wrote, and not the agent's question: a model may ask what a note told it to ask.
+    about = next((one for one in reversed(talk.people) if content_words(one.text)), talk.people[-1])
     # A long question takes longer to think about.
     delay = min(2 + len(words(asked)) / 8, 5) * _MINUTE
     reason = f'The question "{shortened(asked, _REASON_LENGTH - 40)}" is still open.'
-    yield Plan("question_unanswered", delay, matter_of(subject), reason)
+    yield Plan("question_unanswered", delay, matter_of(about.text), reason, _ids(about, talk.people[-1]))
 
 
 def _decision(talk: _Talk) -> Iterator[Plan]:
     for message in reversed(talk.people[-_RECENT:]):
         if found := open_decision(message.text):
             said = plain(found.sentence)
-            subject = found.sentence if len(content_words(said)) > 1 else f"{found.sentence} {_context(talk)}"
+            stands_alone = len(content_words(said)) > 1
+            subject = found.sentence if stands_alone else f"{found.sentence} {_context(talk)}"
+            sources = _ids(message) if stands_alone else _ids(*talk.people[-_RECENT:])
             delay = (25 if _WEIGHTY.search(said) else 10) + min(len(words(said)) / 4, 5)
             reason = f'You have not decided yet: "{shortened(found.sentence, _REASON_LENGTH - 40)}"'
-            yield Plan("waiting_for_decision", delay * _MINUTE, matter_of(subject), reason)
+            yield Plan("waiting_for_decision", delay * _MINUTE, matter_of(subject), reason, sources)
         if found or decided(message.text):
             return
 
@@ -225,9 +244,8 @@ def _task(talk: _Talk) -> Iterator[Plan]:
     for message in reversed(talk.people[-_RECENT:]):
         found = open_task(message.text)
         if found and found.deed and not any(settles(each, found.deed) for each in later):
-            yield Plan(
-                "task_incomplete", _task_delay(found.sentence), matter_of(found.deed), _promise(found, found.deed)
-            )
+            reason = _promise(found, found.deed)
+            yield Plan("task_incomplete", _task_delay(found.sentence), matter_of(found.deed), reason, _ids(message))
             return
         later.append(message.text)
 
@@ -256,14 +274,18 @@ def _to_them(match: re.Match[str]) -> str:
 
 def _lull(talk: _Talk, *, exchanges: int) -> Iterator[Plan]:
     """A conversation about something of the user's own that simply went quiet; small talk and look-ups don't call for more."""
-    with_substance = [message.text for message in talk.people if len(content_words(message.text)) >= _SUBSTANCE]
-    own = [text for text in with_substance if _OWN & set(words(text))]
+    with_substance = [message for message in talk.people if len(content_words(message.text)) >= _SUBSTANCE]
+    own = [message for message in with_substance if _OWN & set(words(message.text))]
     if len(with_substance) < exchanges or not own or only_thanks(talk.people[-1].text):
         return
-    matter = matter_of(own[-1])
+    matter = matter_of(own[-1].text)
     # Who has just told something sad is left in peace as long as the agent's limits allow.
     delay = math.inf if talk.is_after_bad_news else min(4 + 2 * len(with_substance), 15) * _MINUTE
-    yield Plan("check_in", delay, matter, f"You were talking about this: {matter}.")
+    yield Plan("check_in", delay, matter, f"You were talking about this: {matter}.", _ids(own[-1]))
+
+
+def _ids(*messages: Message) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(message.id for message in messages))
 
 
 def _context(talk: _Talk) -> str:

@@ -198,9 +198,7 @@ def _add_replies(
         chosen[message.id] = Chosen(message, tuple(dict.fromkeys(reasons)), score)
 
 
-def _fitting(
-    picked: Sequence[Chosen], anchor: Message | None, tokens: int, aside: Collection[str]
-) -> list[Chosen]:
+def _fitting(picked: Sequence[Chosen], anchor: Message | None, tokens: int, aside: Collection[str]) -> list[Chosen]:
     """The surest of them that have room, oldest first; the anchor has it always, those aside only if the others leave some."""
     kept: list[Chosen] = []
     surest = sorted(

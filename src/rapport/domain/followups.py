@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time
 from typing import Literal, TypeAlias, get_args
@@ -13,7 +14,18 @@ TRIGGER_TYPES: tuple[TriggerType, ...] = get_args(TriggerType)
 
 State: TypeAlias = Literal["pending", "fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired"]
 Gate: TypeAlias = Literal[
-    "server", "agent", "unreachable", "conversation", "muted", "resting", "consecutive", "too_soon", "quiet_hours"
+    "server",
+    "agent",
+    "unreachable",
+    "conversation",
+    "muted",
+    "resting",
+    "consecutive",
+    "too_soon",
+    "quiet_hours",
+    "too_frequent",
+    "daily_limit",
+    "repeated",
 ]
 GATES: tuple[Gate, ...] = get_args(Gate)
 
@@ -41,6 +53,10 @@ class Autonomy:
     """Follow-ups without a word from anybody."""
     min_gap: float = 15.0
     """Seconds since the conversation's previous follow-up."""
+    inferred_gap: float = 3_600.0
+    """Seconds between a follow-up and the next inferred one in the same silence. Inferred: planned by rules or a model."""
+    inferred_per_day: int = 2
+    """Inferred follow-ups of a conversation within 24 hours."""
     prompts: dict[TriggerType, str] = field(default_factory=dict[TriggerType, str])
     """What the model reads instead of the usual prompt of a type."""
 
@@ -59,6 +75,22 @@ class Plan:
     """What it is about, in a few words: the same is not asked twice."""
     reason: str | None = None
     """Why, for people who look into it. No model reads it."""
+    sources: tuple[str, ...] = ()
+    """The ids of the person's messages that it comes from: what one of them says is brought up once."""
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtUp:
+    """A follow-up that was made."""
+
+    matter: str
+    sources: Sequence[str]
+    """The ids of the person's messages that it came from or spoke of."""
+    at: datetime
+    is_inferred: bool
+    """Planned by rules or a model, and not set by a person."""
+    in_this_silence: bool
+    """Nobody has spoken since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +141,13 @@ class Standing:
     """Nothing can be sent there: the chat is gone, or whoever it was with has blocked the agent."""
     late: float = 0.0
     """Seconds since the follow-up was due."""
+    is_inferred: bool = False
+    """The follow-up was planned by rules or a model, and not set by a person."""
+    inferred_in_a_day: int = 0
+    """Inferred follow-ups that were made here within 24 hours."""
+    matter: str = ""
+    sources: tuple[str, ...] = ()
+    """Of the follow-up: see `Plan`."""
 
 
 def trigger_type_of(text: str) -> TriggerType | None:

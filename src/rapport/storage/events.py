@@ -65,13 +65,13 @@ SELECT line.unanswered > 0, reply.* FROM line, reply
 # our own message, which is being stored.
 PLANNED_WITH_REPLY = f"""
 , planned AS (
-    INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, matter, origin, spoken, due_at)
+    INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, matter, origin, spoken, due_at, sources)
     SELECT %(conversation)s, %(plan_id)s, '{PLANNED}', %(owner)s, %(plan_type)s, %(plan_reason)s, %(plan_matter)s, 'planner',
-           line.spoken, clock_timestamp() + %(plan_delay)s * interval '1 second'
+           line.spoken, clock_timestamp() + %(plan_delay)s * interval '1 second', %(plan_sources)s::text[]
     FROM line WHERE line.spoken = line.heard
     ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
     SET trigger_type = excluded.trigger_type, reason = excluded.reason, matter = excluded.matter,
-        origin = excluded.origin, spoken = excluded.spoken, due_at = excluded.due_at
+        origin = excluded.origin, spoken = excluded.spoken, due_at = excluded.due_at, sources = excluded.sources
     WHERE timers.origin = 'planner'  -- what somebody has set is theirs
 )"""
 
@@ -230,4 +230,5 @@ def plan_parameters(plan: Plan | None) -> dict[str, Any]:
         "plan_reason": plan.reason,
         "plan_matter": plan.matter,
         "plan_delay": plan.delay,
+        "plan_sources": list(plan.sources),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psycopg.types.json import Jsonb
@@ -17,7 +18,12 @@ from rapport.storage.messages import COLUMNS, message_of
 _STANDING = """
 SELECT clock_timestamp(), c.kind, c.autonomy, c.muted_until, coalesce(c.resting_until > clock_timestamp(), false),
        c.followups, c.followed_up_at, p.time_zone, p.quiet_from, p.quiet_to, c.spoken,
-       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0), c.unreachable_at IS NOT NULL
+       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0), c.unreachable_at IS NOT NULL,
+       coalesce(t.origin = 'planner', false), coalesce(t.matter, ''), coalesce(t.sources, '{}'),
+       -- A timer fires before it ends, by an hour at most: so far back the index is read.
+       (SELECT count(*) FROM timers w WHERE w.owner_id = c.owner_id AND w.conversation_id = c.id
+          AND w.fired_at > clock_timestamp() - interval '26 hours' AND w.state = 'delivered' AND w.origin = 'planner'
+          AND w.ended_at > clock_timestamp() - interval '24 hours')
 FROM conversations c LEFT JOIN preferences p ON p.owner_id = c.owner_id
 LEFT JOIN timers t ON t.conversation_id = c.id AND t.id = %(event)s
 WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
@@ -52,7 +58,8 @@ WITH event AS (
     FROM line
     RETURNING {COLUMNS}
 ), told AS (
-    UPDATE timers t SET state = 'delivered', message_id = reply.id, regenerated = %(regenerated)s, ended_at = clock_timestamp()
+    UPDATE timers t SET state = 'delivered', message_id = reply.id, regenerated = %(regenerated)s, ended_at = clock_timestamp(),
+        sources = %(sources_brought_up)s::text[]
     FROM reply WHERE t.conversation_id = %(conversation)s AND t.id = %(event)s
 ), effect AS (
     INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, spoken)
@@ -104,7 +111,16 @@ class Followups:
         if row is None or row[10] != event.spoken:
             return None
         quiet = QuietHours(row[7], row[8], row[9]) if row[8] is not None else None
-        return Standing(*row[:7], quiet=quiet, is_unreachable=row[12], late=row[11])
+        return Standing(
+            *row[:7],
+            quiet=quiet,
+            is_unreachable=row[12],
+            late=row[11],
+            is_inferred=row[13],
+            matter=row[14],
+            sources=tuple(row[15]),
+            inferred_in_a_day=row[16],
+        )
 
     async def end(
         self, event: ClaimedEvent, state: State, *, gate: Gate | None = None, regenerated: bool = False
@@ -141,8 +157,12 @@ class Followups:
         push: bool,
         plan: Plan | None,
         regenerated: bool,
+        brought_up: Sequence[str] = (),
     ) -> Finished:
-        """Store what is said unasked; all or nothing. Raises Superseded if the event isn't ours any more."""
+        """Store what is said unasked; all or nothing. Raises Superseded if the event isn't ours any more.
+
+        `brought_up` are the ids of the messages that it comes from or speaks of.
+        """
         found = await self.connection.execute(
             _DELIVER_AND_PLAN if plan else _DELIVER_ONLY,
             {
@@ -160,6 +180,7 @@ class Followups:
                 "sources": Jsonb(list(reply.sources)),
                 "metadata": Jsonb(dict(reply.metadata)),
                 "regenerated": regenerated,
+                "sources_brought_up": list(brought_up),
                 "channel": event.channel,
                 "push": push,
             },

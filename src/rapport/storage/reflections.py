@@ -8,6 +8,8 @@ from datetime import datetime
 
 from rapport.domain.archive import KEY_PREFIX
 from rapport.domain.conversation import Message
+from rapport.domain.followups import BroughtUp
+from rapport.storage.brought_up import BROUGHT_UP, brought_up
 from rapport.storage.database import Connection
 from rapport.storage.messages import COLUMNS, message_of
 
@@ -23,12 +25,6 @@ WHERE created_at > (SELECT reflected_to FROM conversations WHERE id = %(conversa
    OR id IN (SELECT id FROM newest ORDER BY created_at DESC, id DESC LIMIT %(known)s)
 ORDER BY created_at, id
 """
-_MATTERS = """
-SELECT matter FROM (
-    SELECT matter, state FROM timers WHERE owner_id = %s AND conversation_id = %s AND fired_at IS NOT NULL
-    ORDER BY fired_at DESC LIMIT 100  -- of which, in a chat that is muted, most were held back
-) AS latest WHERE state = 'delivered' LIMIT 20
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,8 @@ class Paused:
     fresh: Sequence[Message]
     """Those of them that people said and the model has not been asked about."""
     autonomy: bool | None
-    matters: Sequence[str]
+    brought_up: Sequence[BroughtUp]
+    """Its latest follow-ups, the newest first."""
     followups: int
     """Said since somebody spoke."""
 
@@ -55,8 +52,8 @@ class Reflections:
         """What there is to think about; None when somebody has spoken since, or the conversation is gone."""
         found = await self.connection.execute(
             # Before the first time it is -infinity, which no datetime can hold.
-            "SELECT autonomy, CASE WHEN isfinite(reflected_to) THEN reflected_to END, followups FROM conversations"
-            " WHERE id = %s AND owner_id = %s AND spoken = %s",
+            f"SELECT autonomy, CASE WHEN isfinite(reflected_to) THEN reflected_to END, followups, {BROUGHT_UP}"
+            " FROM conversations c WHERE id = %s AND owner_id = %s AND spoken = %s".encode(),
             (conversation_id, owner_id, spoken),
         )
         here = await found.fetchone()
@@ -66,8 +63,7 @@ class Reflections:
         rows = await (await self.connection.execute(_SAID, parameters)).fetchall()
         said = [message_of(row) for row in rows]
         fresh = [one for one in said if _is_theirs(one) and (here[1] is None or one.created_at > here[1])]
-        matters = await (await self.connection.execute(_MATTERS, (owner_id, conversation_id))).fetchall()
-        return Paused(said, fresh, here[0], [row[0] for row in matters], here[2])
+        return Paused(said, fresh, here[0], brought_up(here[3]), here[2])
 
     async def done(
         self, owner_id: str, conversation_id: str, *, spoken: int, upto: datetime, followups: int = 0

@@ -286,6 +286,9 @@ CREATE TABLE timers (
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     fired_at         timestamptz,
     ended_at         timestamptz,
+    -- The ids of the person's messages that it comes from and, once it was said, of those it spoke of: what stands in one of
+    -- them is brought up once.
+    sources          text[] NOT NULL DEFAULT '{}',
     PRIMARY KEY (conversation_id, id)
 );
 CREATE UNIQUE INDEX timers_pending ON timers (conversation_id, timer_id) WHERE state = 'pending';

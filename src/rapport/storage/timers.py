@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,9 +24,9 @@ _COLUMNS = (
 # The time is the database's, and so is what the silence is dated from: if somebody speaks while this runs, the timer holds
 # an older count than the conversation and never fires.
 _SET = f"""
-INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, matter, origin, spoken, due_at)
+INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, matter, origin, spoken, due_at, sources)
 SELECT c.id, %(id)s, %(timer)s, c.owner_id, %(type)s, %(reason)s, %(matter)s, %(origin)s, c.spoken,
-       clock_timestamp() + %(delay)s * interval '1 second'
+       clock_timestamp() + %(delay)s * interval '1 second', %(sources)s::text[]
 FROM conversations c WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
   AND (%(spoken)s::bigint IS NULL OR c.spoken = %(spoken)s)
   AND (EXISTS (SELECT FROM timers w WHERE w.conversation_id = c.id AND w.timer_id = %(timer)s AND w.state = 'pending')
@@ -33,7 +34,7 @@ FROM conversations c WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
                                  LIMIT %(most)s) AS waiting) < %(most)s)
 ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
 SET trigger_type = excluded.trigger_type, reason = excluded.reason, matter = excluded.matter, origin = excluded.origin,
-    spoken = excluded.spoken, due_at = excluded.due_at
+    spoken = excluded.spoken, due_at = excluded.due_at, sources = excluded.sources
 WHERE excluded.origin = 'user' OR timers.origin = 'planner'  -- what somebody has set is theirs
 RETURNING {_COLUMNS}
 """
@@ -92,6 +93,7 @@ class Timers:
         reason: str | None = None,
         matter: str = "",
         origin: Literal["planner", "user"] = "user",
+        sources: Sequence[str] = (),
         spoken: int | None = None,
         row_id: str | None = None,
     ) -> Timer | None:
@@ -115,6 +117,7 @@ class Timers:
                     "reason": reason,
                     "matter": matter,
                     "origin": origin,
+                    "sources": list(sources),
                     "delay": delay,
                     "spoken": spoken,
                     "most": MAX_WAITING,

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from rapport.domain.conversation import Message
 from rapport.domain.event import ClaimedEvent
+from rapport.domain.followups import BroughtUp
 from rapport.domain.notes import Shelf
+from rapport.storage.brought_up import BROUGHT_UP, brought_up
 from rapport.storage.database import Connection
 from rapport.storage.messages import BRIEF, SPOKEN, message_of
-
-_MATTERS = 20
-"""So many of the latest follow-ups are remembered, in order not to ask about the same again. They are looked for among five
-times as many that fired: in a chat that was muted for years nearly all were held back."""
 
 PICTURES = 12
 """So many of the newest messages are loaded with their pictures, which can be megabytes each; of others the words."""
@@ -48,12 +46,8 @@ WITH here AS (
         coalesce(muted_until > clock_timestamp(), false) AS is_muted,
         (SELECT time_zone FROM preferences WHERE owner_id = %(owner)s) AS time_zone,
         EXISTS (SELECT FROM memories WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS has_memories,
-        CASE WHEN followed_up_at IS NULL THEN '{{}}' ELSE ARRAY(
-            SELECT matter FROM (
-                SELECT matter, state FROM timers WHERE owner_id = %(owner)s AND conversation_id = %(conversation)s
-                  AND fired_at IS NOT NULL ORDER BY fired_at DESC LIMIT {5 * _MATTERS}) AS latest
-            WHERE state = 'delivered' LIMIT {_MATTERS}) END AS matters
-    FROM conversations WHERE id = %(conversation)s AND owner_id = %(owner)s
+        {BROUGHT_UP} AS brought_up
+    FROM conversations c WHERE id = %(conversation)s AND owner_id = %(owner)s
 ), asked AS MATERIALIZED (
     SELECT created_at, CASE (SELECT kind FROM here) WHEN 'group' THEN thread_id END AS thread_id
     FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s
@@ -68,7 +62,7 @@ WITH here AS (
     SELECT {_TOLD} FROM messages
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = (SELECT summary_id FROM here)
 )
-SELECT here.is_resting, here.autonomy, here.has_memories, here.matters, coalesce(shelves.chunks, 0),
+SELECT here.is_resting, here.autonomy, here.has_memories, here.brought_up, coalesce(shelves.chunks, 0),
        shelves.min_similarity, here.is_muted, here.time_zone, told.*
 FROM here LEFT JOIN told ON true LEFT JOIN shelves ON shelves.owner_id = %(owner)s AND shelves.embedder = %(embedder)s
 """
@@ -92,8 +86,8 @@ class Material:
     autonomy: bool | None
     """What somebody has said about follow-ups in this conversation; None when nobody has."""
     has_memories: bool
-    matters: Sequence[str]
-    """What its latest follow-ups were about."""
+    brought_up: Sequence[BroughtUp]
+    """Its latest follow-ups, the newest first."""
     is_muted: bool = False
     """Whether the owner wants no follow-ups in this conversation now."""
     time_zone: str | None = None
@@ -126,7 +120,7 @@ async def load(
     earlier = [message for message in messages if message.id != asked.id and message.role != "system-summary"]
     earlier.sort(key=lambda message: (message.created_at, message.id))
     summary = next((message for message in messages if message.role == "system-summary"), None)
-    is_resting, autonomy, has_memories, matters, chunks, min_similarity, is_muted, time_zone = rows[0][:8]
+    is_resting, autonomy, has_memories, made, chunks, min_similarity, is_muted, time_zone = rows[0][:8]
     return Material(
         asked,
         earlier,
@@ -135,7 +129,7 @@ async def load(
         is_resting,
         autonomy,
         has_memories,
-        matters,
+        brought_up(made),
         is_muted,
         time_zone,
     )
