@@ -33,9 +33,9 @@ async def pass_time(world: World, seconds: float) -> None:
 
 
 async def settle(world: World) -> None:
-    """Wait until nothing is under way: no event, nothing to send, no reflection."""
+    """Wait until nothing is under way: no event, nothing to send, no turn that has yet to begin its reflection, and none."""
     await world.drain()
-    await until(lambda: not any(task.get_name().startswith("reflection ") for task in asyncio.all_tasks()))
+    await until(lambda: not any(task.get_name().startswith(("turn ", "reflection ")) for task in asyncio.all_tasks()))
 
 
 async def keep_silent(world: World, conversation: str, *, hours: float) -> list[Unasked]:
@@ -58,7 +58,7 @@ async def keep_silent(world: World, conversation: str, *, hours: float) -> list[
 
         async def fired() -> bool:
             return not await world.sql(
-                "SELECT FROM timers WHERE conversation_id = %s AND (state = 'fired' OR state = 'pending'"
+                "SELECT id FROM timers WHERE conversation_id = %s AND (state = 'fired' OR state = 'pending'"
                 " AND due_at < clock_timestamp())",
                 conversation,
             )

@@ -66,7 +66,7 @@ async def facts(world: World) -> list[str]:
 async def thought(world: World) -> None:
     """Until nothing is being thought about behind the turns."""
     await world.drain()
-    await until(lambda: not any(task.get_name().startswith("reflection ") for task in asyncio.all_tasks()))
+    await until(lambda: not any(task.get_name().startswith(("turn ", "reflection ")) for task in asyncio.all_tasks()))
 
 
 async def streamed(world: World, conversation: str, text: str) -> tuple[str, dict[str, Any]]:
@@ -468,7 +468,7 @@ async def test_a_pause_that_has_just_begun_is_not_thought_about_once_the_server_
 
 async def test_the_model_replaces_what_the_rules_planned(pausing: World, model: ScriptedModel) -> None:
     model.answers.append("Which pizza do you like best?")
-    follow_up = decided("waiting_for_decision", 1200, matter="the best pizza", reason=None)
+    follow_up = decided("waiting_for_decision", 1200, matter="pizza", reason=None)
     model.decisions.append({"follow_up": follow_up, "memories": []})
     await pausing.says(await pausing.conversation(), "I like pizza.")
     await thought(pausing)
