@@ -25,14 +25,15 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from bench.questions import COMPARISON, DEVELOPMENT, EVERYDAY, FRESH, QuestionSet, load_questions
+from bench.questions import COMPARISON, DEVELOPMENT, EVERYDAY, FRESH, NAMED, QuestionSet, load_questions
 from rapport.cli.curve import draw_curve
 from rapport.domain.notes import Chunk
 from rapport.knowledge.calibration import MAX_PASSAGES, Calibration, calibrate
 from rapport.knowledge.embedders.choose import close_embedder, make_embedder
 from rapport.knowledge.library import Library
 from rapport.knowledge.ports import Embedder
-from rapport.knowledge.retrieval import TOP, Retriever
+from rapport.knowledge.retrieval import TOP, make_retriever
+from rapport.storage.catalogue import Catalogue
 from rapport.storage.database import Database
 from rapport.storage.embedded import EmbeddedPostgres
 from rapport.storage.migrate import migrate, schema_lock
@@ -99,7 +100,7 @@ def best_guard(answerable: Sequence[float], unanswerable: Sequence[float]) -> Gu
 
 async def quality(database: Database, embedder: Embedder, figures: Figures, curves: Path | None) -> None:
     similarities: dict[str, tuple[list[float], list[float]]] = {}
-    for name in (DEVELOPMENT, COMPARISON, FRESH):
+    for name in (DEVELOPMENT, COMPARISON, FRESH, NAMED):
         questions = load_questions(name)
         await read_in(database, embedder, name, questions)
         figures.recall_at_3[name] = await recalls(database, embedder, name, questions)
@@ -136,7 +137,11 @@ async def recalls(database: Database, embedder: Embedder, owner: str, questions:
         search = Search(database) if near is None or words is None else Search(database, near, words)
         shares: list[float] = []
         for question in questions.answerable:
-            passages = (await Retriever(embedder, search).find(owner, question.text, shelf=shelf, limit=TOP)).passages
+            passages = (
+                await make_retriever(embedder, search, Catalogue(database)).find(
+                    owner, question.text, shelf=shelf, limit=TOP
+                )
+            ).passages
             shares.append(len(question.notes & {passage.note_id for passage in passages}) / len(question.notes))
         found[way] = statistics.mean(shares)
     return found
@@ -145,13 +150,13 @@ async def recalls(database: Database, embedder: Embedder, owner: str, questions:
 async def bests(
     database: Database, embedder: Embedder, owner: str, questions: QuestionSet
 ) -> tuple[list[float], list[float]]:
-    """The similarity that decides, of every question with an answer and of every one without."""
+    """The relevance that decides, of every question with an answer and of every one without."""
     async with database.statement() as connection:
         shelf = await Notes(connection).shelf(owner, embedder.name)
-    retriever = Retriever(embedder, Search(database))
+    retriever = make_retriever(embedder, Search(database), Catalogue(database))
 
     async def best(text: str) -> float:
-        return (await retriever.retrieve(owner, text, earlier=(), shelf=shelf)).best
+        return (await retriever.retrieve(owner, text, earlier=(), shelf=shelf)).relevance
 
     answerable = [await best(question.text) for question in questions.answerable]
     return answerable, [await best(question.text) for question in questions.unanswerable]
@@ -160,7 +165,10 @@ async def bests(
 async def measured_threshold(database: Database, embedder: Embedder, owner: str) -> Calibration:
     async with database.statement() as connection:
         passages = await Notes(connection).sample(owner, embedder.name, limit=MAX_PASSAGES)
-    return await calibrate(passages, embedder)
+        shelf = await Notes(connection).shelf(owner, embedder.name)
+    return await calibrate(
+        passages, embedder, make_retriever(embedder, Search(database), Catalogue(database)).measure(owner, shelf)
+    )
 
 
 def print_recalls(found: dict[str, float]) -> None:

@@ -14,6 +14,8 @@ import orjson
 
 DEVELOPMENT, COMPARISON, FRESH = "household", "company", "harbour"
 """To choose on; to compare choices on; and one on which little has been chosen."""
+NAMED = "handbook"
+"""Half of its questions name what they ask for: to choose how much the words of a question count beside its meaning."""
 EVERYDAY = "everyday"
 """Questions about the world at large, without notes."""
 

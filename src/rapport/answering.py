@@ -106,6 +106,11 @@ class Findings:
     memories: Sequence[Recalled] = ()
 
     @property
+    def about(self) -> str:
+        """What the passages are, where they are not what a search found."""
+        return self.retrieval.about if self.retrieval is not None and self.passages else ""
+
+    @property
     def audit(self) -> dict[str, object]:
         """What is kept beside what was cited of it."""
         found: dict[str, object] = {}
@@ -172,6 +177,7 @@ async def asked(
         event.kind,
         findings.passages,
         defuse_ids(memories_block(findings.memories), retrieved),
+        about=findings.about,
         called=is_called,
         looks_up=given.lookups is not None,
         abilities=situation.abilities(event.kind, is_called=is_called),

@@ -115,11 +115,12 @@ async def open_app(
         from rapport.knowledge.embedders.choose import close_embedder, make_embedder
         from rapport.knowledge.embedders.recent import RecentQuestions
         from rapport.knowledge.library import Library
-        from rapport.knowledge.retrieval import Retriever
+        from rapport.knowledge.retrieval import make_retriever
         from rapport.memory.book import MemoryBook
         from rapport.memory.recall import Recall
         from rapport.metrics import Metrics
         from rapport.runtime.runtime import Runtime
+        from rapport.storage.catalogue import Catalogue
         from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
         from rapport.storage.migrate import migrate, schema_lock
         from rapport.storage.search import Search
@@ -145,7 +146,7 @@ async def open_app(
         tools = Tools(
             database,
             agent,
-            Retriever(questions, Search(database)),
+            make_retriever(questions, Search(database), Catalogue(database)),
             Recall(questions, memory),
             memory,
             metrics,

@@ -121,7 +121,7 @@ async def _reply(
         reply = fallback((), "retrieval", str(error), model=tools.model)
         return replace(reply, metadata={**reply.metadata, "context": given.receipt})
     if profile.grounding == "strict" and not findings.passages:
-        reply = guarded("low_similarity" if material.shelf.chunks else "no_notes")
+        reply = guarded(findings.retrieval.refusal if findings.retrieval else "no_notes")
     elif material.is_resting:
         why = "the model failed too often in this conversation and rests for a while"
         reply = fallback(findings.passages, "breaker", why, problem="resting", model=tools.model)

@@ -23,6 +23,7 @@ from rapport.knowledge.calibration import Calibration, Sampled, calibrate
 from rapport.knowledge.chunking import chunks_of, embedded_text, points_of
 from rapport.knowledge.embedders.choose import close_embedder, make_embedder
 from rapport.knowledge.ports import Embedder
+from rapport.knowledge.relevance import Measure, Measured
 
 SUBJECTS = {
     "boiler": "The boiler pressure drops in winter. Radiators upstairs want bleeding with the brass key.",
@@ -59,12 +60,29 @@ def _of_words(text: str) -> Vector:
     return [float(value) for value in total / (np.linalg.norm(total) or 1)]
 
 
+def measure_by(passages: Sequence[Sampled], embedder: Embedder) -> Measure:
+    """Measures by the similarity alone."""
+
+    async def measure(question: str, without: str | None) -> Measured:
+        vector = np.array(await embedder.embed_question(question))
+        best = max((float(np.dot(vector, one)) for id_, *_, one in passages if id_ != without), default=0.0)
+        return Measured(best, best)
+
+    return measure
+
+
+async def calibrated(
+    passages: Sequence[Sampled], embedder: Embedder, *, ask: Callable[[str], Awaitable[str]] | None = None
+) -> Calibration:
+    return await calibrate(passages, embedder, measure_by(passages, embedder), ask=ask)
+
+
 def passages_of(texts: dict[str, str]) -> list[Sampled]:
     return [(note_id, note_id, Chunk("", text), _of_words(f"{note_id} {text}")) for note_id, text in texts.items()]
 
 
 async def test_a_threshold_lies_between_questions_with_and_without_an_answer() -> None:
-    measured = await calibrate(passages_of(SUBJECTS), WordsAsVectors())
+    measured = await calibrated(passages_of(SUBJECTS), WordsAsVectors())
     assert measured.confident
     assert np.median(measured.negatives) < measured.threshold < np.median(measured.positives)
     at = min(measured.curve, key=lambda point: abs(point.threshold - measured.threshold))
@@ -75,15 +93,15 @@ async def test_a_threshold_lies_between_questions_with_and_without_an_answer() -
 
 async def test_measuring_again_gives_the_same_whatever_order_the_passages_come_in() -> None:
     passages = passages_of(SUBJECTS)
-    first = await calibrate(passages, WordsAsVectors())
-    assert await calibrate(passages, WordsAsVectors()) == first
+    first = await calibrated(passages, WordsAsVectors())
+    assert await calibrated(passages, WordsAsVectors()) == first
     random.Random(3).shuffle(passages)
-    assert await calibrate(passages, WordsAsVectors()) == first
+    assert await calibrated(passages, WordsAsVectors()) == first
 
 
 async def test_with_hardly_any_notes_the_threshold_stays() -> None:
     few = passages_of(dict(list(SUBJECTS.items())[:4]))
-    measured = await calibrate(few, WordsAsVectors(min_similarity=0.42))
+    measured = await calibrated(few, WordsAsVectors(min_similarity=0.42))
     assert (measured.threshold, measured.confident, measured.curve) == (0.42, False, ())
     assert "too few notes" in measured.note
 
@@ -91,14 +109,14 @@ async def test_with_hardly_any_notes_the_threshold_stays() -> None:
 async def test_notes_that_can_not_be_told_apart_keep_the_threshold() -> None:
     """Eight times the same note: a question finds its answer even when its own note is left out."""
     same = {f"copy-{number}": SUBJECTS["bees"] for number in range(8)}
-    measured = await calibrate(passages_of(same), WordsAsVectors(min_similarity=0.42))
+    measured = await calibrated(passages_of(same), WordsAsVectors(min_similarity=0.42))
     assert "put aside" in measured.note
     assert measured.threshold == 0.42 or measured.confident
 
 
 async def test_notes_without_words_keep_the_threshold() -> None:
     numbers = {f"list-{number}": f"{number} 12 44 9.5" for number in range(8)}
-    measured = await calibrate(
+    measured = await calibrated(
         [("n" + name, "7", chunk, vector) for name, _, chunk, vector in passages_of(numbers)], WordsAsVectors()
     )
     assert (measured.threshold, measured.confident) == (0.3, False)
@@ -107,7 +125,7 @@ async def test_notes_without_words_keep_the_threshold() -> None:
 
 async def test_no_question_is_a_sentence_of_the_notes() -> None:
     embedder = WordsAsVectors()
-    await calibrate(passages_of(SUBJECTS), embedder)
+    await calibrated(passages_of(SUBJECTS), embedder)
     sentences = [part.strip().lower() for text in SUBJECTS.values() for part in text.split(".") if part.strip()]
     assert len(embedder.questions) > len(measuring.GENERAL_QUESTIONS)
     assert not [asked for asked in embedder.questions if any(sentence in asked.lower() for sentence in sentences)]
@@ -124,10 +142,10 @@ def say(reply: str) -> Callable[[str], Awaitable[str]]:
 async def test_a_chat_model_writes_the_questions_when_there_is_one() -> None:
     embedder = WordsAsVectors()
     texts = {f"{name}-{number}": f"{text} Part {number}." for name, text in SUBJECTS.items() for number in range(3)}
-    await calibrate(passages_of(texts), embedder, ask=say('Sure!\n"How do I get rid of the mites?"'))
+    await calibrated(passages_of(texts), embedder, ask=say('Sure!\n"How do I get rid of the mites?"'))
     asked = embedder.questions[: -len(measuring.GENERAL_QUESTIONS)]
     assert set(asked) == {"How do I get rid of the mites?"}
-    assert len(asked) == len(texts)
+    assert len(asked) == 2 * len(texts), "each is measured with its own note, and without it"
 
 
 async def test_a_chat_model_that_fails_is_asked_a_few_times_and_done_without() -> None:
@@ -138,8 +156,8 @@ async def test_a_chat_model_that_fails_is_asked_a_few_times_and_done_without() -
         asked += 1
         raise Transient("overloaded")
 
-    by_rules = await calibrate(passages_of(SUBJECTS), WordsAsVectors())
-    assert await calibrate(passages_of(SUBJECTS), WordsAsVectors(), ask=ask) == by_rules
+    by_rules = await calibrated(passages_of(SUBJECTS), WordsAsVectors())
+    assert await calibrated(passages_of(SUBJECTS), WordsAsVectors(), ask=ask) == by_rules
     assert asked == measuring.PATIENCE
 
 
@@ -148,15 +166,15 @@ async def test_stopping_while_the_chat_model_thinks_stops() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await calibrate(passages_of(SUBJECTS), WordsAsVectors(), ask=ask)
+        await calibrated(passages_of(SUBJECTS), WordsAsVectors(), ask=ask)
 
 
 async def test_of_few_questions_little_is_believed() -> None:
     """The same notes with another default: the more questions there were, the less it matters."""
 
     async def shift(texts: dict[str, str]) -> float:
-        low = await calibrate(passages_of(texts), WordsAsVectors(min_similarity=0.1))
-        high = await calibrate(passages_of(texts), WordsAsVectors(min_similarity=0.5))
+        low = await calibrated(passages_of(texts), WordsAsVectors(min_similarity=0.1))
+        high = await calibrated(passages_of(texts), WordsAsVectors(min_similarity=0.5))
         assert low.confident
         assert high.confident
         return high.threshold - low.threshold
@@ -165,13 +183,13 @@ async def test_of_few_questions_little_is_believed() -> None:
     assert 0 < await shift(many) < await shift(SUBJECTS) < 0.4
 
 
-similarities = st.lists(st.floats(-1, 1), max_size=60)
+similarities = st.lists(st.builds(Measured, st.floats(-1, 1), st.floats(-1, 1)), max_size=60)
 
 
 @given(similarities, similarities, st.floats(0, 1))
 @settings(max_examples=200)
 def test_whatever_is_measured_the_threshold_is_sane(
-    positives: list[float], negatives: list[float], default: float
+    positives: list[Measured], negatives: list[Measured], default: float
 ) -> None:
     measured = measuring.judge(WordsAsVectors(min_similarity=default), positives, negatives)
     assert measured.threshold == default or measuring.LEAST <= measured.threshold <= measuring.MOST
@@ -182,9 +200,20 @@ def test_whatever_is_measured_the_threshold_is_sane(
     assert all(0 <= point.precision <= 1 and 0 <= point.f1 <= 1 for point in measured.curve)
 
 
+async def test_the_curve_is_of_the_whole_decision_and_the_threshold_of_the_similarity() -> None:
+    embedder = WordsAsVectors(min_similarity=0.4)
+    near = [Measured(0.5 + number / 100, 0.6 + number / 100) for number in range(20)]
+    far = [Measured(0.1 + number / 100, 0.1 + number / 100) for number in range(20)]
+    measured = measuring.judge(embedder, near, far)
+    alone = [Measured(one.similarity, one.similarity) for one in near]
+    assert measured.threshold == measuring.judge(embedder, alone, far).threshold
+    assert measured.positives == tuple(one.relevance for one in near)
+    assert measured.curve[-1].threshold >= 0.79
+
+
 async def test_the_curve_is_drawn(tmp_path: Path) -> None:
-    draw_curve(await calibrate(passages_of(SUBJECTS), WordsAsVectors()), tmp_path / "curve.png")
-    draw_curve(await calibrate([], WordsAsVectors()), tmp_path / "nothing.png")
+    draw_curve(await calibrated(passages_of(SUBJECTS), WordsAsVectors()), tmp_path / "curve.png")
+    draw_curve(await calibrated([], WordsAsVectors()), tmp_path / "nothing.png")
     for name in ("curve.png", "nothing.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
@@ -196,7 +225,7 @@ async def test_measured_on_real_notes_the_guard_tells_real_questions_apart(name:
     try:
         questions = load_questions(name)
         passages = await _embedded(embedder, questions)
-        measured = await calibrate(passages, embedder)
+        measured = await calibrated(passages, embedder)
         assert measured.confident, measured.note
         vectors = np.array([vector for *_, vector in passages])
         answered = [await _best(embedder, vectors, one.text) for one in questions.answerable[:60]]

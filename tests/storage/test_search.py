@@ -267,3 +267,40 @@ async def test_the_index_is_asked_for_more_than_a_few_chunks(database: Database,
     same = {passage.position for passage in exact.passages} & {passage.position for passage in indexed.passages}
     assert len(same) >= 16
     assert indexed.best == pytest.approx(exact.best, abs=1e-3)
+
+
+@PATHS
+async def test_the_guard_is_told_how_much_of_the_question_each_passage_has_and_what_else_is_near(
+    database: Database, chunks: int
+) -> None:
+    await store(database, "level", ("SEV-1 pages the lead", towards(0.6)), ("nothing of it", towards(0.55)))
+    await store(database, "other", ("about something else", towards(0.5)))
+    found = await Search(database).passages(
+        "ana",
+        embedder=EMBEDDER,
+        question="when does a sev 1 page the zebra?",
+        telling="sev 1 page zebra",
+        vector=vector(1.0),
+        chunks=chunks,
+        limit=5,
+    )
+    assert found.words == 4
+    assert found.rival == pytest.approx(0.5, abs=2e-3)
+    named, *others = found.passages
+    assert named.text == "SEV-1 pages the lead"
+    assert 0.6 < named.coverage < 0.8
+    assert [passage.coverage for passage in others] == [0.0, 0.0]
+
+
+@PATHS
+async def test_a_note_that_is_left_out_is_found_neither_by_meaning_nor_by_words(
+    database: Database, chunks: int
+) -> None:
+    await store(database, "zebra", ("the zebra has stripes", towards(0.9)))
+    await store(database, "horse", ("the horse has none", towards(0.3)))
+    found = await Search(database).passages(
+        "ana", embedder=EMBEDDER, question="zebra", vector=vector(1.0), chunks=chunks, limit=5, without="zebra"
+    )
+    assert ids(found) == ["horse"]
+    assert found.best == pytest.approx(0.3, abs=2e-3)
+    assert found.rival is None

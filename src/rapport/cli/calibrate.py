@@ -22,11 +22,12 @@ from rapport.storage.notes import Notes
 async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:
     """Measure, show, and keep the threshold if it is to be relied on."""
     console = Console(highlight=False)
-    async with open_library(settings) as (library, _), _writer(settings) as ask:
+    async with open_library(settings) as (library, retriever), _writer(settings) as ask:
         async with library.database.statement() as connection:
             sample = await Notes(connection).sample(user, library.embedder.name, limit=MAX_PASSAGES)
+            shelf = await Notes(connection).shelf(user, library.embedder.name)
         with console.status("asking questions about the notes…"):
-            calibration = await calibrate(sample, library.embedder, ask=ask)
+            calibration = await calibrate(sample, library.embedder, retriever.measure(user, shelf), ask=ask)
         _show(calibration, console)
         if calibration.curve:
             _draw(calibration, png, console)

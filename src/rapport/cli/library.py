@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from rapport.cli.database import migrated_database
 from rapport.knowledge.embedders.choose import close_embedder, make_embedder
 from rapport.knowledge.library import Library
-from rapport.knowledge.retrieval import Retriever
+from rapport.knowledge.retrieval import Retriever, make_retriever
 from rapport.settings import Settings
+from rapport.storage.catalogue import Catalogue
 from rapport.storage.search import Search
 
 
@@ -20,6 +21,6 @@ async def open_library(settings: Settings) -> AsyncGenerator[tuple[Library, Retr
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         async with migrated_database(settings) as database:
-            yield Library(database, embedder), Retriever(embedder, Search(database))
+            yield Library(database, embedder), make_retriever(embedder, Search(database), Catalogue(database))
     finally:
         await close_embedder(embedder)

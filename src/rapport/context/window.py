@@ -33,21 +33,22 @@ def system_prompt(
     passages: Sequence[Passage] = (),
     memories: str = "",
     *,
+    about: str = "",
     called: bool = True,
     looks_up: bool = False,
     abilities: str = "",
 ) -> str:
     """The instructions for this turn, made anew each time, with what was found for it and is remembered.
 
-    `called` says whether somebody asked, `looks_up` whether there are tools to see more of a group chat. `abilities` is
-    what the agent can do here: behind the persona, in front of what changes from turn to turn. A strict agent's template is
-    exact and has no place for it.
+    `about` says what the passages are where no search found them, `called` whether somebody asked, `looks_up` whether there
+    are tools to see more of a group chat. `abilities` is what the agent can do here: behind the persona, in front of what
+    changes from turn to turn. A strict agent's template is exact and has no place for it.
     """
     persona = f"{agent.persona}\n\n{abilities}" if abilities else agent.persona
     if agent.grounding == "strict":
-        prompt = STRICT.replace("{{sources_block}}", sources_block(passages))
+        prompt = STRICT.replace("{{sources_block}}", sources_block(passages, about))
     elif passages:
-        prompt = BLENDED.format(persona=persona, sources_block=sources_block(passages))
+        prompt = BLENDED.format(persona=persona, sources_block=sources_block(passages, about))
     else:
         prompt = persona
     if memories:

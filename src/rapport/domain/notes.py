@@ -49,6 +49,8 @@ class Passage:
     text: str
     similarity: float
     """The cosine between its vector and the question's, whatever search found it."""
+    coverage: float = 0.0
+    """How much of the question's telling words, weighed by how rare they are, the passage has: 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +70,21 @@ class Found:
     """The highest similarity of any passage: what decides whether there is an answer at all."""
     passages: Sequence[Passage] = ()
     """The best by meaning and by words together, best first."""
+    rival: float | None = None
+    """The highest similarity in another note than the nearest one's; None where there is no other near."""
+    words: int = 0
+    """How many telling words of the question were looked for."""
+
+
+def about_listing(shown: int, count: int) -> str:
+    """Return what the model is told of a list of notes, `shown` of `count`."""
+    if shown < count:
+        return f"The person has {count} notes; these are the beginnings of the {shown} changed last."
+    return f"The person has {count} {'note' if count == 1 else 'notes'}; these are the beginnings of all."
+
+
+def about_opening(shown: int, count: int) -> str:
+    """Return what the model is told of the beginning of a note that was asked for as a whole, `shown` of `count` passages."""
+    if shown < count:
+        return f"The note was asked for as a whole; these are the first {shown} of its {count} passages."
+    return "The note was asked for as a whole; this is all of it."

@@ -1,8 +1,9 @@
 """The threshold of the guard, measured on somebody's own notes (RAG-3).
 
 Questions are made from a sample of the notes: searched among all of it they show how near a passage that answers comes,
-searched with their own note left out how near one comes that doesn't. Questions about everything under the sun are
-added to the second kind. The threshold lies where the guard errs as often on the one kind as on the other.
+searched with their own note left out how near one comes that doesn't. Questions about everything under the sun are added to the second kind. The threshold lies where a guard that looks at the similarity alone errs as often on the one kind as on the other: questions
+made by rules repeat the words of the notes, so how much words count can't be learnt from them. How often it is right is
+told of the whole decision.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from rapport.domain.notes import Chunk, Vector
 from rapport.knowledge.ports import Embedder
+from rapport.knowledge.relevance import Measure, Measured
 
 Sampled: TypeAlias = tuple[str, str, Chunk, Vector]
 """A point as the storage samples it: note id, title, the passage it stands in, vector."""
@@ -71,9 +73,9 @@ class Calibration:
 
     embedder: str
     positives: tuple[float, ...]
-    """The best similarity of each question that the notes answer."""
+    """The relevance of the notes to each question that they answer."""
     negatives: tuple[float, ...]
-    """The best similarity of each question that they don't."""
+    """Their relevance to each question that they don't."""
     curve: tuple[Point, ...]
     threshold: float
     default: float
@@ -84,44 +86,40 @@ class Calibration:
 
 
 async def calibrate(
-    passages: Sequence[Sampled], embedder: Embedder, *, ask: Ask | None = None, seed: int = 7
+    passages: Sequence[Sampled], embedder: Embedder, measure: Measure, *, ask: Ask | None = None, seed: int = 7
 ) -> Calibration:
     """The threshold for these notes, the same every time for the same sample (as far as `ask` says the same).
 
     Raises Transient when the embedder can't embed now. A chat model that fails is done without.
     """
-    shelf = _Shelf(passages[:MAX_PASSAGES])
-    if shelf.notes < MIN_NOTES:
-        return _unmeasured(
-            embedder, f"There are too few notes to measure with: {shelf.notes}, of at least {MIN_NOTES}."
-        )
-    questions = await _questions(shelf, random.Random(seed), ask)  # noqa: S311 - a sample, not a secret
-    positives: list[float] = []
-    negatives: list[float] = []
-    for note_id, question in questions:
-        inside, outside = shelf.best(await embedder.embed_question(question), note_id)
-        positives.append(max(inside, outside))
-        negatives.append(outside)
-    negatives += [max(shelf.best(await embedder.embed_question(question), "")) for question in GENERAL_QUESTIONS]
+    sample = passages[:MAX_PASSAGES]
+    notes = len({note_id for note_id, *_ in sample})
+    if notes < MIN_NOTES:
+        return _unmeasured(embedder, f"There are too few notes to measure with: {notes}, of at least {MIN_NOTES}.")
+    questions = await _questions(sample, random.Random(seed), ask)  # noqa: S311 - a sample, not a secret
+    positives = [await measure(question, None) for _, question in questions]
+    negatives = [await measure(question, note_id) for note_id, question in questions]
+    negatives += [await measure(question, None) for question in GENERAL_QUESTIONS]
     return judge(embedder, positives, negatives)
 
 
-def judge(embedder: Embedder, positives: Sequence[float], negatives: Sequence[float]) -> Calibration:
-    """What follows from the best similarities of questions with and without an answer."""
+def judge(embedder: Embedder, positives: Sequence[Measured], negatives: Sequence[Measured]) -> Calibration:
+    """What follows from what was measured for questions with and without an answer."""
     if not positives:
         return _unmeasured(embedder, "No question could be made from the notes: they have hardly any words.")
     # What comes nearer than half of the questions that have an answer probably has one too: in another version of the
     # note, or because the notes happen to be about a general question. It would count as a mistake of the guard's.
-    usual = statistics.median(positives)
-    kept = [similarity for similarity in negatives if similarity < usual]
+    near = [one.similarity for one in positives]
+    usual = statistics.median(near)
+    kept = [one for one in negatives if one.similarity < usual]
     if not kept:
         return _unmeasured(embedder, "All notes say the same: a question finds its answer in any of them.")
-    curve = tuple(_curve(positives, kept))
+    answered, unanswered = (tuple(one.relevance for one in kind) for kind in (positives, kept))
     default = embedder.min_similarity
-    measured = _told_apart(positives, kept)
+    measured = _told_apart(near, [one.similarity for one in kept])
     share = len(positives) / (len(positives) + DEFAULT_COUNTS)
     threshold = round(min(max(share * measured + (1 - share) * default, LEAST), MOST), 3)
-    accuracy = _point(threshold, np.array(positives), np.array(kept)).balanced_accuracy
+    accuracy = _point(threshold, np.array(answered), np.array(unanswered)).balanced_accuracy
     confident = accuracy >= CONFIDENT_FROM
     note = (
         f"{len(positives)} questions from the notes and {len(kept)} that they don't answer; "
@@ -134,9 +132,9 @@ def judge(embedder: Embedder, positives: Sequence[float], negatives: Sequence[fl
         note += " That is too little to rely on: the two kinds are too much alike in these notes. The threshold stays."
     return Calibration(
         embedder.name,
-        tuple(positives),
-        tuple(kept),
-        curve,
+        answered,
+        unanswered,
+        tuple(_curve(answered, unanswered)),
         threshold if confident else default,
         default,
         confident,
@@ -147,22 +145,6 @@ def judge(embedder: Embedder, positives: Sequence[float], negatives: Sequence[fl
 def _unmeasured(embedder: Embedder, why: str) -> Calibration:
     default = embedder.min_similarity
     return Calibration(embedder.name, (), (), (), default, default, False, f"{why} The threshold stays.")
-
-
-class _Shelf:
-    """The sampled passages, compared with a question all at once."""
-
-    def __init__(self, passages: Sequence[Sampled]) -> None:
-        self.passages = passages
-        self._vectors: NDArray[np.float32] = np.array([vector for *_, vector in passages], dtype=np.float32)
-        self._note_ids = np.array([note_id for note_id, *_ in passages])
-        self.notes = len(set(self._note_ids.tolist()))
-
-    def best(self, question: Vector, note_id: str) -> tuple[float, float]:
-        """The highest similarity within the note and outside of it; 0 where there is nothing."""
-        similarities = self._vectors @ np.asarray(question, dtype=np.float32)
-        inside = self._note_ids == note_id
-        return float(similarities[inside].max(initial=0.0)), float(similarities[~inside].max(initial=0.0))
 
 
 # ---- where the two kinds part
@@ -228,13 +210,13 @@ _FRAMES = (
 _WORDS_ASKED = (3, 4, 5)
 
 
-async def _questions(shelf: _Shelf, chance: random.Random, ask: Ask | None) -> list[tuple[str, str]]:
+async def _questions(passages: Sequence[Sampled], chance: random.Random, ask: Ask | None) -> list[tuple[str, str]]:
     """(note id, question), spread over the notes."""
-    chosen = _spread(shelf.passages, chance)
+    chosen = _spread(passages, chance)
     asked = await _asked(chosen, ask) if ask is not None else []
     if len(asked) >= min(ENOUGH_ASKED, len(chosen)):
         return asked
-    common = Counter(word for _, title, chunk, _ in shelf.passages for word in set(_words(_whole(title, chunk))))
+    common = Counter(word for _, title, chunk, _ in passages for word in set(_words(_whole(title, chunk))))
     again = (chosen * MOST_OF_A_PASSAGE)[:QUESTIONS]
     made = [(note_id, _made_up(title, chunk, common, chance)) for note_id, title, chunk, _ in again]
     return [(note_id, question) for note_id, question in made if question]

@@ -8,6 +8,7 @@ from langchain_core.messages import BaseMessage
 from rapport.agent.builtin import sources as source_blocks
 from rapport.agent.builtin.arithmetic import work_out
 from rapport.agent.builtin.care import AFTERWARDS, REPLY, in_danger
+from rapport.agent.builtin.contents import overview
 from rapport.agent.builtin.facts import asks_about_self, known_name, list_in, name_in, recall
 from rapport.agent.builtin.followups import follow_up, last_topic
 from rapport.agent.builtin.grounding import answer
@@ -113,6 +114,8 @@ def _about_text(window: Window, text: str, book: Phrasebook) -> str:
     offered = source_blocks.parse(window.system)
     if asks_to_break_rules(text):
         return book.pick(REFUSALS_WITH_SOURCES if offered else REFUSALS)
+    if told := overview(window.instructions, offered):
+        return told
     points = points_up(window, text) or asks_view(text)
     above = question_above(window) if points else None
     if offered and source_blocks.is_strict(window.instructions):

@@ -25,7 +25,7 @@ from rapport.knowledge.files.document import FileName
 from rapport.knowledge.files.reader import FileReader
 from rapport.knowledge.library import Added, Library
 from rapport.knowledge.questions import plain
-from rapport.knowledge.retrieval import Retriever
+from rapport.knowledge.retrieval import TOP, Retriever
 from rapport.storage.database import Database
 from rapport.storage.notes import Notes
 
@@ -99,11 +99,12 @@ def note_routes(
         question = plain(checked_text(q, what="q", limit=4000))
         async with database.statement() as connection:
             shelf = await Notes(connection).shelf(owner, retriever.embedder.name)
-        found = await retriever.find(owner, question, shelf=shelf, limit=limit)
+        found = await retriever.find(owner, question, shelf=shelf, limit=max(limit, TOP))
         return json_response(
             {
-                "passages": [passage_view(passage) for passage in found.passages],
+                "passages": [passage_view(passage) for passage in found.passages[:limit]],
                 "best_similarity": found.best,
+                "relevance": retriever.relevance_of(found),
                 "min_similarity": retriever.threshold(shelf),
             }
         )

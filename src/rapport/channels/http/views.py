@@ -128,10 +128,11 @@ class PassageView(BaseModel):
 
 
 class PassagesView(BaseModel):
-    """`best_similarity` under `min_similarity` is what a strict agent does not answer to."""
+    """`relevance`, which is `best_similarity` corrected, under `min_similarity` is what a strict agent does not answer to."""
 
     passages: list[PassageView]
     best_similarity: float
+    relevance: float
     min_similarity: float
 
 

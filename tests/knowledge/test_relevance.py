@@ -1,0 +1,121 @@
+"""What the guard compares with its threshold, and which questions are about the notes themselves: both pure."""
+
+from __future__ import annotations
+
+import pytest
+from bench.questions import load_questions
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rapport.domain.notes import Found, Passage
+from rapport.knowledge.overviews import (
+    ABOUT_ONE,
+    LISTING,
+    asks_for_overview,
+    asks_which,
+    named_in,
+    with_name_hidden,
+)
+from rapport.knowledge.questions import telling
+from rapport.knowledge.relevance import LOWERED_BY, RAISED_BY, relevance
+
+MIN = 0.4
+
+
+def passage(similarity: float, coverage: float, note: str = "a") -> Passage:
+    return Passage(note, 0, "", "", "", similarity, coverage)
+
+
+shares = st.floats(0, 1)
+found = st.builds(
+    lambda passages, rival, words: Found(
+        max((one.similarity for one in passages), default=0.0), passages, rival, words
+    ),
+    st.lists(st.builds(passage, st.floats(-1, 1), shares), max_size=6),
+    st.none() | st.floats(-1, 1),
+    st.integers(0, 24),
+)
+
+
+@given(found, st.floats(0, 0.95))
+def test_the_similarity_is_moved_by_little_and_only_one_way(given_: Found, least: float) -> None:
+    moved = relevance(given_, min_similarity=least) - given_.best
+    room = 1 - least
+    assert -LOWERED_BY * room - 1e-9 <= moved <= RAISED_BY * room + 1e-9
+    if moved > 1e-9:
+        assert given_.passages[0].coverage > 0
+    if moved < -1e-9:
+        assert not any(one.coverage for one in given_.passages[:3])
+
+
+@given(st.floats(-1, 1), shares, shares)
+def test_more_words_never_make_it_less_relevant(similarity: float, one: float, other: float) -> None:
+    fewer, more = sorted((one, other))
+
+    def of(coverage: float) -> float:
+        return relevance(Found(similarity, [passage(similarity, coverage)], similarity, 3), min_similarity=MIN)
+
+    assert of(fewer) <= of(more)
+
+
+def test_words_count_only_in_the_passage_that_is_also_the_nearest() -> None:
+    agreed = Found(0.36, [passage(0.36, 0.8), passage(0.3, 0.0, "b")], 0.3, 4)
+    assert relevance(agreed, min_similarity=MIN) > MIN
+    apart = Found(0.36, [passage(0.35, 0.8), passage(0.36, 0.0, "b")], 0.35, 4)
+    assert relevance(apart, min_similarity=MIN) == 0.36
+
+
+@pytest.mark.parametrize(
+    ("rival", "words", "coverage", "lowered"),
+    [(0.43, 3, 0.0, True), (0.40, 3, 0.0, False), (None, 3, 0.0, False), (0.43, 1, 0.0, False), (0.43, 3, 0.1, False)],
+)
+def test_it_is_lowered_when_nothing_stands_out(rival: float | None, words: int, coverage: float, lowered: bool) -> None:
+    result = relevance(Found(0.44, [passage(0.44, coverage)], rival, words), min_similarity=MIN)
+    assert (result < MIN) is lowered
+
+
+@pytest.mark.parametrize(
+    ("question", "left"),
+    [
+        ("When must I acknowledge a sev 1 incident?", "acknowledge sev 1 incident?"),
+        ("How much notice do I have to give if I quit?", "notice quit?"),
+        ("Where is room 2.14?", "room 2.14?"),
+        ("Don’t you know the People team's lead?", "People team's lead?"),
+        ("what is it", ""),
+    ],
+)
+def test_telling_words_are_kept_as_they_are_written(question: str, left: str) -> None:
+    assert telling(question) == left
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_asked(text: str) -> None:
+    assert asks_which(text) in {True, False}
+    assert asks_for_overview(text) in {True, False}
+    assert len(with_name_hidden(text)) <= len(text) * len("document") + len("document")
+
+
+def test_every_phrasing_is_recognised_by_its_own_words() -> None:
+    assert all(map(asks_which, LISTING))
+    assert not any(map(named_in, ABOUT_ONE))
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "hidden"),
+    [
+        ("summarise the handbook", "handbook", "summarise the document"),
+        ("Summarise sample-travel please", "sample-travel", "Summarise document please"),
+        ("What does the travel policy say?", "travel policy", "What does the document say"),
+        ("give me an overview of the note on refunds", "refunds", "give me an overview of the document on document"),
+    ],
+)
+def test_a_name_is_what_is_left_of_a_question(question: str, name: str, hidden: str) -> None:
+    assert named_in(question) == name
+    assert with_name_hidden(question) == hidden
+
+
+@pytest.mark.parametrize("name", ["household", "company", "harbour", "handbook", "everyday"])
+def test_questions_about_anything_else_have_other_words(name: str) -> None:
+    questions = load_questions(name)
+    asked = [one.text for one in (*questions.answerable, *questions.unanswerable)]
+    assert [text for text in asked if asks_which(text)] == []
