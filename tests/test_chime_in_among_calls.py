@@ -56,7 +56,9 @@ async def test_the_model_is_given_the_talk_that_is_meant(world: World, title: st
     chat = next(one for one in chats() if one.title == title)
     group, ids = await play(world, chat)
     call = chat.call
-    replied = next((ids[number] for number, one in enumerate(chat.lines) if one.name and one.name == call.replies_to), None)
+    replied = next(
+        (ids[number] for number, one in enumerate(chat.lines) if one.name and one.name == call.replies_to), None
+    )
     reply = await world.says(
         group,
         call.text,

@@ -38,7 +38,8 @@ class Chat:
 
 
 LONG = (
-    "Here is how I see it. " + "There are good reasons for either side, and both have been named by somebody already. " * 14
+    "Here is how I see it. "
+    + "There are good reasons for either side, and both have been named by somebody already. " * 14
 )
 
 CAST = """

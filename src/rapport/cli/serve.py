@@ -133,7 +133,7 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
         wake=app.runtime.timers_changed,
         metrics=app.metrics,
         telegram=app.telegram is not None,
-        health=app.health,
+        model_health=app.health,
         called_by=_callers(app),
         health=Health(app.runtime.presence.seconds_since_heartbeat, unhealthy_seconds),
     )

@@ -72,7 +72,7 @@ def is_bare(text: str) -> bool:
 def subject_words(text: str) -> tuple[str, ...]:
     """Return the words of a text that can tell its subject, each once, in small letters."""
     words = (word.casefold().replace("’", "'") for word in read(words_of(text)).words)
-    return tuple(dict.fromkeys(word for word in words if word not in _EMPTY))
+    return tuple(dict.fromkeys(word for word in words if word not in EMPTY))
 
 
 def spoken(messages: Sequence[Message]) -> list[Message]:

@@ -74,7 +74,7 @@ def http_app(
     wake: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,
     telegram: bool = False,
-    health: ModelHealth | None = None,
+    model_health: ModelHealth | None = None,
     called_by: Sequence[APIRouter] = (),
     health: Health | None = None,
 ) -> FastAPI:
@@ -99,7 +99,9 @@ def http_app(
     counted = metrics or Metrics()
     # First, for routes are tried in this order: what is asked for most.
     app.include_router(conversation_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
-    app.include_router(session_routes(database, caller, keyless, Server(model, telegram, health or ModelHealth())))
+    app.include_router(
+        session_routes(database, caller, keyless, Server(model, telegram, model_health or ModelHealth()))
+    )
     app.include_router(agent_routes(caller))
     app.include_router(thread_routes(database, caller, renderer=renderer))
     app.include_router(event_routes(live, caller, renderer=renderer))
