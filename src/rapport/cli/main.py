@@ -164,8 +164,6 @@ def _variable(field: str) -> str:
 
 def run() -> None:
     """The entry point of the `rapport` command."""
-    # Before numpy is imported. Its matrices here are small: threads that wait for each other cost ten times the work.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     app()
 
 

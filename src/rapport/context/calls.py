@@ -6,7 +6,7 @@ had called the agent. A call without a subject stands for the messages that it w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rapport.context.question import AWAY, author_of, subject_words
@@ -62,9 +62,9 @@ class Parted:
         """
         asker, backwards = author_of(call), self.messages[::-1]
         own = next((one for one in backwards if author_of(one) == asker and _has_words(one, self.stands_for)), None)
-        return _pointed_at(
-            call, own, next((one for one in backwards if self.stands_for[one.id]), None), self.stands_for
-        )
+        latest = next((one for one in backwards if self.stands_for[one.id]), None)
+        line = self.lines[-1] if self.lines else None
+        return _pointed_at(call, own, latest, line, self.stands_for)
 
     def continued(self, call: Message) -> list[Exchange]:
         """Return the exchanges that a call may go on from: the one that ended right before it with what that went on from,
@@ -117,7 +117,8 @@ def part(messages: Sequence[Message], handles: Collection[str], *, anchor: Messa
         elif message.reply_to_id is not None:
             stands_for[message.id] = stands_for.get(message.reply_to_id, ())
         else:
-            stands_for[message.id] = _pointed_at(message, latest_by.get(author_of(message)), latest, stands_for)
+            own, line = latest_by.get(author_of(message)), lines[-1] if lines else None
+            stands_for[message.id] = _pointed_at(message, own, latest, line, stands_for)
         if message.id in calls:
             before = messages[number - 1] if number else None
             continues = before.id if before and before.role == "assistant" else None
@@ -171,12 +172,17 @@ def _has_words(message: Message, stands_for: Mapping[str, Sequence[str]]) -> boo
 
 
 def _pointed_at(
-    call: Message, own: Message | None, latest: Message | None, stands_for: Mapping[str, Sequence[str]]
+    call: Message,
+    own: Message | None,
+    latest: Message | None,
+    line: Message | None,
+    stands_for: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    if latest is None:
+    """What a call is about: `own` are the asker's latest words, `latest` is the last message that stands for any line, and
+    `line` the last line. Whether others are talking is told by lines alone, whoever has called the agent since."""
+    if latest is None or line is None:
         return []
     if own is None:
         return list(stands_for[latest.id])
-    is_away = call.created_at - own.created_at > AWAY and call.created_at - latest.created_at <= AWAY
-    both: Iterable[str] = (*stands_for[own.id], *(stands_for[latest.id] if is_away else ()))
-    return list(dict.fromkeys(both))
+    is_away = call.created_at - own.created_at > AWAY and call.created_at - line.created_at <= AWAY
+    return list(dict.fromkeys([*stands_for[own.id], *([line.id] if is_away else ())]))
