@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from commands import COMMAND, Home, Terminal
+from rapport.knowledge.embedders import bundled
 
 pytestmark = pytest.mark.e2e
 
@@ -78,6 +79,17 @@ def test_doctor_says_what_is_in_use_and_that_it_works(home: Home) -> None:
     assert "✓" in lines["Metadata"]
     assert "no keys; 127.0.0.1 is this machine only" in lines["Access"]
     assert not home.postmaster().exists(), "Postgres still runs"
+
+
+def test_doctor_says_that_the_weights_were_exchanged(home: Home, tmp_path: Path) -> None:
+    copied = tmp_path / "elsewhere" / bundled.MODEL_PACKAGE
+    copied.mkdir(parents=True)
+    (copied / "__init__.py").touch()
+    (copied / bundled.MODEL_FILE).write_bytes(b"other weights")
+    ran = home.run("doctor", PYTHONPATH=str(copied.parent))
+    assert ran.code == 1
+    assert "is not the expected file" in ran.out + ran.err
+    assert f"--no-deps {bundled.MODEL_REQUIREMENT}" in ran.out + ran.err
 
 
 def test_doctor_says_that_a_model_does_not_answer(home: Home) -> None:

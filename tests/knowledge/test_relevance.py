@@ -26,11 +26,13 @@ def passage(similarity: float, coverage: float, note: str = "a") -> Passage:
     return Passage(note, 0, "", "", "", similarity, coverage)
 
 
+def search_result(passages: list[Passage], rival: float | None, words: int) -> Found:
+    return Found(max((one.similarity for one in passages), default=0.0), passages, rival, words)
+
+
 shares = st.floats(0, 1)
 found = st.builds(
-    lambda passages, rival, words: Found(
-        max((one.similarity for one in passages), default=0.0), passages, rival, words
-    ),
+    search_result,
     st.lists(st.builds(passage, st.floats(-1, 1), shares), max_size=6),
     st.none() | st.floats(-1, 1),
     st.integers(0, 24),

