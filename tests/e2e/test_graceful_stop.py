@@ -8,6 +8,7 @@ import signal
 from dataclasses import dataclass
 
 import aiohttp
+import psutil
 import pytest
 
 from .audit import audit, query, until_idle
@@ -161,3 +162,46 @@ async def test_a_second_server_goes_on_when_the_first_one_stops(
     assert await second.exit_code(seconds=GONE_SECONDS) == 0
     assert home.postmaster() is None
     assert second.errors() == []
+
+
+@SIGNALS
+async def test_a_note_that_is_being_indexed_is_not_waited_for(
+    number: signal.Signals, home: Home, http: aiohttp.ClientSession
+) -> None:
+    """Its sender hears at once that it is to be sent again, and nothing of it is stored."""
+    server = await home.serve()
+    sentences = (
+        f"Rule {n} says that the {n % 89}th crate goes to harbour {n % 97} on day {n % 31}." for n in range(6_000)
+    )
+    note = {"id": "rules", "text": "\n\n".join(sentences)}
+    process = psutil.Process(server.pid)
+
+    async def worked() -> float:
+        times = process.cpu_times()
+        return times.user + times.system
+
+    before = await worked()
+    sending = asyncio.create_task(put_note(http, server.url, note))
+    async with asyncio.timeout(60):
+        while await worked() < before + 3.0:  # it is cut, and some of it is embedded: the whole takes minutes
+            await asyncio.sleep(0.05)
+            assert not sending.done(), await sending
+    server.signal(number)
+    answer = await sending
+    assert (answer.status, answer.retry_after) == (503, "5")
+    assert "send the note again" in answer.body
+    assert await server.exit_code(seconds=GONE_SECONDS) == 0
+
+    again = await home.serve()
+    async with http.get(f"{again.url}/api/notes") as response:
+        assert (await response.json())["notes"] == []
+
+
+async def put_note(http: aiohttp.ClientSession, url: str, note: dict[str, str]) -> Answer:
+    try:
+        async with http.post(f"{url}/api/notes", json=note) as response:
+            return Answer(
+                response.status, response.content_type, await response.text(), response.headers.get("Retry-After")
+            )
+    except aiohttp.ClientConnectionError:
+        return Answer(None)

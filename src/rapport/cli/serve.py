@@ -61,6 +61,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.runtime.begin_drain(FINISH_SECONDS)
+        self._app.library.stop()  # a long note takes minutes
         await super().shutdown(sockets)
 
 

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.notes import NOTE_ID, Chunk, Note, Vector
@@ -62,6 +62,9 @@ class Library:
     max_under_way: int = MAX_UNDER_WAY
     _indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _under_way: int = 0
+    _stopping: bool = False
+    _embedding: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
+    """The tasks in which a note is just being embedded."""
 
     async def add(
         self,
@@ -169,7 +172,7 @@ class Library:
 
     async def _embedded(self, content: _Content, on_progress: OnProgress | None) -> _Embedded:
         """The passages with their vectors, for which the index is ready."""
-        with self._one_more(len(content.text)):
+        with self._one_more(len(content.text)), self._until_stopped():
             # Cutting a long text takes a while too: not on the loop.
             cut = await asyncio.to_thread(_cut, content)
             embedded: list[tuple[Chunk, Sequence[Vector]]] = []
@@ -182,6 +185,29 @@ class Library:
             raise Transient("The embedder gave vectors of different lengths; try again.")
         await self._ready_for(sizes.pop())
         return embedded
+
+    def stop(self) -> None:
+        """Take in no more notes: whoever is just being embedded is refused, and nothing of it is stored."""
+        self._stopping = True
+        for task in self._embedding:
+            task.cancel()
+
+    @contextmanager
+    def _until_stopped(self) -> Generator[None]:
+        """Around the embedding of a note; raises Busy when the library is stopped."""
+        task = asyncio.current_task()
+        assert task is not None
+        if self._stopping:
+            raise _stopping()
+        self._embedding.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._stopping and task.uncancel() == 0:  # nobody else has cancelled it
+                raise _stopping() from None
+            raise
+        finally:
+            self._embedding.discard(task)
 
     @contextmanager
     def _one_more(self, characters: int) -> Generator[None]:
@@ -280,6 +306,10 @@ def _cut(content: _Content) -> Sequence[_Cut]:
             " Split it into several."
         )
     return cut
+
+
+def _stopping() -> Busy:
+    return Busy("The server is stopping; send the note again in a moment.", retry_after=5)
 
 
 def _check_id(note_id: str) -> None:
