@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.followups import PROMPTS
 from rapport.domain.ids import new_id
-from rapport.lookups import MOST_CHARACTERS, MOST_MESSAGES
+from rapport.ingest.accept import change
+from rapport.knowledge.embedders.local import LocalEmbedder
+from rapport.lookups import HITS, MOST_CHARACTERS, MOST_MESSAGES
 from rapport.storage.messages import Messages
 from test_chime_in import ANN, BEN, CARA, DAN, challenge, crowd, indexed, receipt, said
 from world import World, open_world
@@ -262,3 +265,57 @@ async def test_a_model_whose_server_knows_no_tools_answers_without(world: World,
     for _ in range(2):
         assert (await world.says(group, "@bot thoughts?", author=DAN))["fallbackUsed"] is False
     assert [bool(call.tools) for call in model.calls] == [True, False, False]
+
+
+# ---- searching
+
+
+async def test_who_is_named_said_it_and_is_not_spoken_to(world: World, model: ScriptedModel) -> None:
+    group = await world.conversation(kind="group")
+    await said(world, group, BEN, 9_000, "I joined the rowing club by the bridge in May")
+    for number in range(12):
+        await said(world, group, ANN, 8_000 - number, f"Ben, what do you think, Ben? ({number})")
+    await said(world, group, CARA, 7_000, "My sister left the rowing club by the bridge, Ben")
+    await crowd(world, group, 30, text="nothing of interest")
+    await indexed(world, group)
+    [told] = await looked_up(
+        world, model, group, uses("search_conversation", query="When did Ben join the rowing club?")
+    )
+    lines = re.findall(r"^\[(\w+), [^\]]+\] (.+)$", told, re.MULTILINE)
+    assert lines[:2] == [
+        ("Ben", "I joined the rowing club by the bridge in May"),
+        ("Cara", "My sister left the rowing club by the bridge, Ben"),
+    ]
+    assert len(lines) <= HITS
+
+
+async def test_what_was_changed_is_found_by_its_new_words(world: World, model: ScriptedModel) -> None:
+    group = await world.conversation(kind="group")
+    await said(world, group, ANN, 30, "We meet at the aquarium", platform_id="p1")
+    await indexed(world, group)
+    changed = Incoming("local", group, "We meet at the planetarium", Author("ann", "Ann"), platform_id="p1")
+    assert await change(world.database, changed, edited_at=datetime.now(UTC))
+    old, new = await looked_up(
+        world,
+        model,
+        group,
+        uses("search_conversation", query="aquarium"),
+        uses("search_conversation", query="planetarium"),
+    )
+    assert "aquarium" not in old
+    assert "We meet at the planetarium" in new
+
+
+async def test_without_an_embedder_the_words_are_searched(
+    world: World, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = await world.conversation(kind="group")
+    await said(world, group, ANN, 9_000, "The wifi password of the cabin is swordfish")
+    await crowd(world, group, 30, text="nothing of interest")
+
+    async def fails(*_: Any) -> None:
+        raise Transient("the embedder is away")
+
+    monkeypatch.setattr(LocalEmbedder, "embed_question", fails)
+    [told] = await looked_up(world, model, group, uses("search_conversation", query="cabin passwords"))
+    assert "swordfish" in told
