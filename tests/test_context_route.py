@@ -136,3 +136,49 @@ async def test_what_is_not_there_or_somebody_elses_is_not_found(world: World) ->
     ):
         assert (await context(world, thread, **query)).status_code == 404, (thread, query)
     assert (await context(world, here, strategy="clairvoyance")).status_code == 422
+
+
+# ---- searching
+
+
+async def search(world: World, thread: str, q: str, **query: Any) -> httpx.Response:
+    return await world.http.get(f"/api/threads/{thread}/search", params={"q": q, **query})
+
+
+async def test_a_chat_can_be_searched(world: World) -> None:
+    group, first = await challenge(world)
+    await said(world, group, ANN, 5, "The gathering needs a tent", thread_id="camping")
+    found = (await search(world, group, "Which restaurant for the gathering did Ann mean?")).json()["messages"]
+    assert found[0]["id"] == first
+    assert (found[0]["author"], found[0]["role"], found[0]["thread_id"]) == ("Ann", "user", None)
+    assert found[0]["words"] > found[-1]["words"]
+    assert len((await search(world, group, "gathering", limit=1)).json()["messages"]) == 1
+    camping = (await search(world, group, "gathering", topic="camping")).json()["messages"]
+    assert [one["text"] for one in camping] == ["The gathering needs a tent"]
+
+
+async def test_a_direct_chat_is_searched_by_words(world: World) -> None:
+    conversation = await world.conversation()
+    await world.says(conversation, "My bicycle is green")
+    [said_, answered] = (await search(world, conversation, "bicycles")).json()["messages"]
+    assert {said_["text"], answered["text"]} == {"My bicycle is green", "re: My bicycle is green"}
+    assert (said_["similarity"], said_["words"]) == (None, 1.0)
+
+
+async def test_what_cannot_be_searched_is_said(world: World) -> None:
+    group, _ = await challenge(world)
+    theirs = await world.conversation("ana", kind="group")
+    for thread in (theirs, new_id(), "nonsense"):
+        refused = await search(world, thread, "restaurant")
+        assert refused.status_code == 404
+        assert "There is no conversation" in refused.json()["detail"]
+    for q, query in (
+        ("", {}),
+        ("?!", {}),
+        ("x" * 501, {}),
+        ("a\x00b", {}),
+        ("tent", {"limit": 0}),
+        ("tent", {"topic": "\x00"}),
+    ):
+        refused = await search(world, group, q, **query)
+        assert refused.status_code in (400, 413, 422), (q, refused.text)

@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -44,7 +44,7 @@ Way: TypeAlias = Callable[[str], Awaitable[Sequence[Hit]]]
 COUNTS = (5, 10)
 SIZES = (1_000, 100_000)
 COST_GOAL = 3.0
-ROUNDS = 100
+WARMING, ROUNDS = 20, 100
 
 
 @dataclass(frozen=True)
@@ -134,18 +134,15 @@ async def measure_recall(app: App) -> None:
         print(f"| {label} | {' | '.join(f'{statistics.mean(found[column]):.3f}' for column in columns)} |", flush=True)
 
 
-async def measure_cost(app: App, lines: int) -> bool:
+async def measure_cost(app: App, chats: Mapping[str, Chat], questions: Sequence[str]) -> bool:
     """Print what a search takes in a short and in a long chat, without embedding the question."""
     embedder = Stopwatch(app.chooser.embedder)
     chooser = replace(app.chooser, embedder=embedder)
-    real = await real_lines(app.chooser.embedder, lines)
-    chats = {f"{size:,} messages": Chat(number, size, 0, lines) for number, size in enumerate(SIZES, 1)}
-    await fill(app.database, list(chats.values()), real, embedder.name, tell)
     times = Times()
-    for number in range(ROUNDS + 20):
-        if number == 20:
+    for number in range(WARMING + ROUNDS):
+        if number == WARMING:
             times = Times()
-        question = real.unsaid[number % len(real.unsaid)]
+        question = questions[number % len(questions)]
         for place, chat in chats.items():
             embedder.seconds, began = 0.0, time.perf_counter()
             await chooser.search(LOCAL_USER, chat.id, question, before=chat.at(chat.messages + 1), limit=10)
@@ -155,12 +152,19 @@ async def measure_cost(app: App, lines: int) -> bool:
 
 
 async def run(folder: Path, *, cost: bool, lines: int) -> bool:
-    embedder = make_embedder("bundled", environment={})
-    async with a_server(folder) as database, open_app(settings_for(database.url, model="builtin")) as app:
-        await measure_recall(app)
-        is_flat = await measure_cost(app, lines) if cost else True
-    await close_embedder(embedder)
-    return is_flat
+    async with a_server(folder) as database:
+        chats: dict[str, Chat] = {}
+        questions: Sequence[str] = ()
+        if cost:  # before the app runs, which would index them itself
+            embedder = make_embedder("bundled", environment={})
+            real = await real_lines(embedder, lines)
+            questions = real.unsaid
+            chats = {f"{size:,} messages": Chat(number, size, 0, lines) for number, size in enumerate(SIZES, 1)}
+            await fill(database, list(chats.values()), real, embedder.name, tell)
+            await close_embedder(embedder)
+        async with open_app(settings_for(database.url, model="builtin")) as app:
+            await measure_recall(app)
+            return await measure_cost(app, chats, questions) if cost else True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -13,12 +14,14 @@ from rapport.context.engine import Choice, pointed_at, select
 from rapport.context.naming import find_named
 from rapport.context.question import author_of, is_bare, meant, spoken, tells
 from rapport.domain.conversation import Message
-from rapport.domain.errors import Permanent, Transient
+from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.notes import Vector
 from rapport.domain.selection import RECENT, ContextSelection, Strategy, Surroundings
+from rapport.domain.text import checked_text
 from rapport.knowledge.ports import Embedder
 from rapport.knowledge.questions import plain, standalone
 from rapport.storage.chat_search import Hit, participants, search_chat
+from rapport.storage.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.surroundings import Linked, in_order, linked, recent, vector_of
 
@@ -28,6 +31,9 @@ SEMANTIC_SECONDS = 3.0
 """So long a call waits for what is close to it in meaning; then it goes without."""
 OWN_QUESTIONS = 12
 """Among so many of the latest messages what the asker has asked before is looked for."""
+LONGEST_QUERY = 500
+"""Characters of what is searched for."""
+_WORD = re.compile(r"[^\W_]{2,}")
 NOTHING_LINKED = Linked(None, (), ())
 
 
@@ -155,6 +161,17 @@ class Chooser:
                 limit=limit,
             )
 
+    async def search_all(
+        self, owner_id: str, conversation_id: str, question: str, *, thread_id: str | None = None, limit: int = 10
+    ) -> list[Hit]:
+        """Search everything that was said in a conversation so far; raises NotFound if the owner has no such conversation."""
+        async with self.database.statement() as connection:
+            conversation = await Conversations(connection).get(owner_id, conversation_id)
+        after_all = conversation.last_at + timedelta(microseconds=1)
+        return await self.search(
+            owner_id, conversation_id, question, before=after_all, thread_id=thread_id, limit=limit
+        )
+
     async def _question_vector(self, question: str) -> Vector | None:
         try:
             return await self.embedder.embed_question(question)
@@ -178,6 +195,14 @@ class Chooser:
         before = found.recent[0].created_at
         async with self.database.statement() as connection:
             return await search_chat(connection, *where, embedder=self.embedder.name, before=before, vector=vector)
+
+
+def checked_question(text: str) -> str:
+    """Return what to search for; raises InvalidInput if it is too long or has no word."""
+    question = checked_text(text, what="query", limit=LONGEST_QUERY).strip()
+    if not _WORD.search(plain(question)):
+        raise InvalidInput("`query` needs at least one word.")
+    return question
 
 
 def _closeness(hit: Hit) -> float:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import structlog
 
-from rapport.chiming import Chooser, Gathered, surroundings
+from rapport.chiming import LONGEST_QUERY, Chooser, Gathered, checked_question, surroundings
 from rapport.context.chat import Scribe, fitting
 from rapport.context.engine import select
 from rapport.domain.conversation import Message
-from rapport.domain.errors import Permanent, Transient
+from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.selection import SHOWN_CHARACTERS, Chosen, ContextSelection, Reason, Surroundings
-from rapport.knowledge.questions import plain
 from rapport.reply.defusing import defuse_ids
 from rapport.storage.messages import Messages
 from rapport.storage.surroundings import Linked, linked
@@ -32,9 +30,7 @@ WHOLE_MESSAGE = 8_000
 HITS = 10
 """How many messages a search shows."""
 MAX_GAP_MINUTES = 7 * 24 * 60.0
-_LONGEST_QUERY = 500
 _LONGEST_ID = 200
-_WORD = re.compile(r"[^\W_]{2,}")
 
 
 class BadArgument(Exception):
@@ -94,9 +90,10 @@ class ChatLookups:
         return self._scribe.quoted([message], line=WHOLE_MESSAGE)
 
     async def _search(self, arguments: Mapping[str, Any]) -> str:
-        query = _text(arguments, "query", most=_LONGEST_QUERY)
-        if not _WORD.search(plain(query)):
-            raise BadArgument("`query` needs at least one word.")
+        try:
+            query = checked_question(_text(arguments, "query", most=LONGEST_QUERY))
+        except InvalidInput as error:
+            raise BadArgument(str(error)) from error
         hits = await self._chooser.search(
             self._owner_id, self._call.conversation_id, query, before=self._call.created_at, limit=HITS
         )

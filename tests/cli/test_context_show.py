@@ -178,3 +178,19 @@ def test_a_beginning_that_several_messages_have_is_not_enough(rapport: Run, tmp_
     ran = rapport("context", "show", first[:9])
     assert (ran.code, ran.out) == (1, "")
     assert f"Several messages begin with '{first[:9]}': give more of the id." in ran.err
+
+
+# ---- search
+
+
+@pytest.mark.e2e
+def test_a_conversation_is_searched_from_the_command_line(rapport: Run, gathering: dict[str, str]) -> None:
+    place = gathering[""]
+    shown = rapport("context", "search", place[:20].lower(), "which restaurant for the gathering?")
+    assert shown.code == 0, shown
+    assert "We should look at the restaurant for the gathering" in shown.out.splitlines()[0]
+    told = json.loads(rapport("context", "search", place, "restaurant", "--limit", "1", "--json").out)
+    assert told["conversation_id"] == place
+    assert len(told["messages"]) == 1
+    assert "There is no conversation" in rapport("context", "search", "01NOSUCH", "restaurant").err
+    assert "needs at least one word" in rapport("context", "search", place, "...").err

@@ -13,9 +13,11 @@ from rapport.settings import Settings
 
 if TYPE_CHECKING:
     from rapport.cli.timeline import Told
+    from rapport.domain.conversation import Conversation
     from rapport.receipts import Explanation
+    from rapport.storage.chat_search import Hit
 
-app = typer.Typer(help="What an agent is given of a group chat, and why: select, show.", no_args_is_help=True)
+app = typer.Typer(help="What an agent is given of a group chat, and why: select, show, search.", no_args_is_help=True)
 
 MAX_GAP = 5_256_000
 """Minutes, ten years: after that nobody goes on with anything."""
@@ -108,6 +110,45 @@ def show(
     from rapport.cli.timeline import draw
 
     draw(Console(highlight=False), told)
+
+
+@app.command()
+def search(
+    conversation: Annotated[str, typer.Argument(help="The id of a conversation, or the beginning of it.")],
+    question: Annotated[str, typer.Argument(help="A question, or a few words. Names of participants count.")],
+    user: Annotated[
+        str, typer.Option(help="Whose conversation; `local` is the user of a server without keys.")
+    ] = LOCAL_USER,
+    topic: Annotated[str | None, typer.Option(help="Only in this forum topic.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="At most so many messages.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: what the HTTP route answers.")] = False,
+) -> None:
+    """Search a conversation: the messages that a question is about, the best match first."""
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> tuple[Conversation, list[Hit]]:
+        from rapport.cli.explaining import searched
+
+        return await searched(settings, conversation, question, user=user, topic=topic, limit=limit)
+
+    found, hits = start(job, level="warning")
+    if as_json:
+        import orjson
+
+        from rapport.channels.http.context import found_view
+
+        view = {"conversation_id": found.id, "messages": [found_view(one) for one in hits]}
+        typer.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode())
+        return
+    if not hits:
+        typer.echo("Nothing like that was found.")
+    for one in hits:
+        author = (
+            one.message.author.name if one.message.author else "the agent" if one.message.role == "assistant" else "you"
+        )
+        typer.echo(
+            f"{one.message.created_at:%Y-%m-%d %H:%M}  {_plain(author, limit=40)}  {_plain(one.message.text, limit=300)}"
+        )
 
 
 def _plain(text: str, *, limit: int = 500) -> str:

@@ -7,15 +7,17 @@ from datetime import datetime
 from typing import Any
 
 from rapport.app import make_chooser
+from rapport.chiming import checked_question
 from rapport.cli.library import open_library
 from rapport.cli.timeline import Told, Used, Why
 from rapport.domain.agents import AGENTS, COMPANION
-from rapport.domain.conversation import Message
+from rapport.domain.conversation import Conversation, Message
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.ids import is_id
 from rapport.domain.selection import RECENT, Strategy
 from rapport.receipts import Explanation, explain, timeline
 from rapport.settings import Settings
+from rapport.storage.chat_search import Hit
 from rapport.storage.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
@@ -39,13 +41,30 @@ async def explained(
         return explanation, await _told(library.database, explanation)
 
 
+async def searched(
+    settings: Settings, conversation: str, question: str, *, user: str, topic: str | None, limit: int
+) -> tuple[Conversation, list[Hit]]:
+    """Return a conversation and its messages that a question is about, the best match first; raises NotFound or InvalidInput."""
+    question = checked_question(question)
+    async with open_library(settings) as (library, _):
+        async with library.database.statement() as connection:
+            place = await _conversation(connection, user, conversation)
+        chooser = make_chooser(settings, library.database, library.embedder)
+        return place, await chooser.search_all(user, place.id, question, thread_id=topic, limit=limit)
+
+
+async def _conversation(connection: Connection, user: str, conversation: str) -> Conversation:
+    """Return the conversation that is meant by its id or the beginning of it, in any case."""
+    if not (conversation.isascii() and conversation.isalnum()):
+        raise no_such_conversation(conversation.encode(errors="replace").decode())
+    return await Conversations(connection).beginning_with(user, conversation.upper())
+
+
 async def _meant(connection: Connection, user: str, message: str, conversation: str | None) -> tuple[str, str]:
     """The conversation and the message that are meant by their ids or the beginnings of those, in any case."""
     place = None
     if conversation is not None:
-        if not (conversation.isascii() and conversation.isalnum()):
-            raise no_such_conversation(conversation.encode(errors="replace").decode())
-        place = (await Conversations(connection).beginning_with(user, conversation.upper())).id
+        place = (await _conversation(connection, user, conversation)).id
     beginning = message.strip().upper()
     if not is_id(beginning.ljust(26, "0")):
         raise NotFound(f"There is no message {message[:64]!r}.")

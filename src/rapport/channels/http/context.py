@@ -1,4 +1,4 @@
-"""`/api/threads/{id}/context`: what the model was given for a reply, and why."""
+"""`/api/threads/{id}/context`: what the model was given for a reply, and why; `/search`: what a question is about."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -10,12 +10,14 @@ from rapport.channels.http.auth import is_operator
 from rapport.channels.http.bodies import StrictRoute
 from rapport.channels.http.conversations import Caller
 from rapport.channels.http.views import ProblemView, json_response, problem_view
-from rapport.chiming import Chooser
+from rapport.chiming import LONGEST_QUERY, Chooser, checked_question
 from rapport.domain.agents import agent_of
 from rapport.domain.conversation import Message
 from rapport.domain.errors import NotFound
 from rapport.domain.selection import Strategy
+from rapport.domain.text import checked_text
 from rapport.receipts import Explanation, explain, timeline
+from rapport.storage.chat_search import Hit
 from rapport.storage.database import Database
 from rapport.storage.memories import Memories
 from rapport.storage.notes import Notes
@@ -88,6 +90,26 @@ class ContextView(BaseModel):
     timeline: list[MomentView] | None = None
 
 
+class FoundView(BaseModel):
+    """A message that a search has found. `similarity` is by meaning (null: it has no vector), `words` says how much of the
+    question its words are, rare ones counting for more; both up to 1."""
+
+    id: str
+    author: str | None
+    role: Literal["user", "assistant"]
+    text: str
+    created_at: str
+    thread_id: str | None
+    similarity: float | None
+    words: float
+
+
+class SearchView(BaseModel):
+    """The best match first."""
+
+    messages: list[FoundView]
+
+
 def context_routes(chooser: Chooser, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
     owner_id = Depends(caller)
@@ -104,7 +126,34 @@ def context_routes(chooser: Chooser, caller: Caller) -> APIRouter:
         view = context_view(explanation, operator=is_operator(owner))
         return json_response(view | await _words(chooser.database, explanation) if include else view)
 
+    @router.get("/{thread_id}/search", response_model=SearchView, summary="Messages that a question is about")
+    async def search(
+        thread_id: str,
+        q: Annotated[str, Query(max_length=LONGEST_QUERY, description="A question, or a few words; names of participants count")],
+        limit: Annotated[int, Query(ge=1, le=50)] = 10,
+        topic: Annotated[str | None, Query(max_length=200, description="Only in this forum topic")] = None,
+        owner: str = owner_id,
+    ) -> Response:  # fmt: skip
+        question = checked_question(q)
+        topic = None if topic is None else checked_text(topic, what="topic", limit=200)
+        hits = await chooser.search_all(owner, thread_id, question, thread_id=topic, limit=limit)
+        return json_response({"messages": [found_view(one) for one in hits]})
+
     return router
+
+
+def found_view(hit: Hit) -> dict[str, Any]:
+    """A message that was found, for the owner of the conversation."""
+    return {
+        "id": hit.message.id,
+        "author": hit.message.author.name if hit.message.author else None,
+        "role": hit.message.role,
+        "text": hit.message.text,
+        "created_at": hit.message.created_at,
+        "thread_id": hit.message.thread_id,
+        "similarity": None if hit.similarity is None else round(hit.similarity, 4),
+        "words": round(hit.share, 4),
+    }
 
 
 def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
