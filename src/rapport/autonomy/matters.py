@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from rapport.autonomy.own_words import own_subject
-from rapport.autonomy.words import SMALL_WORDS, content_words, plain, shortened, stem, words
+from rapport.autonomy.words import KNOWN, SMALL_WORDS, content_words, plain, shortened, stem, words
 from rapport.domain.conversation import Message
 from rapport.domain.followups import BroughtUp
 
@@ -14,6 +15,8 @@ _MOST_WORDS = 7
 _LONGEST = 80
 _WRITTEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _MOSTLY = 2 / 3
+_LONGEST_LOOKED_AT = 4_000
+"""Characters of a message that are compared with a follow-up."""
 _ENOUGH = 2
 """Content words that two texts share when one speaks of the other."""
 
@@ -48,7 +51,7 @@ def is_closed(matter: str, sources: Sequence[str], *, earlier: Sequence[BroughtU
 
 def repeats(text: str, sources: Sequence[str], *, earlier: Sequence[BroughtUp], own: Sequence[Message]) -> bool:
     """Return whether a follow-up with these words speaks of something that is closed, and not of its own sources alone."""
-    theirs = {stem for message in own if message.id in sources for stem in _stems(own_subject(message.text))}
+    theirs = {stem for message in own if message.id in sources for stem in _written(message)}
     closed = {source for one in earlier if not _spoken_again(one, own) for source in one.sources} - set(sources)
     return any(message.id in closed and _touches(_stems(text) - theirs, message) for message in own)
 
@@ -60,11 +63,11 @@ def spoken_of(text: str, own: Sequence[Message]) -> list[str]:
 
 def _spoken_again(one: BroughtUp, own: Sequence[Message]) -> bool:
     """Return whether the person has written about it after it was brought up: with two of its words, or little else."""
-    about = _stems(one.matter).union(*(_stems(own_subject(each.text)) for each in own if each.id in one.sources))
+    about = _stems(one.matter).union(*(_written(each) for each in own if each.id in one.sources))
     for message in own:
         if message.created_at <= one.at:
             continue
-        said = _stems(own_subject(message.text))
+        said = _written(message)
         shared = len(said & about)
         if shared >= _ENOUGH or 2 * shared > len(said):
             return True
@@ -72,9 +75,18 @@ def _spoken_again(one: BroughtUp, own: Sequence[Message]) -> bool:
 
 
 def _touches(stems: set[str], message: Message) -> bool:
-    written = _stems(own_subject(message.text))
+    written = _written(message)
     shared = len(stems & written)
     return shared >= _ENOUGH or (shared > 0 and 2 * shared >= len(written))
+
+
+def _written(message: Message) -> frozenset[str]:
+    return _own_stems(message.text[:_LONGEST_LOOKED_AT])
+
+
+@lru_cache(KNOWN)
+def _own_stems(text: str) -> frozenset[str]:
+    return frozenset(_stems(own_subject(text)))
 
 
 def _stems(text: str) -> set[str]:

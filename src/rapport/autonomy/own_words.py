@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rapport.autonomy.generic_words import EQUIVALENT, GENERIC, NEGATIONS, NUMBERS, UNIVERSALS
 from rapport.autonomy.words import SMALL_WORDS, stem, words
@@ -31,10 +32,11 @@ _MAIL = re.compile(
     r"|escreveu|schreef).{0,80}:)[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_QUOTATION = re.compile(r'"[^"\n]{1,1000}"|“[^”\n]{1,1000}”|„[^“”\n]{1,1000}[“”]|«[^»\n]{1,1000}»|`[^`\n]{1,1000}`')
+_QUOTATION = re.compile(r'"[^"\n]{1,1000}"|“[^“”\n]{1,1000}”|„[^„“”\n]{1,1000}[“”]|«[^«»\n]{1,1000}»|`[^`\n]{1,1000}`')
 _WORDS_OF_A_TITLE = 4
 """What stands in quotation marks and is no longer than this is a name or a title, and the person's own."""
-_SHORTEST_PREFIX = 4
+_SHORTEST_BEGINNING = 4
+_LONGEST_CLAIM = 2_000
 _LONGEST_ENDING = 2
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _UNSPACED_SHARE = 0.6
@@ -88,30 +90,66 @@ def _author(message: Message) -> str | None:
     return message.author.id if message.author else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Vocabulary:
+    """The words of some texts, and what each is without an ending."""
+
+    words: frozenset[str]
+    forms: frozenset[str]
+    beginnings: frozenset[str]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> _Vocabulary:
+        words = frozenset(word for text in texts for word in _words(text))
+        forms = frozenset(map(_form, words))
+        return cls(words, forms, frozenset(begin for form in forms for begin in _beginnings(form)))
+
+    def holds(self, word: str, *, is_name: bool = False) -> bool:
+        """Return whether the word stands there, with this ending or another; a name has an ending or none."""
+        form = _form(word)
+        if form in self.forms or word in self.words:
+            return True
+        if any(character.isdigit() for character in word):
+            return False
+        if is_name:
+            return form in self.beginnings or any(begin in self.forms for begin in _beginnings(form))
+        return any(begin in self.beginnings for begin in _beginnings(form))
+
+
+def _beginnings(form: str) -> list[str]:
+    """Return the form and what is left of it without its last letter or two, if that is long enough to tell."""
+    return [form[: len(form) - cut] for cut in range(_LONGEST_ENDING + 1) if len(form) - cut >= _SHORTEST_BEGINNING]
+
+
 def is_founded(claim: str, own: Iterable[str]) -> bool:
     """Return whether a memory or a matter is made of a person's own words, which `own` holds, message by message.
 
     Every word that carries something must stand there, inflected or not; a number or a name as it is. What the claim denies
-    or says of everything must be denied or said of everything there, too.
+    or says of everything must be denied or said of everything there, too. A claim that is too long to be one is not.
     """
+    if len(claim) > _LONGEST_CLAIM:
+        return False
     texts = [own_text(text) for text in own]
-    theirs = {word for text in texts for word in _words(text)}
-    stems = {_form(word) for word in theirs}
+    theirs = _Vocabulary.of(texts)
     written = [word for word in _words(claim) if _carries(word)]
     pairs = [word for word in written if _UNSPACED.match(word)]
-    spaced = [word for word in written if not _UNSPACED.match(word)]
-    if not theirs or sum(word in theirs for word in pairs) < _UNSPACED_SHARE * len(pairs):
+    if not theirs.words or sum(word in theirs.words for word in pairs) < _UNSPACED_SHARE * len(pairs):
         return False
     names = _names_in(claim)
-    if not all(_stands(word, stems, theirs, is_name=word in names) for word in spaced):
+    spaced = [word for word in written if not _UNSPACED.match(word)]
+    if not all(theirs.holds(word, is_name=word in names) for word in spaced):
         return False
-    forms = {_form(word) for word in written}
-    about = [set(_words(text)) for text in texts if not forms or _shares(forms, text)]
-    return all(not _claims(claim, strong) or any(strong & each for each in about) for strong in (NEGATIONS, UNIVERSALS))
+    each = [_Vocabulary.of([text]) for text in texts]
+    about = [text for text in each if not written or _speaks_of(text, written)]
+    return all(_is_said_so(claim, strong, about) for strong in (NEGATIONS, UNIVERSALS))
 
 
-def _shares(forms: set[str], text: str) -> bool:
-    return any(_same(form, _form(word)) for word in _words(text) for form in forms)
+def _speaks_of(text: _Vocabulary, written: Sequence[str]) -> bool:
+    return any(text.holds(word) for word in written)
+
+
+def _is_said_so(claim: str, strong: frozenset[str], about: Sequence[_Vocabulary]) -> bool:
+    return strong.isdisjoint(_words(claim)) or any(strong & text.words for text in about)
 
 
 def _words(text: str) -> list[str]:
@@ -122,10 +160,6 @@ def _words(text: str) -> list[str]:
 def _parts(word: str) -> Sequence[str]:
     before, mark, after = word.partition("'")
     return (before, after) if mark and len(before) <= _LONGEST_ELISION and len(after) > _LONGEST_ELISION else (word,)
-
-
-def _claims(claim: str, strong: frozenset[str]) -> bool:
-    return any(word in strong for word in _words(claim))
 
 
 def _carries(word: str) -> bool:
@@ -152,39 +186,13 @@ def _form(word: str) -> str:
     return EQUIVALENT.get(word) or EQUIVALENT.get(stem(word)) or stem(word)
 
 
-def _stands(word: str, stems: set[str], theirs: set[str], *, is_name: bool) -> bool:
-    form = _form(word)
-    if form in stems or word in theirs:
-        return True
-    if any(character.isdigit() for character in word):
-        return False
-    return any(_is_inflected(form, other, is_name=is_name) for other in stems)
-
-
-def _is_inflected(one: str, other: str, *, is_name: bool) -> bool:
-    """Return whether two words differ in their endings alone; a name only has an ending or none."""
-    shared = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        shared += 1
-    endings = (len(one) - shared, len(other) - shared)
-    if shared < _SHORTEST_PREFIX or max(endings) > _LONGEST_ENDING:
-        return False
-    return min(endings) == 0 if is_name else True
-
-
 def sources_of(matter: str, messages: Sequence[Message]) -> list[str]:
-    """Return the ids of the messages that a matter comes from: those that hold most of its words, of several the newest."""
-    wanted = {_form(word) for word in _words(matter) if _carries(word)} or {_form(word) for word in _words(matter)}
+    """Return the ids of the messages that a matter comes from: the one that holds most of its words, of several the newest."""
+    wanted = {word for word in _words(matter) if _carries(word)} or set(_words(matter))
     best, found = 0, None
     for message in messages:
-        forms = {_form(word) for word in _words(own_subject(message.text))}
-        shared = sum(any(_same(word, form) for form in forms) for word in wanted)
+        theirs = _Vocabulary.of([own_subject(message.text)])
+        shared = sum(theirs.holds(word) for word in wanted)
         if shared and shared >= best:
             best, found = shared, message.id
     return [found] if found else []
-
-
-def _same(one: str, other: str) -> bool:
-    return one == other or _is_inflected(one, other, is_name=False)
