@@ -43,6 +43,9 @@ const gateWords = known({
 	consecutive: "it had already followed up three times without an answer",
 	too_soon: "it had followed up just before",
 	quiet_hours: "it was within your quiet hours",
+	too_frequent: "it had followed up less than an hour before, and nobody had answered",
+	daily_limit: "it had followed up twice within a day",
+	repeated: "it had brought this up before",
 });
 
 const outcomes = known({
