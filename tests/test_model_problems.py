@@ -201,7 +201,7 @@ def echoing(status: int, shape: str) -> Answer:
     """Quotes the whole prompt in its error."""
 
     async def answer(_request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        prompt = json.dumps(body["messages"])
+        prompt = json.dumps(body["messages"][::-1])  # the newest first: of long errors the end is cut off
         if shape == "message":
             return web.json_response({"error": {"message": f"bad request: {prompt}", "code": prompt}}, status=status)
         if shape == "detail":
@@ -266,6 +266,42 @@ async def test_a_follow_up_and_a_summary_log_no_word_either(log: Log, database_u
         await world.silence(conversation)
         await world.says(conversation, SAID)
         await world.drain()
+    assert "Wilhelmina" not in log.above_debug
+
+
+async def test_an_embedder_that_quotes_what_it_was_sent_is_not_quoted(
+    log: Log, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quotes = False
+
+    async def embed(request: web.Request) -> web.Response:
+        body = await request.json()
+        if quotes:
+            return web.json_response({"error": {"message": f"can't embed {body['input']}"}}, status=400)
+        vectors = [
+            {"object": "embedding", "index": number, "embedding": [1.0, 0.0]} for number in range(len(body["input"]))
+        ]
+        return web.json_response({"object": "list", "model": "words", "data": vectors, "usage": {}})
+
+    app = web.Application()
+    app.router.add_post("/v1/embeddings", embed)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://{}:{}/v1".format(*runner.addresses[0][:2]))
+    try:
+        async with open_world(database_url, embeddings="openai:words") as world:
+            assert (await world.http.post("/api/notes", json={"id": "a", "text": "Soap helps."})).status_code == 201
+            quotes = True
+            for agent in ("companion", "librarian"):
+                await world.says(await world.conversation(agent_id=agent), SAID)
+            refused = await world.http.post("/api/notes", json={"id": "b", "text": SAID})
+            assert refused.status_code == 503
+            assert "HTTP 400" in refused.text
+            assert "Wilhelmina" not in refused.text
+    finally:
+        await runner.cleanup()
+    assert len([line for line in log.lines if line["event"] == "chat.error"]) >= 2
     assert "Wilhelmina" not in log.above_debug
 
 
