@@ -19,7 +19,7 @@ import pytest
 from bench.processes import free_port
 
 from rapport.agent.openai import make_openai
-from rapport.agent.server_note import without_note
+from rapport.agent.server_note import strip_note
 from world import World, open_world
 
 FALLBACK = "Temporary issue generating response. Here are the relevant documents summary: "
@@ -246,7 +246,7 @@ class FaultyModel:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 length = int(head.partition("content-length:")[2].partition("\r\n")[0])
                 body = json.loads(await reader.readexactly(length))
-                said = without_note(body["messages"][-1]["content"])
+                said = strip_note(body["messages"][-1]["content"])
                 self.calls[said] += 1
                 wire = Wire(reader, writer, streamed=bool(body.get("stream")))
                 await BEHAVIOURS[said.split()[-1]](wire, self.calls[said])

@@ -16,8 +16,8 @@ import structlog
 from aiohttp import web
 from bench.processes import free_port
 
-from rapport.agent.advice import advice
-from rapport.agent.failures import failure_of
+from rapport.agent.advice import advise
+from rapport.agent.failures import classify_failure
 from rapport.agent.models import close_model
 from rapport.agent.openai import ProviderError, make_openai
 from rapport.agent.probe import probe
@@ -120,7 +120,7 @@ async def test_the_local_user_is_told_what_is_wrong(database_url: str, kind: str
         conversation = await world.conversation()
         reply = await world.says(conversation, SAID)
         assert reply["content"] == FALLBACK
-        problem = {"kind": kind, "text": advice(kind, "openai:mock")}
+        problem = {"kind": kind, "text": advise(kind, "openai:mock")}
         assert reply["problem"] == problem
         [_, stored] = await world.history(conversation)
         assert stored["problem"] == problem
@@ -327,7 +327,7 @@ async def test_an_embedder_that_quotes_what_it_was_sent_is_not_quoted(
     ],
 )
 def test_what_a_status_and_a_code_mean(status: int, body: object, problem: str) -> None:
-    failure = failure_of(ProviderError(status, json.dumps(body)))
+    failure = classify_failure(ProviderError(status, json.dumps(body)))
     assert (failure.kind, failure.problem, str(failure)) == (
         f"http_{status}",
         problem,
@@ -338,18 +338,18 @@ def test_what_a_status_and_a_code_mean(status: int, body: object, problem: str) 
 @pytest.mark.parametrize("problem", [*PROBLEMS, "resting", "retrieval", "attempts", "of tomorrow"])
 @pytest.mark.parametrize("model", ["openai:gpt-5-mini", "anthropic:claude-sonnet-4-5", "ollama:qwen3", "builtin", ""])
 def test_every_problem_has_advice(problem: str, model: str) -> None:
-    told = advice(problem, model)
+    told = advise(problem, model)
     assert told.endswith((".", "it."))
     assert "{" not in told
 
 
 def test_the_advice_names_what_to_change() -> None:
-    assert advice("key_refused", "openai:gpt-5-mini") == (
+    assert advise("key_refused", "openai:gpt-5-mini") == (
         "The key in OPENAI_API_KEY was refused by the model server. Put a valid key into .env and restart."
     )
-    assert "ANTHROPIC_API_KEY" in advice("no_credit", "anthropic:claude-sonnet-4-5")
-    assert "`ollama pull qwen3`" in advice("unknown_model", "ollama:qwen3")
-    assert "OLLAMA_HOST" in advice("unreachable", "ollama:qwen3")
+    assert "ANTHROPIC_API_KEY" in advise("no_credit", "anthropic:claude-sonnet-4-5")
+    assert "`ollama pull qwen3`" in advise("unknown_model", "ollama:qwen3")
+    assert "OLLAMA_HOST" in advise("unreachable", "ollama:qwen3")
 
 
 async def checked(name: str, url: str) -> str | None:

@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import PrivateAttr
 
-from rapport.agent.server_note import without_note
+from rapport.agent.server_note import strip_note
 from rapport.app import App, open_app
 from rapport.channels.http.limits import Limiter
 from rapport.channels.http.receiving import Connections
@@ -144,8 +144,8 @@ class ScriptedModel(BaseChatModel):
 def _unnoted(message: BaseMessage) -> BaseMessage:
     content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
     if isinstance(content, str):
-        return message.model_copy(update={"content": without_note(content)})
-    has_note = content and content[0].get("type") == "text" and not without_note(content[0]["text"])
+        return message.model_copy(update={"content": strip_note(content)})
+    has_note = content and content[0].get("type") == "text" and not strip_note(content[0]["text"])
     return message.model_copy(update={"content": content[1:]}) if has_note else message
 
 

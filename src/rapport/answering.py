@@ -200,7 +200,7 @@ async def asked(
     return replace(checked(answer.text, findings.passages), model_failed=False, remarks=remarks)
 
 
-def situation_of(event: ClaimedEvent, material: Material, profile: AgentProfile, tools: Tools) -> Situation:
+def describe_situation(event: ClaimedEvent, material: Material, profile: AgentProfile, tools: Tools) -> Situation:
     """Return what the prompt of this turn states about time, person and abilities."""
     is_direct = event.kind == "direct"
     names = [one.author.name for one in (*material.earlier, material.asked) if one.role == "user" and one.author]

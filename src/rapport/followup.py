@@ -19,12 +19,12 @@ from rapport.answering import (
     Phases,
     Tools,
     asked,
+    describe_situation,
     found,
     look_up,
     owner_in,
     planned_after,
     recalled,
-    situation_of,
 )
 from rapport.autonomy.gates import closed_gate
 from rapport.autonomy.leaks import leak_in
@@ -204,7 +204,7 @@ async def _said(
         profile,
         findings,
         agent=tools.agent,
-        situation=situation_of(event, material, profile, tools),
+        situation=describe_situation(event, material, profile, tools),
     )
     try:
         reply = await ask()

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from rapport.chiming import Chooser, Gathered
 from rapport.context.chat import Scribe, beforehand
 from rapport.context.question import author_of, spoken
-from rapport.context.situation import zone_of
+from rapport.context.situation import load_zone
 from rapport.context.summaries import MAX_CHAT_HISTORY
 from rapport.context.window import as_history, as_question, as_selection
 from rapport.domain.agents import AgentProfile
@@ -75,7 +75,7 @@ def given_to_group(
     time_zone: str | None = None,
 ) -> Given:
     """The call and what was chosen for it, quoted; with the means to look up more where the model has any use for them."""
-    zone = zone_of(time_zone)
+    zone = load_zone(time_zone)
     scribe = Scribe(profile, gathered.call, quote=quoted_message, numbered=may_look_up, zone=zone)
     found = gathered.found
     return Given(
@@ -91,7 +91,7 @@ def given_in_silence(material: Material, profile: AgentProfile, kind: Kind, trig
     """What an agent that speaks unasked goes on from: the latest messages. The trigger itself is in no receipt."""
     selection = as_selection(spoken(material.earlier))
     if kind == "group":
-        scribe = Scribe(profile, material.asked, quote=quoted_message, zone=zone_of(material.time_zone))
+        scribe = Scribe(profile, material.asked, quote=quoted_message, zone=load_zone(material.time_zone))
         history = scribe.history(selection, recent=material.earlier)
     else:
         history = as_history(material.summary, [quoted_message(one) for one in material.earlier])

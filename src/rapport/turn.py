@@ -17,11 +17,11 @@ from rapport.answering import (
     Phases,
     Tools,
     asked,
+    describe_situation,
     found,
     look_up,
     planned_after,
     recalled,
-    situation_of,
 )
 from rapport.autonomy.own_words import is_founded, own_messages, own_text
 from rapport.context.situation import Situation
@@ -126,7 +126,7 @@ async def _reply(
         why = "the model failed too often in this conversation and rests for a while"
         reply = fallback(findings.passages, "breaker", why, problem="resting", model=tools.model)
     else:
-        situation = situation_of(event, material, profile, tools)
+        situation = describe_situation(event, material, profile, tools)
         may_save = _may_save(event, material, profile)
         reply = await _answer(event, given, profile, findings, situation, tools, draft=draft, may_save=may_save)
         clock.passed("model")

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest_asyncio
 from playwright.async_api import expect
 
-from rapport.agent.advice import advice
+from rapport.agent.advice import advise
 from world import World, open_world, until
 
 from .visitor import IN_A_BROWSER, Visitor
@@ -30,7 +30,7 @@ async def world(database_url: str) -> AsyncGenerator[World]:
 
 
 async def test_what_is_wrong_with_the_model_is_said_until_it_answers(visitor: Visitor, world: World) -> None:
-    told = advice("key_refused", MODEL)
+    told = advise("key_refused", MODEL)
     thread = await world.conversation()
     await visitor.open(f"c/{thread}")
     banner = visitor.page.locator("#banner")

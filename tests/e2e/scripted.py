@@ -18,7 +18,7 @@ from aiohttp import web
 from langchain_core.language_models import BaseChatModel
 
 from rapport.agent.openai import make_openai
-from rapport.agent.server_note import without_note
+from rapport.agent.server_note import strip_note
 
 REFLECTION = "Reflection"
 """The form in which the model is asked what to do about a pause."""
@@ -183,9 +183,7 @@ class ScriptedModel:
 
 def _call(request: web.Request, body: dict[str, Any]) -> Call:
     messages: list[dict[str, Any]] = body["messages"]
-    window = [
-        (str(one["role"]), without_note(str(one["content"] or ""))) for one in messages if one["role"] != "system"
-    ]
+    window = [(str(one["role"]), strip_note(str(one["content"] or ""))) for one in messages if one["role"] != "system"]
     return Call(
         text=next((text for role, text in reversed(window) if role == "user"), ""),
         window=window,

@@ -31,7 +31,7 @@ _ADVICE = {
 _UNKNOWN = "The model failed. `rapport doctor` tries it, and its words are in the log with LOG_LEVEL=debug."
 
 
-def advice(problem: str, model: str) -> str:
+def advise(problem: str, model: str) -> str:
     """Return a sentence for the operator about a problem with the model that `RAPPORT_MODEL` names so."""
     provider, _, name = model.partition(":")
     return _ADVICE.get(problem, _UNKNOWN).format(

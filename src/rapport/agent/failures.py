@@ -69,7 +69,7 @@ def backoff(error: Exception, attempt: int) -> float | None:
     return soon if _kind(error) in {"network", "timeout", "malformed"} else None
 
 
-def failure_of(error: Exception) -> ModelFailed:
+def classify_failure(error: Exception) -> ModelFailed:
     """Return what went wrong as a ModelFailed, in whose text nothing stands that the provider wrote."""
     if isinstance(error, ModelFailed):
         return error

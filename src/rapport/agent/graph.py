@@ -18,9 +18,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from rapport.agent.failures import ModelFailed, backoff, failure_of
+from rapport.agent.failures import ModelFailed, backoff, classify_failure
 from rapport.agent.health import ModelHealth
-from rapport.agent.server_note import with_note
+from rapport.agent.server_note import add_note
 from rapport.agent.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, MaySave, Saved, Toolbox, has_calls, repeatable
 from rapport.domain.event import FRESH
 
@@ -155,7 +155,7 @@ class LangGraphAgent:
             async with self._within_deadline():
                 decided = await asked.ainvoke([SystemMessage(system), HumanMessage(text)])
         except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes
-            failure = _logged(failure_of(error))
+            failure = _logged(classify_failure(error))
             # A model that can't be asked in this way may answer well in every other.
             self._health.count(failure)
             raise failure from None
@@ -183,7 +183,7 @@ class LangGraphAgent:
     async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
         messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         context = runtime.context
-        messages[-1] = with_note(messages[-1], context.note)
+        messages[-1] = add_note(messages[-1], context.note)
         tools = Toolbox(may_save=context.may_save, lookups=context.lookups)
         relay = _Rounds(context.on_token, looks_up=context.lookups is not None)
         try:
@@ -235,7 +235,7 @@ class LangGraphAgent:
                 failure = error
             wait = backoff(failure, attempt) if attempt <= RETRIES else None
             if wait is None:
-                raise _logged(failure_of(failure)) from None
+                raise _logged(classify_failure(failure)) from None
             if tokens is not None and tokens.relayed:
                 # Somebody has read the beginning of this attempt: another one would not continue it, so it comes without
                 # tokens, and the finished reply says how it really goes.

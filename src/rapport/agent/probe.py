@@ -12,7 +12,7 @@ import httpx
 import orjson
 from langchain_core.language_models import BaseChatModel
 
-from rapport.agent.failures import failure_of
+from rapport.agent.failures import classify_failure
 from rapport.domain.model_problems import Problem
 
 _OF_ONE_TOKEN = frozenset({"request_refused", "too_long", "empty", "malformed"})
@@ -54,7 +54,7 @@ async def probe(name: str, model: BaseChatModel, *, environment: Mapping[str, st
                 is_asked = True
                 await _one_token(provider, model)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is what was to be found out
-        problem = failure_of(error).problem
+        problem = classify_failure(error).problem
         return None if is_asked and problem in _OF_ONE_TOKEN else problem
     return None
 

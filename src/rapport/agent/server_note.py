@@ -10,7 +10,7 @@ _START = "[Server note: "
 _END = "]\n"
 
 
-def with_note(message: BaseMessage, note: str) -> BaseMessage:
+def add_note(message: BaseMessage, note: str) -> BaseMessage:
     """Return the message with the note as its first line; without a note, the message itself.
 
     It is a line of the message because many chat templates refuse a system message, or two messages of one role, there.
@@ -23,8 +23,8 @@ def with_note(message: BaseMessage, note: str) -> BaseMessage:
     return message.model_copy(update={"content": noted})
 
 
-def without_note(text: str) -> str:
-    """Return the words of a message that `with_note` made, without its note."""
+def strip_note(text: str) -> str:
+    """Return the words of a message that `add_note` made, without its note."""
     if not text.startswith(_START) or _END not in text:
         return text
     return text.partition(_END)[2].removeprefix("\n")

@@ -14,7 +14,7 @@ from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
-from rapport.agent.advice import advice
+from rapport.agent.advice import advise
 from rapport.app import App, open_app
 from rapport.channels.ports import Ticket
 from rapport.cli import followups
@@ -199,7 +199,7 @@ class Terminal:
         if reply.metadata.get("cancelled") is True:
             self._console.print("[dim](stopped)[/dim]")
         if problem := reply.metadata.get("problem"):
-            self._console.print(advice(problem["kind"], problem["model"]), style="red", markup=False)
+            self._console.print(advise(problem["kind"], problem["model"]), style="red", markup=False)
         self._console.print()
 
     async def _watch(self, ticket: Ticket) -> Message:

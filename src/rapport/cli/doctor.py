@@ -10,8 +10,8 @@ from langchain_core.messages import HumanMessage
 from rich.console import Console
 from rich.markup import escape
 
-from rapport.agent.advice import advice
-from rapport.agent.failures import failure_of
+from rapport.agent.advice import advise
+from rapport.agent.failures import classify_failure
 from rapport.agent.graph import LangGraphAgent
 from rapport.agent.metadata import verify_metadata
 from rapport.agent.models import BUILTIN, close_model, make_model
@@ -93,7 +93,7 @@ async def _model(settings: Settings) -> str:
     try:
         reply = await model.ainvoke([HumanMessage("Hello! Answer with one short sentence.")])
     except Exception as error:
-        told = advice(failure_of(error).problem, settings.model)
+        told = advise(classify_failure(error).problem, settings.model)
         raise RapportError(f"{settings.model} does not answer. {told}") from error
     finally:
         await close_model(model)

@@ -19,7 +19,7 @@ import uvicorn
 from rapport.app import App, open_app
 from rapport.channels.http.callers import trusted_networks
 from rapport.domain.errors import Permanent
-from rapport.runtime.tasks import beside
+from rapport.runtime.tasks import run_beside
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def serve(settings: Settings) -> None:
         allow_many_connections()
         server = Server(config, app)
         stop.then(lambda number: server.handle_exit(number, None))
-        async with beside(check_model(app), name="check of the model"):
+        async with run_beside(check_model(app), name="check of the model"):
             await server.serve([listening])
 
 
@@ -105,14 +105,14 @@ async def check_model(app: App) -> None:
     name = app.settings.model
     if name == "builtin":
         return
-    from rapport.agent.advice import advice
+    from rapport.agent.advice import advise
     from rapport.agent.probe import probe
 
     problem = await probe(name, app.model, environment=os.environ, timeout=PROBE_SECONDS)
     if problem is None:
         return
     app.health.found(problem)
-    log.warning("model.problem", model=name, kind=problem, remedy=advice(problem, name))
+    log.warning("model.problem", model=name, kind=problem, remedy=advise(problem, name))
 
 
 def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNHEALTHY_SECONDS) -> FastAPI:

@@ -36,7 +36,7 @@ class Situation:
     @property
     def time(self) -> str:
         """Return the local date and time to the minute, with weekday and zone, as a sentence."""
-        zone = zone_of(self.time_zone)
+        zone = load_zone(self.time_zone)
         local = self.now.astimezone(zone)
         clock = f"{local:%A} {local.day} {local:%B %Y}, {local:%H:%M}"
         if self.time_zone is None or zone is UTC:
@@ -69,7 +69,7 @@ class Situation:
         return f"{told} {_NOTE}" if is_called and kind == "direct" else told
 
 
-def zone_of(name: str | None) -> tzinfo:
+def load_zone(name: str | None) -> tzinfo:
     """Return the time zone of that name; UTC for none, and for one that this machine doesn't know."""
     if name is None or name == "UTC":
         return UTC
@@ -80,7 +80,7 @@ def zone_of(name: str | None) -> tzinfo:
 
 
 def zone_name(zone: tzinfo) -> str:
-    """Return what a zone of `zone_of` is called."""
+    """Return what a zone of `load_zone` is called."""
     return zone.key if isinstance(zone, ZoneInfo) else "UTC"
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Coroutine, Sequence
 
 
 @contextlib.asynccontextmanager
-async def beside(job: Coroutine[None, None, None], *, name: str) -> AsyncGenerator[None]:
+async def run_beside(job: Coroutine[None, None, None], *, name: str) -> AsyncGenerator[None]:
     """Run a job beside the body, and end it with the body."""
     task = asyncio.create_task(job, name=name)
     try:

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from rapport.agent.builtin.speakers import Utterance, chat_in, quoted, role_of, utterances
-from rapport.agent.server_note import without_note
+from rapport.agent.server_note import strip_note
 from rapport.domain.synthetic import is_synthetic
 
 SUMMARY_PROMPT = (
@@ -199,7 +199,7 @@ def _text(message: BaseMessage) -> str:
             text = cast("dict[str, Any]", block).get("text")
             pieces.extend([text] if isinstance(text, str) else [])
     text = "\n".join(pieces)
-    return _TURNS_DIRECTION.sub("", without_note(text) if isinstance(message, HumanMessage) else text)
+    return _TURNS_DIRECTION.sub("", strip_note(text) if isinstance(message, HumanMessage) else text)
 
 
 def _has_image(message: BaseMessage) -> bool:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from rapport import __version__
-from rapport.agent.advice import advice
+from rapport.agent.advice import advise
 from rapport.agent.health import ModelHealth
 from rapport.channels.http.auth import COOKIE, Keyless, is_operator, refuse_forged
 from rapport.channels.http.bodies import Body, StrictRoute
@@ -110,7 +110,7 @@ def session_routes(database: Database, caller: Caller, keyless: Keyless, server:
 
 def _problem(server: Server) -> dict[str, str] | None:
     problem = server.health.problem
-    return problem and {"kind": problem, "text": advice(problem, server.model)}
+    return problem and {"kind": problem, "text": advise(problem, server.model)}
 
 
 def _is_encrypted(request: Request) -> bool:

@@ -8,7 +8,7 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel
 
-from rapport.agent.advice import advice
+from rapport.agent.advice import advise
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.memories import Memory, Origin
 from rapport.domain.notes import Note, Passage
@@ -248,7 +248,7 @@ def thread_view(thread: Thread) -> dict[str, Any]:
 def problem_view(message: Message | None, *, operator: bool) -> dict[str, str] | None:
     """Return what was wrong with the model when this reply was made; None for all but the operator."""
     kept: Any = message.metadata.get("problem") if message is not None and operator else None
-    return kept and {"kind": kept["kind"], "text": advice(kept["kind"], kept["model"])}
+    return kept and {"kind": kept["kind"], "text": advise(kept["kind"], kept["model"])}
 
 
 def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
