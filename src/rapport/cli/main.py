@@ -116,7 +116,6 @@ def start(
     default_style: Literal["auto", "console"] = "console",
 ) -> T:
     """Read the settings, set up logging, and run a command; a foreseeable failure is one line, not a traceback."""
-    import os
 
     import uvloop
 
