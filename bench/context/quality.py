@@ -27,6 +27,12 @@ HARDER = [
     *((setting, variant) for setting in ("generic_lag", "reply_far", "content") for variant in ("orig", "slow")),
     *((setting, variant) for setting in ("generic", "reply") for variant in ("links30", "slow_links30")),
 ]
+CALLED = [
+    (setting, variant)
+    for setting in ("generic", "reply", "generic_lag", "reply_far", "content")
+    for variant in ("orig", "bots", "slow", "slow_bots")
+]
+"""With earlier calls of the agent and its answers among the messages, beside the same without."""
 SIMPLER = ("recent", "time_gap", "thread")
 F1_GOAL, SLOW_GOAL, PARENT_GOAL = 0.78, 0.03, 0.92
 
@@ -198,6 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_goals(goals)
         if not given.headline:
             harder = print_matrix(scored(command, REPORTED, HARDER, count), HARDER)
+            print_matrix(scored(command, REPORTED, CALLED, count), CALLED)
             print(f"\nparent recall of these: {statistics.mean(one.parent_recall for one in harder):.3f}")
     if not given.headline:
         simpler(count)

@@ -119,6 +119,8 @@ def test_a_bad_line_gets_its_error_and_the_others_their_answers(home: Home) -> N
         (request({**A, "id": 1}, {**B, "id": "1"}, qid=15), 15, "Another message has the id '1' already."),
         (request(C, {**D, "time": NOW - 1}, qid=16), 16, "`trigger`: Another message has the id 'D' already."),
         (request(C, trigger={**D, "reply_to": "D"}, qid=17), 17, "can't be a reply to itself"),
+        (request({**C, "is_agent": "yes"}, qid=18), 18, "`messages[0]`: `is_agent` is true or false"),
+        (request(C, trigger={**D, "is_agent": True}, qid=19), 19, "the agent doesn't call itself"),
     ]
     ran = select(home, good, *(line for line, _, _ in bad), "", "  ", good)
     assert ran.code == 1
@@ -266,3 +268,19 @@ def test_whatever_a_line_holds_it_is_answered_or_refused(
     assert answer["qid"] == qid
     assert len(answer["ids"]) == len(set(answer["ids"]))
     assert set(answer["ids"]) <= set(known)
+
+
+def test_what_the_agent_said_is_treated_as_the_server_treats_it() -> None:
+    """Without the mark it is one more person, whom everybody who calls it talks with."""
+    dinner = [
+        said("1", "Where shall we eat on Friday?", ago=60 * MINUTE, author="Ann"),
+        said("2", "Italian would be nice", ago=58 * MINUTE, author="Ben"),
+        said("3", "@bot what do you think?", ago=57 * MINUTE, author="Ann", mentions=["bot"]),
+        said("4", "Both are fine.", ago=56 * MINUTE, author="bot", reply_to="3", is_agent=True),
+        said("5", "I'd rather have Indian", ago=55 * MINUTE, author="Cleo"),
+        said("6", "", ago=54 * MINUTE, author="bot", is_agent=True),  # cancelled before it began
+    ]
+    told = read(json.dumps(request(*dinner)).encode())
+    assert [(one.id, one.role) for one in told.found.recent if one.role != "user"] == [("4", "assistant")]
+    call = said("T", "@bot summarise the discussion please", ago=0, author="Ben", mentions=["bot"])
+    assert {"1", "2", "5"} <= set(ids_of(request(*dinner, trigger=call), Choice()))
