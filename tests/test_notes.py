@@ -309,6 +309,7 @@ async def test_a_deleted_note_is_gone_with_its_passages(world: World) -> None:
     assert await found(world, "Where do visitors park?") == {
         "passages": [],
         "best_similarity": 0.0,
+        "relevance": 0.0,
         "min_similarity": world.app.retriever.embedder.min_similarity,
     }
     assert await world.sql("SELECT chunks FROM shelves") == [(0,)]

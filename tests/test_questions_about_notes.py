@@ -86,7 +86,6 @@ async def test_a_passage_with_the_rare_words_of_the_question_is_answered_from(
     [
         "Who founded the football team?",
         "What is the weekly wage of a nurse?",
-        "How many people live in Zurich?",
         "How many visitors did the Louvre have?",
     ],
 )

@@ -60,6 +60,10 @@ def test_more_words_never_make_it_less_relevant(similarity: float, one: float, o
     assert of(fewer) <= of(more)
 
 
+def test_a_single_word_changes_nothing() -> None:
+    assert relevance(Found(0.36, [passage(0.36, 1.0)], None, 1), min_similarity=MIN) == 0.36
+
+
 def test_words_count_only_in_the_passage_that_is_also_the_nearest() -> None:
     agreed = Found(0.36, [passage(0.36, 0.8), passage(0.3, 0.0, "b")], 0.3, 4)
     assert relevance(agreed, min_similarity=MIN) > MIN

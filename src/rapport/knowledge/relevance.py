@@ -35,7 +35,7 @@ CLOSE_RIVAL = 1 / 24
 their similarities. With the bundled embedder they are 0.12, 0.06 and 0.025."""
 _SAME = 1e-6
 _FEWEST_WORDS = 2
-"""From one word that is missing nothing follows: it may be written without spaces, as Chinese is."""
+"""From a single word nothing follows: "how much does it cost?" names nothing, and Chinese is written without spaces."""
 
 
 def relevance(found: Found, *, min_similarity: float) -> float:
@@ -44,7 +44,7 @@ def relevance(found: Found, *, min_similarity: float) -> float:
     It is raised when that passage also comes first by meaning and words together and has most of the question's telling
     words. It is lowered when no passage has any of them and another note is as near: what is near is the subject then.
     """
-    if not found.passages:
+    if not found.passages or found.words < _FEWEST_WORDS:
         return found.best
     room = 1.0 - min_similarity
     first = found.passages[0]
@@ -55,6 +55,6 @@ def relevance(found: Found, *, min_similarity: float) -> float:
             return found.best + raised
     has_words = any(passage.coverage for passage in found.passages[:TOP])
     has_rival = found.rival is not None and found.best - found.rival < CLOSE_RIVAL * room
-    if found.words >= _FEWEST_WORDS and has_rival and not has_words:
+    if has_rival and not has_words:
         return found.best - LOWERED_BY * room
     return found.best
