@@ -247,6 +247,7 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
     async def job(settings: Settings) -> None:
         from rapport.cli.library import open_library
         from rapport.knowledge.questions import plain
+        from rapport.knowledge.relevance import TOP
         from rapport.storage.notes import Notes
 
         console = Console(highlight=False)
@@ -254,8 +255,8 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
             async with library.database.statement() as connection:
                 shelf = await Notes(connection).shelf(user, retriever.embedder.name)
                 has_some = bool(await Notes(connection).page(user, limit=1))
-            found = await retriever.find(user, plain(question), shelf=shelf, limit=limit)
-        for passage in found.passages:
+            found = await retriever.find(user, plain(question), shelf=shelf, limit=max(limit, TOP))
+        for passage in found.passages[:limit]:
             where = " > ".join(name for name in (passage.title, passage.heading) if name)
             console.print(
                 f"[bold]{passage.note_id}[/bold]  {passage.similarity:.3f}  [dim]{_shown(where)}[/dim]", soft_wrap=True
@@ -267,10 +268,12 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
             console.print("There is nothing to look for in this question.")
         else:
             threshold = retriever.threshold(shelf)
-            verdict = "enough" if found.best >= threshold else "not enough"
+            relevance = retriever.relevance_of(found)
+            verdict = "enough" if relevance >= threshold else "not enough"
+            corrected = "" if relevance == found.best else f", with the question's words {relevance:.3f}"
             console.print(
-                f"The best similarity is {found.best:.3f}, the threshold {threshold:.3f}: {verdict} for a strict agent"
-                " to answer.",
+                f"The best similarity is {found.best:.3f}{corrected}, the threshold {threshold:.3f}: {verdict} for a strict"
+                " agent to answer.",
                 soft_wrap=True,
             )
 
