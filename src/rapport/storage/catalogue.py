@@ -46,7 +46,7 @@ class Catalogue:
                 "), chosen AS (SELECT * FROM called WHERE exact OR NOT (SELECT bool_or(exact) FROM called))"
                 " SELECT (SELECT sum(chunks) FROM chosen), c.note_id, c.position, chosen.title, c.heading, c.text, 1.0::float8"
                 " FROM chosen JOIN chunks c ON c.owner_id = %(owner)s AND c.note_id = chosen.id"
-                " WHERE c.position < %(passages)s / (SELECT count(*) FROM chosen)"
+                " WHERE c.position < %(passages)s / (SELECT greatest(count(*), 1) FROM chosen)"
                 " ORDER BY chosen.exact DESC, char_length(chosen.title), chosen.id, c.position",
                 {
                     "owner": owner_id,
