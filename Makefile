@@ -63,7 +63,7 @@ bench-memory: $(VENV)/.installed-dev ## how well follow-ups remember, beside ans
 	$(BIN)/python -m bench.memory
 
 bench-context: $(VENV)/.installed-dev ## how well context is chosen in group chats, and what that costs (about forty minutes)
-	@met=0; for part in quality growth; do $(BIN)/python -m bench.context.$$part || met=1; done; exit $$met
+	@met=0; for part in quality growth "search --cost"; do $(BIN)/python -m bench.context.$$part || met=1; done; exit $$met
 
 bench-telegram: $(VENV)/.installed-dev ## updates of Telegram three times each, through kill -9; their rate; in long chats (about five minutes)
 	$(BIN)/python -m bench.telegram

@@ -120,6 +120,10 @@ WAYS: dict[str, list[Way]] = {
         Way(queries=({}, {"strategy": "recent"}, {"strategy": "relevant"}, {"include": "timeline"})),
         Way(queries=({}, {"strategy": "time_gap"}, {"include": "timeline"}), fill={"thread_id": "group"}),
     ],
+    "GET /api/threads/{thread_id}/search": [
+        Way(queries=({"q": SAID}, *SEARCHES)),
+        Way(queries=SEARCHES, fill={"thread_id": "group"}),
+    ],
     "GET /api/threads/{thread_id}/timers": [Way(shows_reasons=True), Way(fill={"thread_id": "group"}, shows_reasons=True)],
     "POST /api/threads/{thread_id}/timers": [Way(201, body=TIMER, shows_reasons=True)],
     "PATCH /api/threads/{thread_id}/timers/{timer_id}": [Way(body={"delay_seconds": 1800}, shows_reasons=True)],
