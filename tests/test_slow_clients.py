@@ -241,3 +241,22 @@ async def test_too_many_connections_close_those_that_wait_longest(database_url: 
         assert await clients[0].rest() == b""
         step.go_on()
         assert (await asking)["content"] == "still here"
+
+
+@pytest.mark.parametrize("kind", [b"multipart/form-data; boundary=edge", b"application/json"])
+async def test_who_hangs_up_in_the_middle_of_a_request_is_no_error(
+    world: World, kind: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with raw(world) as client:
+            client.send(
+                b"POST /api/notes HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                + kind
+                + b"\r\nContent-Length: 5000\r\n\r\n--"
+            )
+            await asyncio.sleep(0.2)
+        async with asyncio.timeout(LIMIT):
+            while not any(line["event"] == "http.client_gone" for line in lines):
+                await asyncio.sleep(0.02)
+    assert [line for line in lines if line["log_level"] not in {"debug", "info"}] == []
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

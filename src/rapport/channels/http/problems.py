@@ -11,6 +11,7 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from rapport.domain.errors import (
     Conflict,
@@ -133,6 +134,10 @@ def install(app: FastAPI) -> None:
             detail = f"This address does not take {request.method[:16]}; see /docs."
         return problem(error.status_code, detail, headers=error.headers)
 
+    async def gone(request: Request, _error: Exception) -> Response:
+        log.info("http.client_gone", method=request.method)  # or it was cut off: nobody reads this answer
+        return problem(400, "The request broke off before it was complete.")
+
     async def unexpected(_request: Request, error: Exception) -> Response:
         log.exception("chat.error", errorType=type(error).__name__, message="unexpected", exc_info=error)
         return problem(500, "The server could not do this; its log says why.")
@@ -140,6 +145,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RapportError, ours)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(Exception, unexpected)
 
 
