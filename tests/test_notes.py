@@ -16,11 +16,7 @@ import docx
 import httpx
 import pytest
 from pypdf import PdfReader, PdfWriter
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.types import Message
 
-from rapport.channels.http.uploads import read_upload
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, Transient
 from rapport.domain.notes import NOTE_ID, Vector
 from rapport.knowledge.library import Added, Library
@@ -777,16 +773,6 @@ async def test_notes_are_taken_in_a_few_at_a_time(world: World) -> None:
     embedder.gate.set()
     assert (await first).status_code == 201
     assert (await add(world, PARKING)).status_code == 201
-
-
-async def test_an_upload_that_stands_still_is_given_up() -> None:
-    async def nothing_more() -> Message:
-        return await asyncio.get_running_loop().create_future()
-
-    scope = {"type": "http", "headers": [(b"content-type", FORM.encode())]}
-    with pytest.raises(HTTPException) as given_up:
-        await read_upload(Request(scope, nothing_more), max_bytes=1_000, stall_seconds=0.01)
-    assert given_up.value.status_code == 408
 
 
 async def test_text_that_is_hardly_any_is_stored_or_refused_but_never_breaks(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from array import array
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,11 @@ MAX_NOTE_CHARACTERS = 500_000
 MAX_POINTS = 40_000
 """Of one note. Prose of that length has some 6,000; only headings and lines of a word or two come to more than this."""
 MAX_UNDER_WAY = 4_000_000
-"""Characters of notes that are embedded at a time: each is held in memory with its vectors until it is stored."""
+"""Characters of notes that are embedded at a time: each is held in memory with its vectors until it is stored.
+
+One owner may take half of it. Who has nothing under way is let in beyond it too, up to SPARE times as much.
+"""
+SPARE = 4
 BATCH = 16
 """Passages embedded between two signs of progress."""
 MOST_OF_ONE_NAME = 1_000
@@ -61,7 +66,8 @@ class Library:
     embedder: Embedder
     max_under_way: int = MAX_UNDER_WAY
     _indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _under_way: int = 0
+    _under_way: Counter[str] = field(default_factory=Counter[str])
+    """Characters of notes that are being embedded, by owner."""
     _stopping: bool = False
     _embedding: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
     """The tasks in which a note is just being embedded."""
@@ -93,7 +99,7 @@ class Library:
                 if isinstance(place, Note):
                     return await self._as_it_is(place)
                 if embedded is None:
-                    embedded = await self._embedded(content, on_progress)
+                    embedded = await self._embedded(owner_id, content, on_progress)
                 return await self._store(
                     owner_id, place.id, content, embedded, replace=place.replaces is not None, only_if=place.replaces
                 )
@@ -112,14 +118,15 @@ class Library:
         content = _checked(text, title if title.strip() else kept, before.file_name)
         if text == text_before and before.title == content.title:
             return await self._as_it_is(before)
-        return await self._store(owner_id, note_id, content, await self._embedded(content, on_progress), replace=True)
+        embedded = await self._embedded(owner_id, content, on_progress)
+        return await self._store(owner_id, note_id, content, embedded, replace=True)
 
     async def reindex(self, owner_id: str, note_id: str) -> Added:
         """The same note, embedded by this library's embedder; raises Conflict if it gets another text meanwhile."""
         async with self.database.statement() as connection:
             note, text = await Notes(connection).read(owner_id, note_id)
         content = _Content(note.title, text, note.file_name)
-        embedded = await self._embedded(content, None)
+        embedded = await self._embedded(owner_id, content, None)
         return await self._store(owner_id, note_id, content, embedded, replace=True, only_if=content.hash)
 
     async def delete(self, owner_id: str, note_id: str) -> None:
@@ -170,9 +177,9 @@ class Library:
             note = await Notes(connection).put(new, replace=replace, only_if=only_if)
         return Added(note, is_new=not replace)
 
-    async def _embedded(self, content: _Content, on_progress: OnProgress | None) -> _Embedded:
+    async def _embedded(self, owner_id: str, content: _Content, on_progress: OnProgress | None) -> _Embedded:
         """The passages with their vectors, for which the index is ready."""
-        with self._one_more(len(content.text)), self._until_stopped():
+        with self._one_more(owner_id, len(content.text)), self._until_stopped():
             # Cutting a long text takes a while too: not on the loop.
             cut = await asyncio.to_thread(_cut, content)
             embedded: list[tuple[Chunk, Sequence[Vector]]] = []
@@ -210,15 +217,19 @@ class Library:
             self._embedding.discard(task)
 
     @contextmanager
-    def _one_more(self, characters: int) -> Generator[None]:
-        """Around the embedding of a note; raises Busy when enough of them are under way."""
-        if self._under_way and self._under_way + characters > self.max_under_way:
+    def _one_more(self, owner_id: str, characters: int) -> Generator[None]:
+        """Count a note while it is embedded; raises Busy when its owner, or everybody, has enough of them under way."""
+        mine, all_ = self._under_way[owner_id], self._under_way.total()
+        is_too_much = mine + characters > self.max_under_way / 2 or all_ + characters > self.max_under_way
+        if (mine and is_too_much) or all_ > SPARE * self.max_under_way:
             raise Busy("The server is taking in as many notes as it can; send this one again later.", retry_after=30)
-        self._under_way += characters
+        self._under_way[owner_id] += characters
         try:
             yield
         finally:
-            self._under_way -= characters
+            self._under_way[owner_id] -= characters
+            if not self._under_way[owner_id]:
+                del self._under_way[owner_id]
 
     async def _batch(self, cut: Sequence[_Cut]) -> list[tuple[Chunk, Sequence[Vector]]]:
         """These passages with a vector for each point of each, embedded together."""

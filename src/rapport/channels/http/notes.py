@@ -68,7 +68,7 @@ def note_routes(
         summary="Add a note: JSON, or a file as multipart/form-data",
     )
     async def add(request: Request, owner: str = owner_id) -> Response:
-        body, file = await _sent(request, reader, uploads)
+        body, file = await _sent(request, owner, reader, uploads)
         added = await library.add(
             owner,
             body.text,
@@ -117,7 +117,7 @@ def note_routes(
 
     @router.put("/{note_id}", response_model=NoteView, openapi_extra=_BODY, summary="Replace a note's text")
     async def replace(request: Request, note_id: str, owner: str = owner_id) -> Response:
-        body, _ = await _sent(request, reader, uploads)
+        body, _ = await _sent(request, owner, reader, uploads)
         if body.id is not None and body.id != note_id:
             raise InvalidInput("The id in the body is not the one in the address.")
         return json_response(_added_view(await library.replace(owner, note_id, body.text, title=_title(body.title))))
@@ -137,7 +137,7 @@ class _File(NamedTuple):
     title: str
 
 
-async def _sent(request: Request, reader: FileReader, uploads: Uploads) -> tuple[NoteBody, _File | None]:
+async def _sent(request: Request, owner_id: str, reader: FileReader, uploads: Uploads) -> tuple[NoteBody, _File | None]:
     """A note as JSON or as a file, whichever was sent; and what is known of the file."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
@@ -149,7 +149,7 @@ async def _sent(request: Request, reader: FileReader, uploads: Uploads) -> tuple
         raise HTTPException(
             415, "Send a note as JSON (`Content-Type: application/json`) or a file as multipart/form-data."
         )
-    with uploads.one_more():
+    with uploads.one_more(owner_id):
         upload = await read_upload(request, max_bytes=reader.limits.max_bytes)
         if "text" in upload.fields:
             raise InvalidInput("The form has a file and a text: send one of them.")

@@ -1,18 +1,21 @@
-"""Uploads: one file and a few fields as multipart/form-data, read within limits."""
+"""Uploads: one file and a few fields as multipart/form-data, read within limits.
+
+How slowly one may arrive is for `receiving.py`, as with every request.
+"""
 
 from __future__ import annotations
 
-import asyncio
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.types import Message
 
-from rapport.domain.errors import Busy, InvalidInput, TooLarge
+from rapport.domain.errors import Busy, InvalidInput, TooLarge, TooMany
 
 _AROUND = 100_000
 """Bytes that fields and boundaries may take beside the file."""
@@ -20,30 +23,34 @@ _PATIENCE = 200_000_000
 """How much more than the limit is listened to, so that a client which is still sending can read the answer."""
 
 
-ARRIVAL_SECONDS = 300.0
-STALL_SECONDS = 30.0
-"""What an upload may take to arrive, and how long nothing of it may: one that stands still keeps the others out."""
-
+OF_ONE_OWNER = 4
+"""Uploads of one owner at a time: each is held in memory until it has become a note."""
 AT_ONCE = 8
-"""Uploads that are read at a time: each is held in memory until it has become a note."""
+"""Uploads at a time of all owners; beyond it, only who has none under way may begin one."""
+MOST = 32
 
 
 @dataclass(slots=True)
 class Uploads:
-    """How many uploads this process is busy with."""
+    """Counts the uploads that this process is busy with, by owner."""
 
-    under_way: int = 0
+    _under_way: Counter[str] = field(default_factory=Counter[str])
 
     @contextmanager
-    def one_more(self) -> Generator[None]:
-        """Around the handling of an upload; raises Busy when there are enough."""
-        if self.under_way >= AT_ONCE:
+    def one_more(self, owner_id: str) -> Generator[None]:
+        """Count one upload while the block lasts; raises TooMany when the owner has enough, Busy when everybody has."""
+        mine, all_ = self._under_way[owner_id], self._under_way.total()
+        if mine >= OF_ONE_OWNER:
+            raise TooMany(f"{mine} files of yours are being read already; send this one in a moment.", retry_after=5)
+        if all_ >= (AT_ONCE if mine else MOST):
             raise Busy("The server is reading as many files as it can; send this one again in a moment.", retry_after=5)
-        self.under_way += 1
+        self._under_way[owner_id] += 1
         try:
             yield
         finally:
-            self.under_way -= 1
+            self._under_way[owner_id] -= 1
+            if not self._under_way[owner_id]:
+                del self._under_way[owner_id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +62,9 @@ class Upload:
     fields: dict[str, str]
 
 
-async def read_upload(request: Request, *, max_bytes: int, stall_seconds: float = STALL_SECONDS) -> Upload:
-    """The file in the field `file`; raises InvalidInput or TooLarge, and HTTPException for one that doesn't arrive."""
-    body = await _body(request, max_bytes + _AROUND, stall_seconds)
+async def read_upload(request: Request, *, max_bytes: int) -> Upload:
+    """Return the file in the field `file`; raises InvalidInput or TooLarge, and ClientDisconnect for one that is cut off."""
+    body = await _body(request, max_bytes + _AROUND)
 
     async def replay() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -74,26 +81,17 @@ async def read_upload(request: Request, *, max_bytes: int, stall_seconds: float 
         raise InvalidInput("The form can't be read in the encoding that it names; use UTF-8.") from error
 
 
-async def _body(request: Request, limit: int, stall_seconds: float) -> bytes:
+async def _body(request: Request, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
-    now = asyncio.get_running_loop().time
-    end = now() + ARRIVAL_SECONDS
-    try:
-        async with asyncio.timeout(stall_seconds) as patience:
-            async for part in request.stream():
-                patience.reschedule(min(now() + stall_seconds, end))
-                size += len(part)
-                if size > limit + _PATIENCE:
-                    raise HTTPException(413, "The upload is far too large.")
-                if size > limit:
-                    parts.clear()
-                else:
-                    parts.append(part)
-    except TimeoutError as error:
-        raise HTTPException(
-            408, "The upload took too long to arrive; send it again.", headers={"Connection": "close"}
-        ) from error
+    async for part in request.stream():
+        size += len(part)
+        if size > limit + _PATIENCE:
+            raise HTTPException(413, "The upload is far too large.")
+        if size > limit:
+            parts.clear()
+        else:
+            parts.append(part)
     if size > limit:
         raise TooLarge(f"The upload has {size:,} bytes; at most {limit - _AROUND:,} are accepted. Split the file.")
     return b"".join(parts)
