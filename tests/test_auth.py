@@ -88,6 +88,39 @@ async def test_without_keys_pages_of_this_machine_are_welcome(world: World) -> N
         assert (await world.http.get("/api/threads", headers=headers)).status_code == 200, headers
 
 
+async def test_without_keys_a_page_on_another_port_may_not_change_anything(world: World) -> None:
+    for headers in (
+        {"Origin": "http://localhost:3000", "Host": "localhost:8000"},
+        {"Origin": "http://localhost", "Host": "localhost:8000"},
+        {"Origin": "http://127.0.0.1:8000", "Host": "localhost:8000"},
+        {"Origin": "http://localhost:3000", "Host": "localhost:8000", "Sec-Fetch-Site": "same-site"},
+        {"Origin": "ftp://localhost:8000", "Host": "localhost:8000"},
+        # Only a proxy that is trusted may say so.
+        {"Origin": "http://localhost:3000", "Host": "localhost:8000", "X-Forwarded-Host": "localhost:3000"},
+    ):
+        await assert_refused(world, headers)
+
+
+async def test_without_keys_the_page_of_this_server_and_programs_may_change_things(world: World) -> None:
+    for headers in (
+        {"Host": "localhost:8000"},
+        {"Origin": "http://localhost:8000", "Host": "localhost:8000"},
+        {"Origin": "http://LOCALHOST:8000", "Host": "localhost:8000"},
+        {"Origin": "http://[::1]:8000", "Host": "[::1]:8000"},
+        # A development server that passes requests on under another name: its browser says that it is one site.
+        {"Origin": "http://localhost:3000", "Host": "localhost:8000", "Sec-Fetch-Site": "same-origin"},
+    ):
+        assert (await world.http.post("/api/threads", headers=headers)).status_code == 201, headers
+
+
+async def test_a_trusted_proxy_says_by_which_name_it_was_called(database_url: str) -> None:
+    headers = {"Origin": "http://localhost:3000", "Host": "localhost:8000", "X-Forwarded-Host": "localhost:3000"}
+    async with open_world(database_url, trusted_proxies="127.0.0.1") as world:
+        assert (await world.http.post("/api/threads", headers=headers)).status_code == 201
+        other = {**headers, "X-Forwarded-Host": "localhost:4000"}
+        assert (await world.http.post("/api/threads", headers=other)).status_code == 401
+
+
 async def test_once_there_is_a_key_every_request_needs_one(world: World) -> None:
     conversation = (await world.http.post("/api/threads")).json()["id"]
     _, key = await make_key(world, "local")

@@ -288,11 +288,11 @@ async def test_whoever_is_not_let_in_is_no_error_of_the_server(world: World, cap
 
 async def test_without_keys_a_page_of_another_site_is_not_let_in(world: World) -> None:
     thread = await world.conversation()
-    for origin in ("https://evil.example", "null", "http://localhost.evil.example"):
+    for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://localhost:3000"):
         status, problem = await refused(world, thread, origin=origin)
         assert status == 401
         assert "other sites" in problem["detail"]
-    async with calling(world, thread, origin="http://localhost:3000") as phone:
+    async with calling(world, thread, origin=str(world.http.base_url).rstrip("/")) as phone:
         await phone.ask("r1", "hi")
         await phone.until("final")
 

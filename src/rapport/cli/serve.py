@@ -137,6 +137,7 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
         model_health=app.health,
         called_by=_callers(app),
         health=Health(app.runtime.presence.seconds_since_heartbeat, unhealthy_seconds),
+        trusted=trusted_networks(app.settings.trusted_proxies),
     )
 
 

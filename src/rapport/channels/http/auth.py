@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
+from rapport.channels.http.callers import Network, parse_address
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import Unauthorized
 from rapport.storage.database import Database
@@ -111,9 +112,20 @@ def refuse_forged(connection: HTTPConnection) -> None:
 
 
 def _is_here(connection: HTTPConnection, origin: str) -> bool:
+    """Whether an Origin is this very server, its port included."""
     scheme, _, place = origin.lower().partition("://")
-    host = connection.headers.get("host", "").lower()
-    return scheme in {"http", "https"} and bool(place) and place == host
+    return scheme in {"http", "https"} and bool(place) and place in _hosts(connection)
+
+
+def _hosts(connection: HTTPConnection) -> set[str]:
+    """What the client calls this server: the Host, and what a trusted proxy says it was before the proxy changed it."""
+    hosts = {connection.headers.get("host", "").lower()}
+    app = connection.scope.get("app")
+    networks: Sequence[Network] = () if app is None else app.state.trusted_proxies
+    peer = None if connection.client is None else parse_address(connection.client.host)
+    if peer is not None and any(peer in network for network in networks):
+        hosts.add(connection.headers.get("x-forwarded-host", "").partition(",")[0].strip().lower())
+    return hosts
 
 
 def _refuse_foreign_pages(connection: HTTPConnection) -> None:
@@ -126,8 +138,18 @@ def _refuse_foreign_pages(connection: HTTPConnection) -> None:
             "Without keys this server answers only to localhost. `rapport keys create NAME` makes a key."
         )
     origin = connection.headers.get("origin")
-    if origin is not None and _host(origin.partition("://")[2]) not in _LOCAL_NAMES:
+    if origin is None:  # no browser, or one that only reads
+        return
+    if _host(origin.partition("://")[2]) not in _LOCAL_NAMES:
         raise Unauthorized("Without keys this server does not answer to pages of other sites.")
+    only_reads = connection.scope["type"] == "http" and connection.scope["method"] in _ONLY_READ
+    is_same = connection.headers.get("sec-fetch-site") == "same-origin" or _is_here(connection, origin)
+    if not only_reads and not is_same:
+        # A server on another port of this machine is another site: its page may read nothing, and must change nothing.
+        raise Unauthorized(
+            "Without keys this server does not answer to pages of other sites, another port of this machine included."
+            " `rapport keys create NAME` makes a key for them."
+        )
 
 
 def _host(netloc: str) -> str:

@@ -14,6 +14,7 @@ from rapport.agent.health import ModelHealth
 from rapport.channels.http.agents import agent_routes
 from rapport.channels.http.auth import Keyless, authenticator
 from rapport.channels.http.autonomy import autonomy_routes
+from rapport.channels.http.callers import Network
 from rapport.channels.http.context import context_routes
 from rapport.channels.http.conversations import conversation_routes
 from rapport.channels.http.events import event_routes
@@ -77,6 +78,7 @@ def http_app(
     model_health: ModelHealth | None = None,
     called_by: Sequence[APIRouter] = (),
     health: Health | None = None,
+    trusted: Sequence[Network] = (),
 ) -> FastAPI:
     """Every route of the server, ready to be served; with those that other platforms call.
 
@@ -92,6 +94,7 @@ def http_app(
         responses=PROBLEMS,
     )
     install(app)
+    app.state.trusted_proxies = tuple(trusted)
     keyless = Keyless(database, loopback=loopback)
     live.on_access_change(keyless.forget)
     caller = authenticator(database, loopback=loopback, keyless=keyless)
