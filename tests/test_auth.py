@@ -321,3 +321,33 @@ async def test_a_server_that_others_can_reach_does_not_start_without_a_key(world
 
 def bound_to(world: World, host: str) -> App:
     return replace(world.app, settings=settings_for(world.database.url, host=host))
+
+
+async def test_metrics_are_for_the_operator(world: World) -> None:
+    assert (await world.http.get("/metrics")).status_code == 200
+    _, local = await make_key(world, "local")
+    _, ada = await make_key(world, "ada")
+    await until_closed(world)
+    assert (await world.http.get("/metrics")).status_code == 401
+    refused = await world.http.get("/metrics", headers=ada)
+    assert refused.status_code == 403
+    assert "operator" in refused.json()["detail"]
+    assert (await world.http.get("/metrics", headers=local)).status_code == 200
+
+
+async def test_json_is_neither_kept_nor_taken_for_anything_else(world: World) -> None:
+    thread = (await world.http.post("/api/threads")).json()["id"]
+    for path in (
+        f"/api/threads/{thread}/history",
+        "/api/threads/nonsense/history",  # a problem
+        "/api/threads?limit=x",
+        "/nowhere",
+        "/api/session",
+        "/healthz",
+        "/v1/models",
+        "/v1/nowhere",
+        "/metrics",
+    ):
+        response = await world.http.get(path)
+        assert response.headers["x-content-type-options"] == "nosniff", path
+        assert response.headers["cache-control"] == "no-store", path

@@ -54,6 +54,14 @@ def authenticator(
     return authenticate
 
 
+def require_operator(owner_id: str) -> None:
+    """Raise 403 unless the caller runs this server: the user `local`, whom keys are made for unless another is named."""
+    if owner_id != LOCAL_USER:
+        raise HTTPException(
+            403, f"This is for the operator: it needs a key of the user `{LOCAL_USER}` (`rapport keys create NAME`)."
+        )
+
+
 async def _session_owner(database: Database, connection: HTTPConnection, token: str) -> str:
     async with database.statement() as statement:
         owner = await Sessions(statement).owner_of(token)

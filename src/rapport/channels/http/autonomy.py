@@ -7,8 +7,10 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
 from rapport.autonomy.gates import checked_zone
+from rapport.channels.http.auth import require_operator
 from rapport.channels.http.bodies import Body, StrictRoute
 from rapport.channels.http.conversations import Caller
+from rapport.channels.http.problems import NOT_STORED
 from rapport.channels.http.timer_views import PreferencesView, StatsView, outcomes_view, preference_view
 from rapport.channels.http.views import json_response
 from rapport.domain.errors import Transient
@@ -62,9 +64,11 @@ def autonomy_routes(database: Database, caller: Caller, *, metrics: Metrics) -> 
         return json_response({"days": days, **outcomes_view(outcomes_of(tallies)), "by_trigger_type": by_type})
 
     @router.get("/metrics", tags=["health"], summary="Counts and durations of this process, for Prometheus")
-    async def measured(_owner: str = owner_id) -> Response:
+    async def measured(owner: str = owner_id) -> Response:
+        """Needs a key of the user `local`, the operator; on loopback without keys everybody is that user."""
+        require_operator(owner)
         metrics.pending(await waiting.count())
-        return Response(metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(metrics.render(), headers={**NOT_STORED, "Content-Type": CONTENT_TYPE})
 
     return router
 

@@ -56,6 +56,9 @@ _STATUS: tuple[tuple[type[RapportError], int], ...] = (
     (Permanent, 500),
 )
 
+NOT_STORED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""On every JSON answer: it is somebody's, so no cache keeps it, and it is what it says it is."""
+
 _FIELDS = {"type": "string", "title": "string", "status": "integer", "detail": "string"}
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -88,7 +91,7 @@ def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = Non
         orjson.dumps(body),
         status_code=status,
         media_type="application/problem+json",
-        headers=dict(headers or {}),
+        headers={**NOT_STORED, **(headers or {})},
     )
 
 

@@ -12,14 +12,13 @@ from rapport.agent.health import ModelHealth
 from rapport.channels.http.auth import COOKIE, Keyless, is_operator, refuse_forged
 from rapport.channels.http.bodies import Body, StrictRoute
 from rapport.channels.http.conversations import Caller
-from rapport.channels.http.views import ProblemView, as_json
+from rapport.channels.http.problems import NOT_STORED
+from rapport.channels.http.views import ProblemView, json_response
 from rapport.domain.errors import Unauthorized
 from rapport.storage.database import Database
 from rapport.storage.sessions import LIFETIME, Sessions
 
 BUILTIN = "builtin"
-
-_NOT_KEPT = {"Cache-Control": "no-store"}
 
 
 class SessionView(BaseModel):
@@ -70,13 +69,13 @@ def session_routes(database: Database, caller: Caller, keyless: Keyless, server:
             "telegram": server.telegram,
             "problem": _problem(server) if user is not None and is_operator(user) else None,
         }
-        return Response(as_json(view), media_type="application/json", headers=_NOT_KEPT)
+        return json_response(view)
 
     @router.post("", status_code=204, summary="Sign in with a key: the answer brings a cookie")
     async def sign_in(request: Request, body: SignIn) -> Response:
         """Every route takes the cookie in place of the key; what changes something needs the header `X-Rapport: page` too."""
         refuse_forged(request)  # or a page of another site could sign its visitor in as somebody else
-        answer = Response(status_code=204, headers=_NOT_KEPT)
+        answer = Response(status_code=204, headers=NOT_STORED)
         if await keyless.is_open():
             await caller(request)
             return answer
@@ -101,7 +100,7 @@ def session_routes(database: Database, caller: Caller, keyless: Keyless, server:
         if token := request.cookies.get(COOKIE):
             async with database.statement() as connection:
                 await Sessions(connection).close(token)
-        answer = Response(status_code=204, headers=_NOT_KEPT)
+        answer = Response(status_code=204, headers=NOT_STORED)
         answer.delete_cookie(COOKIE, path="/", secure=_is_encrypted(request), httponly=True, samesite="strict")
         return answer
 

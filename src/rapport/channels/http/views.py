@@ -9,6 +9,7 @@ from fastapi import Response
 from pydantic import BaseModel
 
 from rapport.agent.advice import advise
+from rapport.channels.http.problems import NOT_STORED
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.memories import Memory, Origin
 from rapport.domain.notes import Note, Passage
@@ -277,7 +278,7 @@ def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
 
 def json_response(value: Any, status: int = 200) -> Response:
     """JSON, with times in UTC and to the microsecond."""
-    return Response(as_json(value), status_code=status, media_type="application/json")
+    return Response(as_json(value), status_code=status, media_type="application/json", headers=NOT_STORED)
 
 
 def as_json(value: Any) -> bytes:
