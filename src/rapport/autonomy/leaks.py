@@ -12,8 +12,14 @@ from rapport.autonomy.leak_signs_afar import AFAR
 from rapport.autonomy.openings import OPENINGS
 from rapport.autonomy.words import SMALL_WORDS, plain, sentences, stem
 
+
+def _with_short_words(sign: str) -> str:
+    """Return the pattern with words of a limited length, so that its time is linear in that of the text."""
+    return sign.replace(r"\w+", r"\w{1,30}").replace(r"\w*", r"\w{0,30}").replace(r"[\w'-]+", r"[\w'-]{1,30}")
+
+
 _PHRASES: tuple[tuple[Leak, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile("|".join(f"(?:{sign})" for sign in signs)))
+    (kind, re.compile("|".join(f"(?:{_with_short_words(sign)})" for sign in signs)))
     for language in (ENGLISH, OPENINGS, ABROAD, AFAR)
     for kind, signs in language.items()
 )

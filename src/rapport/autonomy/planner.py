@@ -24,6 +24,7 @@ from rapport.autonomy.matters import is_closed, matter_of
 from rapport.autonomy.own_words import own_messages, own_subject
 from rapport.autonomy.sorrow import since_bad_news
 from rapport.autonomy.words import content_words, plain, shortened, stem, word_set, words
+from rapport.domain.bounding import bounded
 from rapport.domain.conversation import Message
 from rapport.domain.followups import Autonomy, BroughtUp, Plan, TriggerType
 from rapport.domain.synthetic import is_synthetic
@@ -159,13 +160,7 @@ def clamped(plan: Plan, autonomy: Autonomy) -> Plan:
 
 def _real(said: Sequence[Message]) -> list[Message]:
     real = [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
-    return [message if len(message.text) <= _LONGEST else _shortened(message) for message in real]
-
-
-def _shortened(message: Message) -> Message:
-    """The beginning and the end of a long message: that is where people say what they want."""
-    half = _LONGEST // 2
-    return replace(message, content=f"{message.text[:half]} … {message.text[-half:]}")
+    return [replace(message, content=bounded(message.text, _LONGEST)) for message in real]
 
 
 def _talk(said: Sequence[Message], owner_id: str | None = None) -> _Talk | None:

@@ -8,7 +8,7 @@ import unicodedata
 
 MAX_LENGTH = 60
 
-_FILE = re.compile(r"(?:.*[/\\])?(.*)\.(?:txt|text|md|markdown|html?|pdf|docx)", re.IGNORECASE | re.DOTALL)
+_FILE = re.compile(r"(?:.*[/\\])?([^/\\]*)\.(?:txt|text|md|markdown|html?|pdf|docx)", re.IGNORECASE | re.DOTALL)
 # Letters that Unicode does not take apart into an ASCII letter and a mark; casefolding has already made `ß` to `ss`.
 _LATIN = str.maketrans({"ø": "o", "æ": "ae", "œ": "oe", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"})
 _APOSTROPHES = re.compile("['’`]")

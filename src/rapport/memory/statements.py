@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rapport.domain.bounding import collapsed
 from rapport.memory.vocabulary import DIETS
 
 MAX_CHARACTERS = 2_500
@@ -75,7 +76,7 @@ _SPEAKER = re.compile(
 )
 _LEADS_IN = re.compile(
     r"^(?:(?:p\.?s\.?|fyi|btw|by the way|fun fact|(?:a (?:bit|little) )?about me|intro(?:duction)?|hi|hello|hey|ok|okay|also|so|"
-    r"background|context|my situation|for context|important|info|update|correction|quick (?:intro|note))\b\W*)+$",
+    r"background|context|my situation|for context|important|info|update|correction|quick (?:intro|note))\b\W*+)++$",
     re.IGNORECASE,
 )
 _ASKED_FOR = (
@@ -100,7 +101,7 @@ _OPENERS = re.compile(
 )
 
 _DOUBLE = re.compile(
-    r"\"([^\"]*)\"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»|»([^«]*)«|(?<![\w])'((?:[^'\n]|'(?=\w)){1,300})'(?!\w)|`([^`]*)`"
+    r"\"([^\"]*)\"|“([^“”]*)”|„([^“”„]*)[“”]|«([^«»]*)»|»([^«»]*)«|(?<![\w])'((?:[^'\n]|'(?=\w)){1,300})'(?!\w)|`([^`]*)`"
 )
 _ONE_NAME = re.compile(r"[A-ZÀ-Þ][\w-]{1,30}")
 _ABBREVIATED = re.compile(r"\b(Mr|Mrs|Ms|Dr|St|Prof|approx|vs|[A-Z]|[ei]\.[ge])\.(?=\s)")
@@ -169,9 +170,9 @@ _SAME_VERB = re.compile(
     re.IGNORECASE,
 )
 _CLOSERS = re.compile(
-    r"(?:[\s,]+(?:by the way|btw|as you know|actually|of course|unfortunately|sadly|luckily|you know|thanks|thank you|please|pls|"
+    r"(?<![\s,])(?:[\s,]++(?:by the way|btw|as you know|actually|of course|unfortunately|sadly|luckily|you know|thanks|thank you|please|pls|"
     r"though|tho|fyi|nice to meet you|pleased to meet you|good to meet you|to be honest|tbh|honestly|in fact|haha|right|for what it's worth|"
-    r"and you|just so you know|for your information|for the record|ok|okay|yes|yeah|[:;]-?[)D(]))+$|[^\w\s)'%+]+$",
+    r"and you|just so you know|for your information|for the record|ok|okay|yes|yeah|[:;]-?[)D(]))++$|(?<![^\w\s)'%+])[^\w\s)'%+]++$",
     re.IGNORECASE,
 )
 _OTHER_LANGUAGE = re.compile(
@@ -185,8 +186,10 @@ _I_AM = re.compile(r"^(?:i'm|i am|im)\b(?! (?:in|at) )", re.IGNORECASE)
 
 def statements_in(text: str) -> list[Statement]:
     """The clauses of a message that its writer means as they stand."""
-    text = text.translate(_STRAIGHT)
-    if len(text) > MAX_CHARACTERS or _SECRET.search(text) or _JOKE.search(text) or _HANDED_OVER.search(text):
+    if len(text) > MAX_CHARACTERS:
+        return []
+    text = collapsed(text.translate(_STRAIGHT))
+    if _SECRET.search(text) or _JOKE.search(text) or _HANDED_OVER.search(text):
         return []
     if ordered := _ORDERED.search(text):
         text = text[: ordered.start()]
@@ -261,7 +264,7 @@ def _before_the_question(sentence: str) -> str:
         rest = ", ".join(parts[place:])
         if _INTERROGATIVE.match(rest) and len(rest.split()) >= 2 and not _TAG_QUESTION.match(rest):
             asked = sentence.rfind(parts[place])
-            stated = re.sub(r"[,\s]+(?:and|so|but)?[,\s]*$", "", sentence[:asked])
+            stated = re.sub(r"(?<![,\s])[,\s]++(?:and|so|but)?[,\s]*+$", "", sentence[:asked])
             return "" if _INTERROGATIVE.match(stated) else stated
     return ""
 

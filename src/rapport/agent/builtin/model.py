@@ -1,7 +1,9 @@
 """The built-in model as LangChain sees it."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -12,7 +14,11 @@ from typing_extensions import override
 
 from rapport.agent.builtin.replies import reply_to
 
+DEADLINE_SECONDS = 10.0
+"""A reply takes milliseconds; one that takes this long is given up."""
+
 _PIECE = re.compile(r"\s*\S+|\s+")
+_THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="builtin-model")
 
 
 class BuiltinChatModel(BaseChatModel):
@@ -42,8 +48,8 @@ class BuiltinChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        # Quick enough to run on the loop: a thread would cost more than the answer.
-        return self._generate(messages, stop)
+        message = AIMessage(content=await _reply_off_loop(messages, stop), response_metadata={"model_name": "builtin"})
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     @override
     def _stream(
@@ -67,11 +73,20 @@ class BuiltinChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for piece in _PIECE.findall(_reply(messages, stop)):
+        for piece in _PIECE.findall(await _reply_off_loop(messages, stop)):
             chunk = ChatGenerationChunk(message=AIMessageChunk(content=piece))
             if run_manager:
                 await run_manager.on_llm_new_token(piece, chunk=chunk)
             yield chunk
+
+
+async def _reply_off_loop(messages: list[BaseMessage], stop: list[str] | None) -> str:
+    """Return the reply, made in a thread; raise TimeoutError after the deadline.
+
+    `window.read` bounds the text, so that no single match holds the interpreter for long; the deadline is the second line.
+    """
+    made = asyncio.get_running_loop().run_in_executor(_THREADS, _reply, messages, stop)
+    return await asyncio.wait_for(made, DEADLINE_SECONDS)
 
 
 def _reply(messages: list[BaseMessage], stop: list[str] | None) -> str:

@@ -37,7 +37,7 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         f"None of the well-known ones. {_I_AM}",
         f"I'm no large model of any maker. {_I_AM}",
     )),
-    ("switch", (r"\bhow (?:do|can|could|would|to)\b.*\b(?:switch|change|use|connect|set ?up|configure|get|plug in|run)\b.*"
+    ("switch", (r"\bhow (?:do|can|could|would|to)\b.{0,80}\b(?:switch|change|use|connect|set ?up|configure|get|plug in|run)\b.{0,80}"
      r"\b(?:model|openai|anthropic|ollama|llm|claude|gpt|api key)\b|\brapport_model\b"), (
         f"{SWITCH} Restart the server afterwards.",
     )),
@@ -52,7 +52,7 @@ _PIECES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         f"{_I_CAN} I'm the built-in model, so there is no language model behind me.",
         f"Not everything, being the built-in model without a language model behind it. {_I_CAN}",
     )),
-    ("privacy", r"\b(?:do|are|will|is|where)\b.*\b(?:stor(?:e|ed|ing)|sav(?:e|ed|ing)|log(?:ged|ging)?|record(?:ed|ing)?|private|privacy)\b", (
+    ("privacy", r"\b(?:do|are|will|is|where)\b.{0,80}\b(?:stor(?:e|ed|ing)|sav(?:e|ed|ing)|log(?:ged|ging)?|record(?:ed|ing)?|private|privacy)\b", (
         "The server you are on stores our conversation so that it can be read back. The built-in model itself sends nothing over the network.",
     )),
     ("remembering", r"^(?:can|could|do|will) you (?:really )?remember (?:things|stuff|anything|something|me|what i|facts)\b", (

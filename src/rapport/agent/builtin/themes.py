@@ -53,21 +53,21 @@ def _theme(asked: str, *said: str, latest: bool = False) -> Theme:
 
 
 _HAVE = r"\b(?:do|did) (?:i|we) (?:still )?have (?:an?|any|some)? ?"
-_CALLED = r"(?:'s|s'|s)?\b[^?]*\b(?:called|name|names|named)\b"
+_CALLED = r"(?:'s|s'|s)?\b[^?]{0,80}\b(?:called|name|names|named)\b"
 
 THEMES: Sequence[Theme] = (
     _theme(r"\b(?:am|are) (?:i|we) (?:\w+ )?(?:allergic|intolerant)(?: (?:to|against))?\b|\bmy (?:\w+ )?(?:allerg\w+|intoleran\w+)|\b(?:have|got) (?:an?|any) (?:\w+ )?(?:allerg\w+|intoleran\w+)",
            r"\b(?:allerg\w*|intoleran\w*|coeliac|celiac)\b"),
-    _theme(r"\b(?:what|which|anything|something|things?|foods?)\b[^?]*\b(?:(?:can't|cannot|shouldn't|mustn't|don't|may not|should not|must not) (?:i|we) (?:eat|drink)|(?:can|should|may|must|do) (?:i|we) not (?:eat|drink)"
+    _theme(r"\b(?:what|which|anything|something|things?|foods?)\b[^?]{0,80}\b(?:(?:can't|cannot|shouldn't|mustn't|don't|may not|should not|must not) (?:i|we) (?:eat|drink)|(?:can|should|may|must|do) (?:i|we) not (?:eat|drink)"
            r"|(?:i|we) (?:can't|cannot|shouldn't|mustn't|don't|may not|should not|must not|am not allowed to|'m not allowed to) (?:eat|drink))\b|\bmy diet\b|\b(?:am|are) (?:i|we) (?:an? )?(?:vegan|vegetarian|pescatarian)\b",
            _FOOD),
-    _theme(r"\bwhere\b[^?]*\b(?:from|grow up|grew up|born)\b", _ORIGIN, latest=True),
-    _theme(r"\bwhere\b[^?]*\b(?:live|living|based|home)\b|\bmy (?:home|city|town)\b|\bwhere (?:did|have) (?:i|we) (?:move|moved)\b", _LIVES, _ORIGIN, latest=True),
+    _theme(r"\bwhere\b[^?]{0,80}\b(?:from|grow up|grew up|born)\b", _ORIGIN, latest=True),
+    _theme(r"\bwhere\b[^?]{0,80}\b(?:live|living|based|home)\b|\bmy (?:home|city|town)\b|\bwhere (?:did|have) (?:i|we) (?:move|moved)\b", _LIVES, _ORIGIN, latest=True),
     _theme(r"\bwhat do i do\b(?: for\b|\s*\?|$)|\bmy (?:job|profession|work|occupation)\b|\b(?:do|did) i work\b|\bwhat(?:'s| is) my line of work\b", _WORK, r"\bi(?:'m| am) (?:an?|the) \w|\bwork\b", r"\bi study\b", latest=True),
     _theme(r"\bhow old am i\b|\bmy age\b", r"\bi(?:'m| am) \d+\b(?! (?:minutes|hours|days|weeks|km|miles))|\byears old\b", latest=True),
     _theme(r"\bmy (?:birthday|date of birth|birth date)\b|\bwhen (?:was|am|were) i born\b", r"\bbirthday\b|\bborn\b", latest=True),
-    _theme(rf"\bmy (?:dog|puppy){_CALLED}|\b(?:called|name)\b[^?]*\bmy (?:dog|puppy)\b|{_HAVE}(?:dogs?|pupp\w+)\b", _DOG),
-    _theme(rf"\bmy (?:cat|kitten){_CALLED}|\b(?:called|name)\b[^?]*\bmy (?:cat|kitten)\b|{_HAVE}(?:cats?|kittens?)\b", _CAT),
+    _theme(rf"\bmy (?:dog|puppy){_CALLED}|\b(?:called|name)\b[^?]{{0,80}}\bmy (?:dog|puppy)\b|{_HAVE}(?:dogs?|pupp\w+)\b", _DOG),
+    _theme(rf"\bmy (?:cat|kitten){_CALLED}|\b(?:called|name)\b[^?]{{0,80}}\bmy (?:cat|kitten)\b|{_HAVE}(?:cats?|kittens?)\b", _CAT),
     _theme(rf"\bmy (?:pet|animal)s?\b|{_HAVE}(?:pets?|animals?)\b", _PET),
     _theme(rf"{_HAVE}(?:kids?|child|children|sons?|daughters?)\b|\bhow many (?:kids|children) do (?:i|we)\b|\bmy (?:kids|children){_CALLED}", _CHILDREN),
     _theme(rf"{_HAVE}(?:siblings?|brothers?|sisters?)\b|\bmy siblings\b", _SIBLINGS),

@@ -19,7 +19,7 @@ _MOODS = tuple(
         ("bad", (rf"\b(?:i|we)(?:'m| am|'ve been| feel| have been| was|'re| are)\b[^.!?]{{0,25}}\b(?:{_BAD})\b|\bi miss\b"
           r"|\b(?:my|our) \w+(?: \w+)? (?:is|was|got|are|'s) (?:very |really |so )?(?:sick|ill|hurt|dying|in hospital)\b"
           r"|\b(?:rough|hard|bad|awful|terrible|horrible|tough) (?:day|week|time|night|month|year)\b")),
-        ("good", rf"\b(?:i|we)(?:'m| am| feel|'re| are)\b[^.!?]{{0,25}}\b(?:{_GOOD})\b|\b(?:got|passed|won|finished)\b[^.!?]*!"),
+        ("good", rf"\b(?:i|we)(?:'m| am| feel|'re| are)\b[^.!?]{{0,25}}\b(?:{_GOOD})\b|\b(?:got|passed|won|finished)\b[^.!?]{{0,120}}!"),
         ("distaste", r"\b(?:i|we) (?:really |also |just |absolutely |still )?(?:hate|dislike|don't like|can't stand|cannot stand|detest)\b"),
         ("problem", (r"\b(?:can't|cannot|doesn't work|not working|won't|broken|broke|error|errors|fail(?:s|ed|ing)?|problem|issue|stuck|lost|bug|"
          r"crash(?:es|ed|ing)?|late|trouble|stopped working|struggling|hurts|refused|denied|timed? ?out|nothing works|didn't (?:help|work)|slow|missing|died|annoying|leak(?:s|ed|ing)?)\b")),
@@ -28,7 +28,7 @@ _MOODS = tuple(
         ("plan", (r"\b(?:i'll|we'll|i will|we will|going to|gonna|plan(?:ning|s)? (?:to|on|for|a)|want to|would like to|i'd like to|hope to|hoping to|thinking (?:of|about)|"
          r"next (?:week|month|year|weekend|summer|monday|tuesday|wednesday|thursday|friday|saturday|sunday)|tomorrow|this weekend|tonight|moving to|"
          r"preparing|need to|have to|trying to|working on|started|building|learning)\b")),
-        ("date", (r"\b(?:my|our|the)\b[^.!?]*\b(?:is|are|starts?|leaves?|begins?|ends?|arrives?|gets in|lands?|departs?|opens?|closes?|takes place)\b[^.!?]*\b(?:on|at|in|until)\b"
+        ("date", (r"\b(?:my|our|the)\b[^.!?]{0,60}\b(?:is|are|starts?|leaves?|begins?|ends?|arrives?|gets in|lands?|departs?|opens?|closes?|takes place)\b[^.!?]{0,60}\b(?:on|at|in|until)\b"
          r"|\b(?:i|we) have an? [\w ]{3,30} (?:on|at|next|this) \w")),
         ("past", r"\b(?:went|visited|met|saw|watched|read|bought|had|did|finished|cooked|made|played|walked|was|were|travelled|spent|yesterday|last (?:week|night|month|year))\b"),
         ("self", r"\b(?:i|we) (?:live|work|run|manage|study|am|grew up|come|have|own|speak|teach)\b|\bi'm\b"),

@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from rapport.agent.builtin.speakers import Utterance, chat_in, quoted, role_of, utterances
 from rapport.agent.server_note import strip_note
+from rapport.domain.bounding import bounded, collapsed, shortened
 from rapport.domain.synthetic import is_synthetic
 
 SUMMARY_PROMPT = (
@@ -16,11 +17,11 @@ SUMMARY_PROMPT = (
     "and relevant source ids. Keep <= 180 tokens."
 )
 
-# A turn is read at its head and its tail: what people ask stands there, and the work stays bounded.
-_HEAD, _TAIL = 3000, 1000
+TURN_CHARACTERS = 2_000
+"""A turn is read at its beginning and its end: what people ask stands there, and the work stays bounded."""
 _SYSTEM_LIMIT = 100_000
 _MENTION = re.compile(r"^(?:@[\w-]+[\s,:]*)+")
-_ANCHOR = re.compile(r"User is replying to this specific message: ['\"‘“](.+?)['\"’”]\s*(?:$|\n)", re.DOTALL)
+_ANCHOR = re.compile(r"User is replying to this specific message: ['\"‘“](.{1,2000}?)['\"’”]\s*+(?:$|\n)", re.DOTALL)
 _FENCED = re.compile(r"<<<.*?(?:>>>|\Z)", re.DOTALL)
 _SAID = re.compile(r"^(?:User said|Goals): (.+)$", re.MULTILINE)
 _GROUP = "This is a group chat."
@@ -77,7 +78,8 @@ class Window:
 
 def read(messages: Sequence[BaseMessage]) -> Window:
     """Read any list of messages; never fails on odd content."""
-    system = "\n\n".join(_text(m) for m in messages if isinstance(m, SystemMessage))[:_SYSTEM_LIMIT]
+    system = "\n\n".join(_text(m) for m in messages if isinstance(m, SystemMessage))
+    system = collapsed(system[:_SYSTEM_LIMIT])
     instructions = _unquoted(system)
     wanted = _wants_summary(instructions, messages)
     people = [message for message in messages if isinstance(message, HumanMessage)]
@@ -111,14 +113,15 @@ def _wants_summary(instructions: str, messages: Sequence[BaseMessage]) -> bool:
 
 def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
     if isinstance(message, AIMessage):
-        return [Turn("assistant", _shortened(_text(message)))] if _text(message).strip() else []
+        return [Turn("assistant", bounded(_text(message), TURN_CHARACTERS))] if _text(message).strip() else []
     if not isinstance(message, HumanMessage) or is_synthetic(message):
         return []
     if _is_summary(message):
         return _recalled(_text(message))
     if _is_beforehand(message):
         return [_chat_turn(each) for each in chat_in(_text(message)) if each.text.strip()]
-    text = _shortened(_text(message).replace(SUMMARY_PROMPT, "")) if as_transcript else _shortened(_text(message))
+    text = _text(message).replace(SUMMARY_PROMPT, "") if as_transcript else _text(message)
+    text = shortened(text, TURN_CHARACTERS)
     image = _has_image(message)
     said = [each for each in utterances(text) if each.text.strip() or image]
     if not said:
@@ -138,8 +141,8 @@ def _is_beforehand(message: HumanMessage) -> bool:
 
 def _chat_turn(each: Utterance) -> Turn:
     if each.speaker is not None and each.speaker.startswith(_OWN):
-        return Turn("assistant", _shortened(each.text))
-    text = _MENTION.sub("", _shortened(each.text)).strip()
+        return Turn("assistant", bounded(each.text, TURN_CHARACTERS))
+    text = _MENTION.sub("", bounded(each.text, TURN_CHARACTERS)).strip()
     return Turn("user", text, _named(each.speaker), replying_to=_named(each.replying_to))
 
 
@@ -151,10 +154,11 @@ def _recalled(summary: str) -> list[Turn]:
 
 def _turn(each: Utterance, name: str | None, image: bool, *, as_transcript: bool) -> Turn:
     role = role_of(each.speaker)
+    said = bounded(each.text, TURN_CHARACTERS)
     if role:
         # Only a transcript handed over for summing up speaks for the agent; a chat message cannot.
-        return Turn("assistant" if role == "assistant" and as_transcript else "user", each.text, name, image)
-    text = _MENTION.sub("", each.text.strip()).strip()
+        return Turn("assistant" if role == "assistant" and as_transcript else "user", said, name, image)
+    text = _MENTION.sub("", said.strip()).strip()
     return Turn("user", text, _named(each.speaker) or name, image, _named(each.replying_to))
 
 
@@ -171,7 +175,7 @@ def _overheard(system: str, turns: Sequence[Turn]) -> list[Turn]:
     return [
         Turn("user", text, each.speaker)
         for each in quoted(system)
-        if (text := _MENTION.sub("", _shortened(each.text)).strip()) and text not in known
+        if (text := _MENTION.sub("", bounded(each.text, TURN_CHARACTERS)).strip()) and text not in known
     ]
 
 
@@ -179,10 +183,6 @@ def _without_anchor(turn: Turn) -> Turn:
     if turn.role == "assistant" or "replying to this specific message" not in turn.text:
         return turn
     return Turn(turn.role, _MENTION.sub("", _ANCHOR.sub("", turn.text).strip()), turn.speaker, turn.image)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} {text[-_TAIL:]}"
 
 
 def _blocks(message: BaseMessage) -> list[Any]:

@@ -22,7 +22,7 @@ MAPPED_BITS = 96
 
 
 _WRITTEN = re.compile(
-    r"\[(?P<bracketed>[^\]]*:[^\]]*)\](?::[0-9]{1,5})?"  # only IPv6 addresses stand in brackets
+    r"\[(?P<bracketed>[^\]:]*:[^\]]*)\](?::[0-9]{1,5})?"  # only IPv6 addresses stand in brackets
     r"|(?P<before_port>[^:]+):[0-9]{1,5}"
     r"|(?P<bare>.+)"
 )

@@ -32,7 +32,7 @@ _DEEPEST = 20
 
 _SOURCES_LINE = re.compile(r"Sources: ([\w-]+(?:, [\w-]+)*)", re.ASCII)
 _SOURCE_TAG = re.compile(r"\[source:\s*([\w-]+(?:\s*,\s*[\w-]+)*)\s*\]", re.ASCII)
-_NOT_ID = re.compile(r"\s*,\s*")
+_NOT_ID = re.compile(r"(?<!\s)\s*+,\s*+")
 _ADDRESS = re.compile(r"https?://[^\s<>\"`]{1,2000}", re.IGNORECASE)
 _LINKED = re.compile(r"(?:https?://|mailto:)[^\s<>\"`]+", re.IGNORECASE)
 _TASK = re.compile(r"\[([ xX])\][ \t]+(?=\S)")

@@ -52,7 +52,7 @@ def read_admission(chats: str, users: str) -> Admission:
 def _list(written: str, setting: str) -> dict[int, str | None]:
     """`-1001234567890, 99=ann`: ids, each perhaps with the Rapport user whose notes and memories it shares."""
     found: dict[int, str | None] = {}
-    for entry in re.split(r"[,;\s]+", re.sub(r"\s*=\s*", "=", written.strip())):
+    for entry in re.split(r"[,;\s]+", re.sub(r"(?<!\s)\s*+=\s*+", "=", written.strip())):
         if not entry:
             continue
         number, _, owner = entry.partition("=")

@@ -20,8 +20,8 @@ _NUMBERED = re.compile(r"\(?((\d{1,3}|[a-z])[.)]|\d{1,2}(\.\d{1,2})+)\s")
 _LEADERS = re.compile(r"(?:\s?\.){4,}\s?")
 """The dots of a table of contents."""
 _SENTENCE_END = (".", "!", "?", ":", ";", "”", '"', "。", "！", "？")
-_COMPOUND = re.compile(r"[^\W\d_]+-[^\W\d_]+")
-_LAST_WORD = re.compile(r"[^\W\d_]+(?=-$)")
+_COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]++-[^\W\d_]+")
+_LAST_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]++(?=-$)")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 
 

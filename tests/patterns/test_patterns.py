@@ -1,0 +1,159 @@
+"""No pattern of the package takes long on any text that can reach it.
+
+Patterns over outside text take time linear in its length. Those of the language rules take more, and see only text that
+their entrance has bounded; `ENTRANCES` names the bound, and further tests show that the entrance enforces it.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from patterns.collecting import Found, methods_of, patterns, pumped
+from rapport.agent.builtin.arithmetic import work_out
+from rapport.agent.builtin.window import TURN_CHARACTERS, read
+from rapport.domain.bounding import LONGEST_LINE, LONGEST_RUN, LONGEST_WORD, bounded, collapsed
+from rapport.knowledge.questions import plain
+from rapport.memory.statements import LONGEST_CLAUSE, MAX_CHARACTERS, statements_in
+
+LONG = 32_000
+CPU_SECONDS = 0.3
+"""Linear time over 32,000 characters is some milliseconds, and quadratic time is seconds."""
+
+BACKSTOP_SECONDS = 60.0
+
+ENTRANCES: dict[str, Callable[[str], str]] = {
+    "agent.builtin.arithmetic": lambda text: text[:120],
+    "agent.builtin.": lambda text: bounded(text, TURN_CHARACTERS),
+    "autonomy.leak": lambda text: " ".join(text.split()),
+    "autonomy.": lambda text: bounded(text, 1_000),
+    "knowledge.questions": plain,
+    "memory.extraction._RULES": lambda text: collapsed(text)[:LONGEST_CLAUSE],
+    "memory.query._EVERYTHING": lambda text: " ".join(text.split())[:300],
+    "memory.grammar": lambda text: collapsed(text)[:LONGEST_CLAUSE],
+    "memory.": lambda text: collapsed(text[:MAX_CHARACTERS]),
+}
+"""How text comes to the patterns of a module; to those of others as it is."""
+
+FOUND = sorted(patterns(), key=lambda found: found.module)
+
+
+class TooSlow(Exception):
+    """A match does not end."""
+
+
+@contextmanager
+def backstop() -> Iterator[None]:
+    """Raise TooSlow after a long time; matching a pattern can be interrupted by a signal."""
+
+    def stop(*_: object) -> None:
+        raise TooSlow
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, BACKSTOP_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def entrance_of(found: Found) -> Callable[[str], str] | None:
+    return next((bound for name, bound in ENTRANCES.items() if str(found).startswith(name)), None)
+
+
+def slow_text(found: Found) -> str | None:
+    """Return a text that the pattern takes long on; None if there is none."""
+    bound = entrance_of(found) or str
+    for length in (500, 4_000, LONG):  # what is worse than quadratic shows on a short one
+        for text in {bound(text) for text in pumped(found.pattern, length)}:
+            if cpu_seconds(found, text) > CPU_SECONDS:
+                return text
+    return None
+
+
+def cpu_seconds(found: Found, text: str) -> float:
+    methods = methods_of(found) or {"findall"}
+    started = time.process_time()
+    with backstop():
+        for method in methods:
+            getattr(found.pattern, method)(text)
+    return time.process_time() - started
+
+
+def test_the_patterns_are_found() -> None:
+    assert len(FOUND) > 300
+    names = {str(found) for found in FOUND}
+    assert {"reply.citations._KEPT_TAG", "agent.builtin.rules._BREAK", "memory.extraction._RULES[0][0]"} <= names
+
+
+@pytest.mark.parametrize("pattern", [r"\s+$", r"(a+)+$", r"(?:a|b)*?c", r"\bx.*y.*z"])
+def test_a_slow_pattern_would_be_found(pattern: str) -> None:
+    assert slow_text(Found("somewhere", "_SLOW", re.compile(pattern)))
+
+
+@pytest.mark.parametrize(
+    "module", [pytest.param(list(group), id=name) for name, group in groupby(FOUND, key=lambda found: found.module)]
+)
+def test_no_pattern_is_slow_on_what_can_reach_it(module: list[Found]) -> None:
+    slow = {str(found): repr(text[:80]) for found in module if (text := slow_text(found)) is not None}
+    assert not slow
+
+
+# ---- the entrances bound what passes them
+
+HOSTILE = ["my name is " + " " * 3_900 + " z", "a" * LONG, "so " * 10_000, "\n \t" * 10_000, "x" * 900 + ". " * 9_000]
+anything = st.lists(
+    st.sampled_from(["word", " ", "  ", "\n", "\n\n", ".", "! ", "é", "漢。", "a" * 200, ". " * 90, "x " * 300]),
+    max_size=30,
+).map("".join)
+
+
+def is_bounded(text: str, most: int) -> bool:
+    words = text.split()
+    return (
+        len(text) <= most * 1.1 + 10
+        and not re.search(r"[^\S\n]{2}|\n[ ]*\n[ ]*\n", text)
+        and not re.search(rf"(.)\1{{{LONGEST_RUN}}}", text)
+        and all(len(line) <= LONGEST_LINE + LONGEST_WORD + 1 for line in text.split("\n"))
+        and all(len(word) <= LONGEST_WORD for word in words)
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(anything, st.sampled_from([300, 1_000, 2_000]))
+def test_bounded_text_has_nothing_that_goes_on(text: str, most: int) -> None:
+    assert is_bounded(bounded(text, most), most)
+    assert bounded(text, most).split()[:3] == bounded(text[: most // 2], most).split()[:3] or len(text) > most // 2
+
+
+@pytest.mark.parametrize("text", ["I live in Rome.\n\nAnd you?", "One. Two! Three?", "a, b", ""])
+def test_ordinary_text_is_not_changed(text: str) -> None:
+    assert bounded(text, 1_000) == text
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:12]))
+def test_the_builtin_model_reads_bounded_text(text: str) -> None:
+    chat = f"<<<chat x\n[Ann, 10:00] {text}\nchat x>>>"
+    heard = HumanMessage(chat, additional_kwargs={"lc_source": "context"})
+    window = read(
+        [SystemMessage(text), AIMessage(text), HumanMessage(f"Ann: hi\nBen: {text}"), heard, HumanMessage(text)]
+    )
+    assert all(is_bounded(turn.text, TURN_CHARACTERS) for turn in window.turns)
+    assert window.system == collapsed(text)
+
+
+def test_the_other_entrances_bound_what_passes() -> None:
+    assert work_out("1 + " * 40 + "1") is None
+    assert len(plain("why " * LONG)) <= 1_000
+    assert statements_in("I live in Rome. " * (MAX_CHARACTERS // 16 + 1)) == []
+    assert len(statements_in("I live in Rome.")) == 1
