@@ -8,15 +8,16 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from re import _constants as constants  # pyright: ignore
-from re import _parser as parser  # pyright: ignore
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import rapport
+
+constants: Any = importlib.import_module("re._constants")
+parser: Any = importlib.import_module("re._parser")
 
 _CALLS = frozenset({"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"})
 MANY = 4
@@ -49,8 +50,7 @@ def patterns() -> list[Found]:
         short = module.__name__.removeprefix("rapport.")
         named = [each for name, value in vars(module).items() for each in _within(value, name, module.__name__, set())]
         for name, pattern in [*named, *_written_in(module)]:
-            if isinstance(pattern.pattern, str):
-                found.setdefault((pattern.pattern, pattern.flags), Found(short, name, pattern))
+            found.setdefault((pattern.pattern, pattern.flags), Found(short, name, pattern))
     return list(found.values())
 
 
@@ -62,24 +62,28 @@ def _within(value: Any, name: str, module: str, seen: set[int]) -> Iterator[tupl
     if id(value) in seen or isinstance(value, (str, bytes, int, float, ModuleType)):
         return
     seen.add(id(value))
-    inner: list[tuple[str, Any]] = []
-    if isinstance(value, Mapping):
-        inner = [(f"{name}[{key!r:.20}]", each) for pair in value.items() for key, each in ((pair[0], pair[0]), pair)]
-    elif isinstance(value, (list, tuple, AbstractSet)):
-        inner = [(f"{name}[{place}]", each) for place, each in enumerate(value)]
-    elif isinstance(value, type):
-        if value.__module__ == module:
-            inner = [(f"{name}.{key}", each) for key, each in vars(value).items()]
-    elif inspect.isfunction(value):
-        if value.__module__ == module:
-            cells = [cell.cell_contents for cell in value.__closure__ or ()]
-            inner = [(name, each) for each in [*cells, *(value.__defaults__ or ())]]
-    elif type(value).__module__.startswith("rapport"):
-        slots = getattr(type(value), "__slots__", ())
-        names = [*getattr(value, "__dict__", {}), *([slots] if isinstance(slots, str) else slots)]
-        inner = [(f"{name}.{each}", getattr(value, each, None)) for each in names]
-    for each, held in inner:
+    for each, held in _held_by(value, name, module):
         yield from _within(held, each, module, seen)
+
+
+def _held_by(value: Any, name: str, module: str) -> list[tuple[str, Any]]:
+    """Return what a value holds, with names."""
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return [(f"{name}[{key!r:.20}]", each) for key, held in pairs for each in (key, held)]
+    if isinstance(value, (list, tuple, AbstractSet)):
+        return [(f"{name}[{place}]", each) for place, each in enumerate(cast("Iterable[Any]", value))]
+    if isinstance(value, type) and value.__module__ == module:
+        return [(f"{name}.{key}", each) for key, each in vars(value).items()]
+    if inspect.isfunction(value) and value.__module__ == module:
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        return [(name, each) for each in [*cells, *(value.__defaults__ or ())]]
+    kind: Any = type(value)
+    if kind.__module__.startswith("rapport"):
+        slots = getattr(kind, "__slots__", ())
+        names = [*getattr(value, "__dict__", {}), *([slots] if isinstance(slots, str) else slots)]
+        return [(f"{name}.{each}", getattr(value, each, None)) for each in names]
+    return []
 
 
 def _written_in(module: ModuleType) -> Iterator[tuple[str, re.Pattern[str]]]:
@@ -88,17 +92,18 @@ def _written_in(module: ModuleType) -> Iterator[tuple[str, re.Pattern[str]]]:
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         for node in ast.walk(function):
-            if isinstance(node, ast.Call) and _is_call_of_re(node) and node.args:
+            if isinstance(node, ast.Call) and (called := _called_of_re(node)) and node.args:
                 written = node.args[0]
                 if isinstance(written, ast.Constant) and isinstance(written.value, str):
-                    yield f"{node.func.attr}({written.value!r})", re.compile(written.value)  # pyright: ignore
+                    yield f"{called}({written.value!r})", re.compile(written.value)
 
 
-def _is_call_of_re(node: ast.Call) -> bool:
+def _called_of_re(node: ast.Call) -> str | None:
+    """Return the function of `re` that is called, if it is one."""
     function = node.func
     if not isinstance(function, ast.Attribute) or function.attr not in _CALLS:
-        return False
-    return isinstance(function.value, ast.Name) and function.value.id == "re"
+        return None
+    return function.attr if isinstance(function.value, ast.Name) and function.value.id == "re" else None
 
 
 @lru_cache

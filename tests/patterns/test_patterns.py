@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import groupby
 
@@ -52,7 +52,7 @@ class TooSlow(Exception):
 
 
 @contextmanager
-def backstop() -> Iterator[None]:
+def backstop() -> Generator[None]:
     """Raise TooSlow after a long time; matching a pattern can be interrupted by a signal."""
 
     def stop(*_: object) -> None:
