@@ -15,7 +15,8 @@ SOURCE = ROOT / "src" / "rapport"
 MODULES = sorted(SOURCE.rglob("*.py"))
 MAX_LINES = 400
 
-READS_ENVIRONMENT = {"app.py", "settings.py", "storage/embedded.py", "storage/account.py"}
+# `__init__.py` sets the number of BLAS threads before numpy is imported.
+READS_ENVIRONMENT = {"__init__.py", "app.py", "settings.py", "storage/embedded.py", "storage/account.py"}
 CREATES_TASKS = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
 # Written in pieces, so that this file does not find itself.
 REGISTRY_HOSTS = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -115,7 +116,6 @@ def start(
     default_style: Literal["auto", "console"] = "console",
 ) -> T:
     """Read the settings, set up logging, and run a command; a foreseeable failure is one line, not a traceback."""
-
     import uvloop
 
     from rapport.logs import configure_logging

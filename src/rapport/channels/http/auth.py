@@ -56,7 +56,7 @@ def authenticator(
 
 def require_operator(owner_id: str) -> None:
     """Raise 403 unless the caller runs this server: the user `local`, whom keys are made for unless another is named."""
-    if owner_id != LOCAL_USER:
+    if not is_operator(owner_id):
         raise HTTPException(
             403, f"This is for the operator: it needs a key of the user `{LOCAL_USER}` (`rapport keys create NAME`)."
         )
