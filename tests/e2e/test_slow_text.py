@@ -60,19 +60,21 @@ async def test_no_text_costs_much_more_than_an_ordinary_one(home: Home, http: ai
         conversation = await client.create(kind=kind)
         before = cpu_seconds(process)
         for number in range(TIMES):
-            said = f"@bot {number} {text}" if kind == "group" else f"{number} {text}"
+            said = f"@bot {text}" if kind == "group" else text
             await client.say(Sent(conversation, conversation, number, said))
-        await client.say(Sent(conversation, conversation, TIMES, "@bot what do you know about me?"))
+        await client.say(
+            Sent(conversation, conversation, TIMES, f"{'@bot ' if kind == 'group' else ''}what do you know about me?")
+        )
         return cpu_seconds(process) - before
 
     ordinary = ORDINARY * (LONG // len(ORDINARY) - 1)
     await cost_of(ordinary)  # what is made once is made
-    limits = {kind: max(await cost_of(ordinary, kind), 1.0) for kind in ("direct", "group")}
+    limits = {kind: max(await cost_of(ordinary, kind), 0.5) for kind in ("direct", "group")}
     async with somebody_else(http, server) as answers:
         costs = {
             f"{name}, {kind}": await cost_of(text[: LONG - 20], kind) / limit
             for name, text in ATTACKS.items()
             for kind, limit in limits.items()
         }
-    assert {name: cost for name, cost in costs.items() if cost > 5} == {}
+    assert {name: cost for name, cost in costs.items() if cost > 4} == {}
     assert set(answers) == {200}

@@ -78,7 +78,7 @@ def _held_by(value: Any, name: str, module: str) -> list[tuple[str, Any]]:
     if inspect.isfunction(value) and value.__module__ == module:
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         return [(name, each) for each in [*cells, *(value.__defaults__ or ())]]
-    kind: Any = type(value)
+    kind = cast("Any", type(value))
     if kind.__module__.startswith("rapport"):
         slots = getattr(kind, "__slots__", ())
         names = [*getattr(value, "__dict__", {}), *([slots] if isinstance(slots, str) else slots)]
