@@ -217,10 +217,6 @@ class Server:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     async def until_ready(self, *, seconds: float = READY_SECONDS) -> None:
         """Until it listens; its database answered and it joined the workers before that."""
         deadline = time.monotonic() + seconds
