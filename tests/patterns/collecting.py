@@ -30,7 +30,7 @@ class Found:
 
     module: str
     name: str
-    pattern: re.Pattern[str]
+    pattern: re.Pattern[Any]
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
@@ -45,7 +45,7 @@ def modules() -> Iterator[ModuleType]:
 
 def patterns() -> list[Found]:
     """Return every pattern once, under the first name that it is found by."""
-    found: dict[tuple[str, int], Found] = {}
+    found: dict[tuple[Any, int], Found] = {}
     for module in modules():
         short = module.__name__.removeprefix("rapport.")
         named = [each for name, value in vars(module).items() for each in _within(value, name, module.__name__, set())]
@@ -54,7 +54,7 @@ def patterns() -> list[Found]:
     return list(found.values())
 
 
-def _within(value: Any, name: str, module: str, seen: set[int]) -> Iterator[tuple[str, re.Pattern[str]]]:
+def _within(value: Any, name: str, module: str, seen: set[int]) -> Iterator[tuple[str, re.Pattern[Any]]]:
     """Yield the patterns in a value, whatever holds them."""
     if isinstance(value, re.Pattern):
         yield name, value
@@ -86,7 +86,7 @@ def _held_by(value: Any, name: str, module: str) -> list[tuple[str, Any]]:
     return []
 
 
-def _written_in(module: ModuleType) -> Iterator[tuple[str, re.Pattern[str]]]:
+def _written_in(module: ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:
     """Yield the patterns that functions write out: `re.split(r"\\s+", text)`."""
     for function in ast.walk(_tree(module)):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -134,7 +134,7 @@ def methods_of(found: Found) -> set[str]:
 # ---- texts on which a pattern may be slow
 
 
-def pumped(pattern: re.Pattern[str], length: int) -> set[str]:
+def pumped(pattern: re.Pattern[Any], length: int) -> set[str]:
     """Return texts of about this length that repeat what the pattern repeats, and then fail to match."""
     texts: set[str] = set()
     for prefix, piece in _repeats(parser.parse(pattern.pattern, pattern.flags), [""]):

@@ -86,10 +86,11 @@ def slow_text(found: Found) -> str | None:
 
 def cpu_seconds(found: Found, text: str) -> float:
     methods = methods_of(found) or {"findall"}
+    seen = text if isinstance(found.pattern.pattern, str) else text.encode()
     started = time.process_time()
     with backstop():
         for method in methods:
-            getattr(found.pattern, method)(text)
+            getattr(found.pattern, method)(seen)
     return time.process_time() - started
 
 

@@ -18,7 +18,7 @@ LONGEST_RUN: Final = 12
 """How often one character is kept in a row."""
 
 _SPACES = re.compile(r"[^\S\n]+")
-_BREAKS = re.compile(r"\n[ \n]*")
+_BREAKS = re.compile(r" ?\n[ \n]*")
 _RUN = re.compile(rf"(.)\1{{{LONGEST_RUN - 1}}}\1+", re.DOTALL)
 _ENDS_SENTENCE: Final = frozenset(".!?…。！？")
 
