@@ -22,14 +22,13 @@ SESSION_SECONDS = 3_600.0
 NAMED, MEANT = 0.3, 0.55
 """From this share of its words on, or from this nearness, a message is what a question asks about."""
 MOST_NAMED = 2
-SMALL = 15
-"""Up to so many lines a chat is small. The scorer learned from busy chats: it underrates what belongs together in these."""
+SMALL_CHAT = 30
+"""Below this many lines recall counts for more than precision: four times as much in a chat of half as many."""
 SHORT_TALK = 3
-"""A talk of a small chat is taken to have at least so many lines, or half of the chat."""
-CLEAR = 2.0
-"""So much higher the score of the last line that belongs is than that of the next where a small chat clearly holds two talks."""
-RULED_OUT = 0.05
-"""Below this score a line of a small chat does not belong."""
+"""A talk of a small chat is taken to have at least this many lines."""
+CLEAR, CLEAR_IF_ASKED = 2.25, 2.0
+"""Where a score is this many times the next one, a small chat clearly holds two talks. A call that asks something itself says
+which of them it means, and less is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,40 +76,39 @@ def belonging(
     lines = as_lines(messages, handles)
     threads = untangle(lines, words)
     scores = threads.together[list(about)].mean(0)
-    is_small = len(lines) <= SMALL
     is_asked = list(about) == [len(lines) - 1] and list(otherwise) != list(about)  # a call that asks something itself
     if is_asked:
         is_new = float(threads.links[-1, -1])
         if named := _asked_about(lines, words):
             scores += is_new * threads.together[named].mean(0)
-        elif otherwise and lacks_subject and is_small:
-            np.maximum(scores, threads.together[list(otherwise)].mean(0), out=scores)
         elif otherwise:
             share = 1.0 if lacks_subject else 0.5
             scores += share * is_new * threads.together[list(otherwise)].mean(0)
         np.minimum(scores, 1, out=scores)
-    if is_small:
-        least = min(SHORT_TALK, math.ceil((len(lines) - is_asked) / 2))
-        chosen = _of_small_chat(scores, about, least if is_asked else least - len(about))
-    else:
-        chosen = _worth_showing(scores, about)
-    return Belonging(scores, frozenset(chosen).union(about), lines, threads)
+    chosen = frozenset(_worth_showing(scores, about, clear=CLEAR_IF_ASKED if is_asked else CLEAR))
+    if is_asked and len(lines) < SMALL_CHAT:  # whatever a call names in a small chat is meant
+        chosen = chosen.union(number for number, share in enumerate(_shares(lines)) if share >= NAMED)
+    return Belonging(scores, chosen.union(about), lines, threads)
 
 
 def _asked_about(lines: Sequence[Line], words: WordVectors | None) -> list[int]:
     """The lines that have most of what the last one asks about: of its words, each worth as much as it is rare here, or else
     of its meaning."""
-    said = [read(line.text).words for line in lines]
-    counts = Counter(word for one in said for word in dict.fromkeys(one))
-    rare = {word: math.log((len(lines) + 1) / counts[word]) for word in dict.fromkeys(said[-1])}
-    whole = sum(rare.values()) or 1.0
-    shares = [sum(rare[word] for word in dict.fromkeys(one) if word in rare) / whole for one in said[:-1]]
-    if named := _highest(shares, MOST_NAMED, least=NAMED):
+    if named := _highest(_shares(lines), MOST_NAMED, least=NAMED):
         return named
     if words is None:
         return []
     vectors = words([plain(line.text) for line in lines])
     return _highest([float(one) for one in vectors[:-1] @ vectors[-1]], MOST_NAMED, least=MEANT)
+
+
+def _shares(lines: Sequence[Line]) -> list[float]:
+    """Return how much of the last line's words each line before it has; a word counts as much as it is rare here."""
+    said = [read(line.text).words for line in lines]
+    counts = Counter(word for one in said for word in dict.fromkeys(one))
+    rare = {word: math.log((len(lines) + 1) / counts[word]) for word in dict.fromkeys(said[-1])}
+    whole = sum(rare.values()) or 1.0
+    return [sum(rare[word] for word in dict.fromkeys(one) if word in rare) / whole for one in said[:-1]]
 
 
 def _highest(values: Sequence[float], most: int, *, least: float) -> list[int]:
@@ -119,25 +117,22 @@ def _highest(values: Sequence[float], most: int, *, least: float) -> list[int]:
     return [number for number in order if values[number] >= max(least, values[order[0]] - 0.1)]
 
 
-def _of_small_chat(scores: Matrix, about: Sequence[int], least: int) -> list[int]:
-    """Return the likeliest lines, at least so many, up to where the scores drop clearly; without a drop, all that are not
-    ruled out. Of a small chat too much does little harm, and a line that is missing does much."""
-    others = [number for number in range(len(scores)) if number not in about]
-    others.sort(key=lambda number: -float(scores[number]))
-    values = [float(scores[number]) for number in others]
-    for count, value in enumerate(values):
-        is_clear = count > 0 and count >= least and values[count - 1] >= CLEAR * value
-        if is_clear or value < RULED_OUT:
-            return others[:count]
-    return others
+def _worth_showing(scores: Matrix, about: Sequence[int], *, clear: float) -> list[int]:
+    """Return as many of the likeliest lines as make the expected F-measure highest.
 
-
-def _worth_showing(scores: Matrix, about: Sequence[int]) -> list[int]:
-    """As many of the likeliest as make the expected F1 highest: more would bring in others' talk, fewer would miss some."""
+    In a large chat precision and recall count alike. The smaller the chat, the more recall counts: too much of it does
+    little harm, and the scorer, which learned from busy chats, underrates what belongs together in a small one. There the
+    lines end early where the scores drop clearly.
+    """
     others: NDArray[np.intp] = np.delete(np.arange(len(scores)), list(about))
     if len(others) == 0:
         return []
     likeliest = others[np.argsort(-scores[others], kind="stable")]
-    hits = np.cumsum(scores[likeliest])
-    expected = 2 * hits / (np.arange(1, len(likeliest) + 1) + scores[others].sum())
-    return [int(number) for number in likeliest[: int(np.argmax(expected)) + 1]]
+    likely = scores[likeliest]
+    recall_weight = max(1.0, (SMALL_CHAT / len(scores)) ** 2)
+    expected = np.cumsum(likely) / (np.arange(1, len(likely) + 1) + recall_weight * likely.sum())
+    count = int(np.argmax(expected)) + 1
+    if recall_weight > 1:
+        least = max(1, SHORT_TALK - len(about))
+        count = next((end for end in range(least, count) if likely[end - 1] >= clear * likely[end]), count)
+    return [int(number) for number in likeliest[:count]]
