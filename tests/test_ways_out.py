@@ -328,7 +328,8 @@ async def test_the_id_of_a_trigger_is_as_if_it_did_not_exist(scene: Scene) -> No
         for name in ("thread_id", "conversation_id", "message_id", "timer_id", "note_id", "memory_id"):
             if f"{{{name}}}" in path and not (method == "PUT" and name == "note_id"):
                 filled = path.format(**{**scene.ids, name: "THE-ID"})
-                answer = await same(method, filled, json=ways[0].body)
+                params = {"params": {"q": SAID}} if path.endswith("/search") else {}
+                answer = await same(method, filled, json=ways[0].body, **params)
                 assert answer.status_code == 404, (route, answer.text)
     cursor = await same("GET", f"/api/threads/{here}/history", params={"before": "THE-ID"})
     assert cursor.status_code == 400

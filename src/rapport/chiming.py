@@ -93,8 +93,8 @@ class Chooser:
             links = await self._beyond(owner_id, call, told)
         found = surroundings(told, links)
         question = "" if bare else standalone(call.text, _asked_before(call, found))
-        # Whoever has been given the whole chat need not look for more of it.
-        if choice.strategy == "relevant" and len(before) >= RECENT:
+        # Of a chat that was loaded whole a call without a question needs no more; a question may be about any of it.
+        if choice.strategy == "relevant" and (len(before) >= RECENT or (question and before)):
             found = replace(found, similar=await self._similar(owner_id, call, found, question))
         selection = select(call, found, choice)
         if not question:
@@ -113,12 +113,12 @@ class Chooser:
     async def _similar(
         self, owner_id: str, call: Message, found: Surroundings, question: str
     ) -> Sequence[tuple[Message, float]]:
-        """Older messages close to what is asked; none when that can't be found out now."""
-        before = found.recent[0].created_at
+        """Messages close to what is asked, of all that were said before it; older ones like what a call without a question points
+        at. None when that can't be found out now."""
         try:
             async with asyncio.timeout(SEMANTIC_SECONDS):
                 if question:
-                    hits = await self.search(owner_id, call.conversation_id, question, before=before)
+                    hits = await self.search(owner_id, call.conversation_id, question, before=call.created_at)
                 else:
                     hits = await self._like(owner_id, call, found)
                 return [(one.message, _closeness(one)) for one in hits]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rapport.autonomy.closings import closed, in_distress, only_thanks
 from rapport.autonomy.matters import matter_of, same_matter
-from rapport.autonomy.planner import USUAL_DELAY, clamped, plan_by_rules, spaced
+from rapport.autonomy.planner import GAP_MARGIN_SECONDS, USUAL_DELAY, clamped, plan_by_rules, spaced
 from rapport.autonomy.sorrow import bad_news
 from rapport.domain.conversation import Message, Role
 from rapport.domain.followups import TRIGGER_TYPES, Autonomy, BroughtUp, Plan, TriggerType
@@ -261,7 +261,8 @@ def test_inferred_follow_ups_are_an_hour_apart_in_one_silence() -> None:
     plan = Plan("check_in", 300, "pizza")
     now = BEGAN + timedelta(minutes=10)
     before = replace(made("flat", minutes=0), in_this_silence=True)
-    assert spaced(plan, earlier=[before], now=now, autonomy=LIMITS) == replace(plan, delay=50 * MINUTE)
+    put_off = replace(plan, delay=50 * MINUTE + GAP_MARGIN_SECONDS)
+    assert spaced(plan, earlier=[before], now=now, autonomy=LIMITS) == put_off
     assert spaced(plan, earlier=[made("flat", minutes=0)], now=now, autonomy=LIMITS) == plan
     assert spaced(plan, earlier=[], now=now, autonomy=LIMITS) == plan
     long_ago = replace(before, at=BEGAN - timedelta(hours=2))

@@ -141,8 +141,8 @@ class Visitor:
         return await self.messages.evaluate_all("all => all.map(one => one.dataset.messageId)")
 
     async def words(self) -> list[str]:
-        """What they say."""
-        return await self.messages.locator(".words").all_inner_texts()
+        """Return what they say; messages that are scrolled out of view have text, and no inner text."""
+        return [text.strip() for text in await self.messages.locator(".words").all_text_contents()]
 
     # ---- what people do
 

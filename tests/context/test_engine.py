@@ -131,6 +131,17 @@ def test_a_question_is_about_the_talk_that_it_names_and_not_about_the_latest() -
     assert not {"c1", "c2", "c3"} & set(hike)
 
 
+def test_what_a_search_finds_among_the_latest_messages_is_chosen() -> None:
+    """It stands in the midst of other talk, in other words than the question's; the agent's own answer is no such find."""
+    talk = [said(f"m{number:02}", "Ann", 100 - number, f"the deploy took {number} minutes") for number in range(40)]
+    boots = said("boots", "Ben", 70.5, "my sister takes a 39 and lends hers out")
+    answer = replace(said("answer", "bot", 60.5, "I can't tell who lends boots."), role="assistant")
+    found = Surroundings([*talk, boots, answer], similar=[(boots, 0.6), (answer, 0.9)])
+    selection = select(said("T", "Cleo", 0, "@bot which boots could I borrow?"), found, RELEVANT)
+    assert [one.reasons for one in selection.earlier if one.message.id == "boots"] == [("semantic",)]
+    assert [one for one in selection.earlier if one.message.id == "answer" and "semantic" in one.reasons] == []
+
+
 def test_who_comes_back_and_calls_means_what_others_are_talking_about() -> None:
     talk = [
         said("A", "Ann", 2 * DAY, "Did the parcel for the neighbours arrive?"),

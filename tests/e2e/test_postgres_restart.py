@@ -112,6 +112,9 @@ async def test_a_postgres_that_can_not_start_is_one_error_and_is_tried_again(
 
     settings.write_text("")
     await _until_ready(http, server)
+    async with asyncio.timeout(LIMIT):
+        while not _restarts(server):  # the line follows the start
+            await asyncio.sleep(0.05)
     assert _restarts(server) == 1
     assert len(server.errors()) == 1
 

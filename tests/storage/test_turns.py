@@ -153,7 +153,7 @@ async def test_summing_up_walks_what_is_not_covered_yet(database: Database, mode
         assert stored.metadata["replaced"] == 4
         assert "messages" not in explained.whole_scans()
         assert explained.walked("messages") <= 10
-        assert explained.pages() <= 150  # the indexes of five changed rows included
+        assert explained.pages() <= 250  # the indexes of five changed rows included, that of their words too
 
 
 @plans

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -21,7 +20,7 @@ from tests.telegram.town import (
 )
 
 from rapport.channels.telegram.writing import channel
-from rapport.channels.telegram.writing.markup import Part, parts
+from rapport.channels.telegram.writing.markup import Part
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.outgoing import Outgoing
@@ -73,25 +72,6 @@ async def test_a_long_message_goes_on_where_it_was_interrupted(town: Town) -> No
     again = await town.hears(town.team, town.ben, "go on", reply_to=second)
     assert town.peer.posted(town.team)[-1].reply_to == again.message_id
     assert "User is replying to this specific message: 'Part 1:" in town.given()[1]
-
-
-async def test_a_very_long_text_holds_up_nobody(town: Town) -> None:
-    """Formatting it takes more than a second, in which everything else goes on."""
-    await town.hears(town.ann_alone, town.ann, "hello")
-    text = "[a" * 20_000
-    began = time.monotonic()
-    parts(text)
-    takes = time.monotonic() - began
-    assert town.world.app.telegram is not None
-    way = channel.TelegramChannel(town.world.app.telegram.api, town.world.database)
-    sending = asyncio.ensure_future(anext(way.send(Outgoing(await town.conversation(town.ann_alone), "long", text))))
-    longest, last = 0.0, time.monotonic()
-    while not sending.done():
-        await asyncio.sleep(0.005)
-        longest, last = max(longest, time.monotonic() - last), time.monotonic()
-    await sending
-    assert len(town.peer.sent(town.ann_alone)) == 2
-    assert longest < takes / 2
 
 
 # ---- Telegram fails

@@ -37,6 +37,8 @@ USUAL_DELAY: dict[TriggerType, float] = {
     "check_in": 10 * _MINUTE,
 }
 """Seconds, when nothing that was said makes it shorter or longer."""
+GAP_MARGIN_SECONDS = 60.0
+"""A follow-up is planned this much later than it may come: the one before it is dated a moment after its successor is planned."""
 _RECENT = 3
 """So many of a person's latest messages may leave something open."""
 _SUBSTANCE = 3
@@ -120,7 +122,8 @@ def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy, owner_id: str
 def spaced(plan: Plan, *, earlier: Sequence[BroughtUp], now: datetime, autonomy: Autonomy) -> Plan | None:
     """Return the plan, put off until an inferred follow-up may be made again; None when too many were made within a day."""
     since = max((one.at for one in earlier if one.in_this_silence), default=None)
-    delay = plan.delay if since is None else max(plan.delay, autonomy.inferred_gap - (now - since).total_seconds())
+    gap = autonomy.inferred_gap + GAP_MARGIN_SECONDS
+    delay = plan.delay if since is None else max(plan.delay, gap - (now - since).total_seconds())
     due = now + timedelta(seconds=delay)
     lately = sum(one.is_inferred and due - one.at < _DAY for one in earlier)
     return replace(plan, delay=delay) if lately < autonomy.inferred_per_day else None

@@ -127,7 +127,9 @@ def _relevant(call: Message, found: Surroundings, choice: Choice) -> _Picked:
         _add_replies(chosen, anchor, call, _distinct([*found.chain, *window]), parted.aside)
         chosen[anchor.id] = Chosen(anchor, ("anchor",), 1.0)
     least = choice.min_similarity + (BARE_MARGIN if bare else 0.0)
-    for message, similarity in found.similar[:SIMILAR]:
+    # Calls and answers among the latest messages come along with their talk, or not at all.
+    close = [one for one in found.similar if one[0].id not in parted.aside]
+    for message, similarity in close[:SIMILAR]:
         if similarity >= least and message.id not in chosen:
             chosen[message.id] = Chosen(message, ("semantic",), round(similarity, 3))
     if found.anchor is not None:
@@ -222,13 +224,12 @@ def _fitting(picked: Sequence[Chosen], anchor: Message | None, tokens: int, asid
 def _without(call: Message, found: Surroundings) -> Surroundings:
     """The surroundings with each message once, and without the call itself."""
     recent = _distinct(one for one in found.recent if one.id != call.id)
-    near = {one.id for one in recent}
     return Surroundings(
         recent,
         found.anchor if found.anchor is None or found.anchor.id != call.id else None,
         _distinct(one for one in found.chain if one.id != call.id),
         _distinct(one for one in found.around if one.id != call.id),
-        [one for one in found.similar if one[0].id != call.id and one[0].id not in near],
+        [one for one in found.similar if one[0].id != call.id],
     )
 
 

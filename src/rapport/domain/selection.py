@@ -46,7 +46,7 @@ class Surroundings:
     around: Sequence[Message] = ()
     """Neighbours of an anchor that is older than `recent`, with the anchor; oldest first."""
     similar: Sequence[tuple[Message, float]] = ()
-    """Older messages close in meaning to what is asked, with their similarity, the closest first."""
+    """Messages close in meaning to what is asked, with their similarity, the closest first; they may be among the others."""
 
 
 @dataclass(frozen=True, slots=True)

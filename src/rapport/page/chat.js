@@ -231,7 +231,7 @@ export function createChat(app, composer) {
 	function onscroll() {
 		const wasAtEnd = isAtEnd;
 		const top = scroller.scrollTop;
-		// Only who scrolls up leaves the end: it may also move away, because something below has grown.
+		// Only scrolling up leaves the end: it also moves when something below grows.
 		if (scroller.scrollHeight - top - scroller.clientHeight < NEAR) isAtEnd = true;
 		else if (top < lastTop) isAtEnd = false;
 		lastTop = top;
@@ -262,7 +262,7 @@ export function createChat(app, composer) {
 		draw();
 		const node = nodes.get(id).el;
 		node.scrollIntoView({ block: "center" });
-		// Heights far away are estimates until they are seen: the second time it stands where it should.
+		// Unseen heights are estimates: the second time it is right.
 		requestAnimationFrame(() => {
 			node.scrollIntoView({ block: "center" });
 			node.focus({ preventScroll: true });

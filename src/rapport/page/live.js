@@ -47,7 +47,7 @@ export function follow(api, path, { onEvent, onGone, onWait }) {
 				wait = (error.retryAfter ?? 0) * 1000;
 			}
 			if (stopped) return;
-			// Everybody's page loses a restarted server at the same moment: they come back spread out.
+			// All pages lose a restarted server at once: spread the reconnects.
 			wait = Math.max(wait, Math.min(LONGEST_WAIT, 400 * 2 ** attempt) * (0.6 + 0.4 * Math.random()));
 			if (attempt > 0) onWait(Date.now() + wait);
 			attempt += 1;

@@ -51,7 +51,7 @@ export function createSide(app, panels) {
 /** What a panel shows while it has nothing to show, or could not get it. */
 export const emptyPanel = (picture, title, text, ...more) => el("div.empty", icon(picture), el("h2", title), el("p", text), more);
 
-/** Fetch and show; what comes back too late is dropped, what goes wrong is said in the place of it. */
+/** Fetch and show; drop late answers, show errors in place. */
 export function loader(root) {
 	let latest = 0;
 	return async (fetching, draw, isQuiet = false) => {

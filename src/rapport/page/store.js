@@ -1,4 +1,4 @@
-/** The state of the page in one place: replaced piece by piece, and whoever watches a piece is told. */
+/** The state of the page in one place. */
 
 /** A store. `set` takes a patch; watchers hear of all changes of one task at once, after it. */
 export function createStore(state) {

@@ -154,7 +154,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 			accepted(one, messageId);
 			await answer(thread, messageId, response);
 		} catch (error) {
-			// Once it is accepted its answer comes by the live stream, whatever happens to this line.
+			// Once accepted, the answer comes by the live stream.
 			if (!messageId) refused(one, error);
 			else if (state.thread === thread) setTurn(messageId, { source: "stream" });
 		}
