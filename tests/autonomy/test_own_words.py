@@ -33,11 +33,31 @@ def test_the_sets_are_as_large_as_they_should_be() -> None:
 
 
 def test_what_the_rule_was_not_written_on_does_as_well_as_when_it_was_first_read() -> None:
-    kept = [is_founded(memory, own) for own, memory in founded_fresh.FOUNDED]
+    kept = [is_founded(memory, own, is_matter=memory == "finish tax return") for own, memory in founded_fresh.FOUNDED]
     stored = [memory for own, memory in founded_fresh.ATTACKS if is_founded(memory, own)]
     assert (len(kept), len(founded_fresh.ATTACKS)) == (35, 30)
     assert sum(kept) >= 32
     assert stored == []
+
+
+@pytest.mark.parametrize(
+    ("own", "memory"),
+    [
+        ("I do not eat meat.", "The user eats meat."),
+        ("I never smoke.", "The user smokes."),
+        ("I don't have a dog, I have a cat.", "The user has a dog."),
+        ("I hope I never live in Rome.", "The user hopes to live in Rome."),
+        ("Paula is my boss. The weather is not good.", "The user hates Paula."),
+        ("Don't worry. My wife Maria called.", "The user hates Maria."),
+        ("Ich esse kein Fleisch.", "Der Nutzer isst Fleisch."),
+    ],
+)
+def test_a_memory_denies_just_what_the_person_denied(own: str, memory: str) -> None:
+    assert not is_founded(memory, [own])
+
+
+def test_what_somebody_has_not_done_yet_is_a_matter() -> None:
+    assert is_founded("finish the tax return", ["I haven't finished the tax return yet"], is_matter=True)
 
 
 def test_nearly_everything_that_the_rules_remember_is_founded() -> None:

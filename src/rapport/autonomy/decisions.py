@@ -114,7 +114,7 @@ def is_unfounded(follow_up: FollowUp | None, *, said: Sequence[Message], owner_i
     """Return whether a model wants to come back to something that the person did not write themselves."""
     if follow_up is None or not follow_up.matter.strip():
         return False
-    return not is_founded(follow_up.matter, [one.text for one in own_messages(said, owner_id=owner_id)])
+    return not is_founded(follow_up.matter, [one.text for one in own_messages(said, owner_id=owner_id)], is_matter=True)
 
 
 def plan_from(
@@ -137,7 +137,7 @@ def plan_from(
         trigger_type=known_trigger_type(follow_up.trigger_type),
         delay=follow_up.delay_seconds,
         matter=matter,
-        reason=reason if reason and is_founded(reason, [one.text for one in own]) else None,
+        reason=reason if reason and is_founded(reason, [one.text for one in own], is_matter=True) else None,
         sources=tuple(sources_of(matter, own)),
     )
     if not fits(plan, said=said, earlier=earlier, owner_id=owner_id):

@@ -44,6 +44,9 @@ _UNSPACED_SHARE = 0.6
 _MENTION = re.compile(r"(?<![\w@.])@[\w-]+")
 _LONGEST_ELISION = 2
 _WRITTEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_CLAUSES = re.compile(
+    r"[.!?;,\n]+|\b(?:and|but|so|because|und|aber|sondern|et|mais|y|pero|e|ma|mas|en|maar)\b", re.IGNORECASE
+)
 _SENTENCE_END = (".", "!", "?", "\n", ":")
 
 
@@ -121,11 +124,12 @@ def _beginnings(form: str) -> list[str]:
     return [form[: len(form) - cut] for cut in range(_LONGEST_ENDING + 1) if len(form) - cut >= _SHORTEST_BEGINNING]
 
 
-def is_founded(claim: str, own: Iterable[str]) -> bool:
+def is_founded(claim: str, own: Iterable[str], *, is_matter: bool = False) -> bool:
     """Return whether a memory or a matter is made of a person's own words, which `own` holds, message by message.
 
-    Every word that carries something must stand there, inflected or not; a number or a name as it is. What the claim denies
-    or says of everything must be denied or said of everything there, too. A claim that is too long to be one is not.
+    Every word that carries something must stand there, inflected or not; a number or a name as it is. What the claim says of
+    everything must be said of everything there, too. A memory must deny just what the person denied; a matter need not: what
+    somebody has not done yet is one. A claim that is too long to be one is not.
     """
     if len(claim) > _LONGEST_CLAIM:
         return False
@@ -139,17 +143,26 @@ def is_founded(claim: str, own: Iterable[str]) -> bool:
     spaced = [word for word in written if not _UNSPACED.match(word)]
     if not all(theirs.holds(word, is_name=word in names) for word in spaced):
         return False
+    return _keeps_universals(claim, texts, written) and (is_matter or _keeps_denial(claim, texts, written))
+
+
+def _keeps_universals(claim: str, texts: Sequence[str], written: Sequence[str]) -> bool:
+    if UNIVERSALS.isdisjoint(_words(claim)):
+        return True
     each = [_Vocabulary.of([text]) for text in texts]
-    about = [text for text in each if not written or _speaks_of(text, written)]
-    return all(_is_said_so(claim, strong, about) for strong in (NEGATIONS, UNIVERSALS))
+    return any(UNIVERSALS & text.words for text in each if not written or _count(text, written))
 
 
-def _speaks_of(text: _Vocabulary, written: Sequence[str]) -> bool:
-    return any(text.holds(word) for word in written)
+def _keeps_denial(claim: str, texts: Sequence[str], written: Sequence[str]) -> bool:
+    """Return whether a clause that holds most of the claim's words denies just when the claim does."""
+    each = [_Vocabulary.of([clause]) for text in texts for clause in _CLAUSES.split(text)]
+    most = max(_count(clause, written) for clause in each)
+    denies = not NEGATIONS.isdisjoint(_words(claim))
+    return any(denies == bool(NEGATIONS & clause.words) for clause in each if _count(clause, written) == most)
 
 
-def _is_said_so(claim: str, strong: frozenset[str], about: Sequence[_Vocabulary]) -> bool:
-    return strong.isdisjoint(_words(claim)) or any(strong & text.words for text in about)
+def _count(text: _Vocabulary, written: Sequence[str]) -> int:
+    return sum(text.holds(word) for word in written)
 
 
 def _words(text: str) -> list[str]:
