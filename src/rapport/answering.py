@@ -164,7 +164,7 @@ async def asked(
     fresh: bool | None = None,
     may_save: MaySave | None = None,
 ) -> Reply:
-    """What the model says to what it is given, with its citations checked. Raises ModelFailed.
+    """Ask the model, and return its reply with its citations checked. Raise ModelFailed.
 
     With `may_save` it may ask to remember what that says yes to.
     """

@@ -113,7 +113,7 @@ class Chooser:
     async def _similar(
         self, owner_id: str, call: Message, found: Surroundings, question: str
     ) -> Sequence[tuple[Message, float]]:
-        """Messages close to what is asked, of all that were said before it; older ones like what a call without a question points
+        """Return messages close to what is asked, of all that were said before it; older ones like what a call without a question points
         at. None when that can't be found out now."""
         try:
             async with asyncio.timeout(SEMANTIC_SECONDS):

@@ -117,7 +117,7 @@ async def _keep(
 
 
 async def _remarks(memories: Sequence[str], paused: Paused, embedder: Embedder, *, owner_id: str) -> list[Remark]:
-    """What the model wants to remember, each with the message it comes from; what the owner did not write is left out."""
+    """Return what the model wants to remember, each with the message it comes from; what the owner did not write is left out."""
     own = own_messages(paused.said, owner_id=owner_id)
     texts = [message.text for message in own]
     said = [message for message in paused.fresh if message.id in {one.id for one in own} and message.text.strip()]

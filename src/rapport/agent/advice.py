@@ -1,4 +1,4 @@
-"""What is wrong when the model can't answer, and what to do about it: for whoever runs the server (ADR 38)."""
+"""Say what is wrong when the model can't answer, and what to do about it, to whoever runs the server (ADR 38)."""
 
 from __future__ import annotations
 

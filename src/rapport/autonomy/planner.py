@@ -86,7 +86,7 @@ class _Talk:
     everything: Sequence[Message]
     """Also what was said before bad news."""
     people: tuple[Message, ...]
-    """What the user wrote themselves, oldest first: without what others wrote and what they quoted."""
+    """Return what the user wrote themselves, oldest first: without what others wrote and what they quoted."""
     reply: Message
     before: str
     """What the agent had said before the user's last message."""

@@ -1,4 +1,4 @@
-"""How much work it is to parse a text as Markdown, told from its characters: what channels bound before they format it."""
+"""Estimate the work of parsing a text as Markdown from its characters, so that channels can bound it."""
 
 from __future__ import annotations
 

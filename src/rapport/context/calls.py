@@ -178,7 +178,7 @@ def _pointed_at(
     line: Message | None,
     stands_for: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """What a call is about: `own` are the asker's latest words, `latest` is the last message that stands for any line, and
+    """Return what a call is about: `own` are the asker's latest words, `latest` is the last message that stands for any line, and
     `line` the last line. Whether others are talking is told by lines alone, whoever has called the agent since."""
     if latest is None or line is None:
         return []

@@ -104,7 +104,7 @@ async def calibrate(
 
 
 def judge(embedder: Embedder, positives: Sequence[Measured], negatives: Sequence[Measured]) -> Calibration:
-    """What follows from what was measured for questions with and without an answer."""
+    """Return what follows from what was measured for questions with and without an answer."""
     if not positives:
         return _unmeasured(embedder, "No question could be made from the notes: they have hardly any words.")
     # What comes nearer than half of the questions that have an answer probably has one too: in another version of the

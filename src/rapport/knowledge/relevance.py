@@ -17,7 +17,7 @@ class Measured(NamedTuple):
 
     similarity: float
     relevance: float
-    """What the guard compares with its threshold."""
+    """Return what the guard compares with its threshold."""
 
 
 Measure: TypeAlias = Callable[[str, str | None], Awaitable[Measured]]

@@ -47,7 +47,7 @@ def guarded(reason: str) -> Reply:
 def fallback(
     passages: Sequence[Passage], kind: str, reason: str, *, problem: str | None = None, model: str = ""
 ) -> Reply:
-    """What people read when the model can't answer: the same words for the same passages, every time.
+    """Return what people read when the model can't answer: the same words for the same passages, every time.
 
     What is wrong is kept beside it, as a fixed word and the model's name, for whoever can fix it. `reason` is logged: it
     must not quote what anybody said.

@@ -126,7 +126,7 @@ def _is_here(connection: HTTPConnection, origin: str) -> bool:
 
 
 def _hosts(connection: HTTPConnection) -> set[str]:
-    """What the client calls this server: the Host, and what a trusted proxy says it was before the proxy changed it."""
+    """Return what the client calls this server: the Host, and what a trusted proxy says it was before the proxy changed it."""
     hosts = {connection.headers.get("host", "").lower()}
     app = connection.scope.get("app")
     networks: Sequence[Network] = () if app is None else app.state.trusted_proxies

@@ -31,7 +31,7 @@ FRAMING_FACTOR = 8
 
 @dataclass(frozen=True, slots=True)
 class ReceivingLimits:
-    """How large a request's header may be, and how slowly a request may arrive."""
+    """Limit the size of a request's header and the time in which a request arrives."""
 
     header_bytes: int = 65_536
     headers: int = 200
@@ -53,7 +53,7 @@ class ReceivingLimits:
 
 
 class Phase(Enum):
-    """What a connection waits for."""
+    """Name what a connection waits for."""
 
     HEADER = auto()
     BODY = auto()
@@ -138,7 +138,7 @@ class Connections:
 
 
 def most_connections() -> int:
-    """How many connections leave enough of the open files that this process may have for everything else."""
+    """Return how many connections leave enough of the open files that this process may have for everything else."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return 1_000_000
