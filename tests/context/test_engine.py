@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapport.context.engine import LINE_TOKENS, Choice, select
+from rapport.context.relevance.belonging import LEAST_SCORE, choose_lines
 from rapport.context.summaries import estimated_tokens
 from rapport.domain.conversation import Author, Message
 from rapport.domain.selection import SHOWN_CHARACTERS, Strategy, Surroundings
@@ -140,6 +142,16 @@ def test_what_a_search_finds_among_the_latest_messages_is_chosen() -> None:
     selection = select(said("T", "Cleo", 0, "@bot which boots could I borrow?"), found, RELEVANT)
     assert [one.reasons for one in selection.earlier if one.message.id == "boots"] == [("semantic",)]
     assert [one for one in selection.earlier if one.message.id == "answer" and "semantic" in one.reasons] == []
+
+
+@pytest.mark.parametrize("lines", [30, 60, 100])
+def test_of_a_large_chat_nothing_comes_along_that_hardly_belongs(lines: int) -> None:
+    """Many unlikely lines together look like a likely one to the expected F-measure."""
+    scores = np.full(lines, LEAST_SCORE / 2)
+    scores[-1] = 1.0
+    assert choose_lines(scores, [lines - 1], clear=2.0) == []
+    scores[3] = 0.8
+    assert choose_lines(scores, [lines - 1], clear=2.0) == [3]
 
 
 def test_who_comes_back_and_calls_means_what_others_are_talking_about() -> None:

@@ -29,6 +29,8 @@ SHORT_TALK = 3
 CLEAR, CLEAR_IF_ASKED = 2.25, 2.0
 """Where a score is this many times the next one, a small chat clearly holds two talks. A call that asks something itself says
 which of them it means, and less is enough."""
+LEAST_SCORE = 0.1
+"""Below this score a line of a larger chat does not belong, even where none has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def belonging(
             share = 1.0 if lacks_subject else 0.5
             scores += share * is_new * threads.together[list(otherwise)].mean(0)
         np.minimum(scores, 1, out=scores)
-    chosen = frozenset(_worth_showing(scores, about, clear=CLEAR_IF_ASKED if is_asked else CLEAR))
+    chosen = frozenset(choose_lines(scores, about, clear=CLEAR_IF_ASKED if is_asked else CLEAR))
     if is_asked and len(lines) < SMALL_CHAT:  # whatever a call names in a small chat is meant
         chosen = chosen.union(number for number, share in enumerate(_shares(lines)) if share >= NAMED)
     return Belonging(scores, chosen.union(about), lines, threads)
@@ -117,7 +119,7 @@ def _highest(values: Sequence[float], most: int, *, least: float) -> list[int]:
     return [number for number in order if values[number] >= max(least, values[order[0]] - 0.1)]
 
 
-def _worth_showing(scores: Matrix, about: Sequence[int], *, clear: float) -> list[int]:
+def choose_lines(scores: Matrix, about: Sequence[int], *, clear: float) -> list[int]:
     """Return as many of the likeliest lines as make the expected F-measure highest.
 
     In a large chat precision and recall count alike. The smaller the chat, the more recall counts: too much of it does
@@ -135,4 +137,6 @@ def _worth_showing(scores: Matrix, about: Sequence[int], *, clear: float) -> lis
     if recall_weight > 1:
         least = max(1, SHORT_TALK - len(about))
         count = next((end for end in range(least, count) if likely[end - 1] >= clear * likely[end]), count)
+    else:
+        count = min(count, int((likely >= LEAST_SCORE).sum()))
     return [int(number) for number in likeliest[:count]]
