@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from rapport.autonomy.closings import closed, in_distress, only_thanks, sends_for_help
 from rapport.autonomy.loose_ends import (
@@ -23,8 +24,8 @@ from rapport.autonomy.loose_ends import (
 from rapport.autonomy.matters import is_closed, matter_of
 from rapport.autonomy.own_words import own_messages, own_subject
 from rapport.autonomy.sorrow import since_bad_news
-from rapport.autonomy.words import content_words, plain, shortened, stem, word_set, words
-from rapport.domain.bounding import bounded
+from rapport.autonomy.words import KNOWN, content_words, plain, shortened, stem, word_set, words
+from rapport.domain import bounding
 from rapport.domain.conversation import Message
 from rapport.domain.followups import Autonomy, BroughtUp, Plan, TriggerType
 from rapport.domain.synthetic import is_synthetic
@@ -163,7 +164,12 @@ def clamped(plan: Plan, autonomy: Autonomy) -> Plan:
 
 def _real(said: Sequence[Message]) -> list[Message]:
     real = [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
-    return [replace(message, content=bounded(message.text, _LONGEST)) for message in real]
+    return [replace(message, content=_bounded(bounding.shortened(message.text, _LONGEST))) for message in real]
+
+
+@lru_cache(KNOWN)
+def _bounded(text: str) -> str:
+    return bounding.bounded(text, _LONGEST)
 
 
 def _talk(said: Sequence[Message], owner_id: str | None = None) -> _Talk | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -66,6 +67,8 @@ SELECT here.is_resting, here.autonomy, here.has_memories, here.brought_up, coale
        shelves.min_similarity, here.is_muted, here.time_zone, told.*
 FROM here LEFT JOIN told ON true LEFT JOIN shelves ON shelves.owner_id = %(owner)s AND shelves.embedder = %(embedder)s
 """
+# psycopg converts a statement anew on every use when it has more than 4,096 characters: indentation is left out.
+_LOAD = re.sub(r"\n +", "\n", _LOAD)
 _LOAD_MESSAGE = _LOAD.replace("{before}", " AND (role <> 'user' OR created_at < (SELECT created_at FROM asked))")
 _LOAD_SILENCE = _LOAD.replace("{before}", "")
 
