@@ -68,9 +68,9 @@ SELECT here.is_resting, here.autonomy, here.has_memories, here.brought_up, coale
 FROM here LEFT JOIN told ON true LEFT JOIN shelves ON shelves.owner_id = %(owner)s AND shelves.embedder = %(embedder)s
 """
 # psycopg converts a statement anew on every use when it has more than 4,096 characters: indentation is left out.
-_LOAD = re.sub(r"\n +", "\n", _LOAD)
-_LOAD_MESSAGE = _LOAD.replace("{before}", " AND (role <> 'user' OR created_at < (SELECT created_at FROM asked))")
-_LOAD_SILENCE = _LOAD.replace("{before}", "")
+_SHORT_LOAD = re.sub(r"\n +", "\n", _LOAD)
+_LOAD_MESSAGE = _SHORT_LOAD.replace("{before}", " AND (role <> 'user' OR created_at < (SELECT created_at FROM asked))")
+_LOAD_SILENCE = _SHORT_LOAD.replace("{before}", "")
 
 
 @dataclass(frozen=True, slots=True)
