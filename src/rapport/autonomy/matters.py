@@ -1,4 +1,4 @@
-"""What a follow-up is about, and whether it has been brought up before (AUTO-1, ADR 35)."""
+"""Tell what a follow-up is about, and whether it has been brought up before (AUTO-1, ADR 35)."""
 
 from __future__ import annotations
 

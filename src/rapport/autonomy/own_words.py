@@ -1,4 +1,4 @@
-"""What a person wrote themselves, and whether a memory or a matter is made of it (ADR 36).
+"""Tell what a person wrote themselves, and whether a memory or a matter is made of it (ADR 36).
 
 A model may obey what stands in a note, in a message that somebody replies to or in a pasted mail. Whatever it wants to keep
 or to come back to must therefore be made of the person's own words.
