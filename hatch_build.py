@@ -16,7 +16,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-EMBEDDERS = Path("src/rapport/knowledge/embedders")
+EMBEDDERS = Path("src/rapport/retrieval/embedders")
 
 
 class TokenizerHook(BuildHookInterface):  # type: ignore[type-arg]

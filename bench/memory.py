@@ -25,21 +25,21 @@ from langchain_core.messages import HumanMessage
 
 from bench.remembered import ANSWERS, DISTRACTORS, FOLLOW_UPS, SMALL_TALK, SUBJECTS, Subject
 from bench.retrieval import empty_database
-from rapport.agent.builtin.summaries import summarise
-from rapport.agent.builtin.window import Turn, Window
-from rapport.autonomy.triggers import synthetic_message
-from rapport.context.summaries import estimated_tokens
+from rapport.builtin.prompt_reader import Turn, Window
+from rapport.builtin.summary_text import summarise
+from rapport.context.summary_rules import estimated_tokens
 from rapport.domain.conversation import Message, Role
-from rapport.domain.followups import PROMPTS, TRIGGER_TYPES
+from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
 from rapport.domain.ids import new_id
-from rapport.domain.memories import Remark
-from rapport.domain.notes import Vector
+from rapport.domain.memory import Remark
+from rapport.domain.note import Vector
 from rapport.domain.synthetic import is_synthetic
-from rapport.knowledge.embedders.choose import close_embedder, make_embedder
-from rapport.knowledge.ports import Embedder
-from rapport.memory.book import MemoryBook
+from rapport.followups.triggers import synthetic_message
+from rapport.memory.memory_store import MemoryBook
 from rapport.memory.query import Query, query_for
 from rapport.memory.recall import NEAR_ENOUGH, Recall, memories_block
+from rapport.retrieval.embedders.registry import close_embedder, make_embedder
+from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.memories import Memories
 

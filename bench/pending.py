@@ -18,14 +18,14 @@ from pathlib import Path
 import psycopg
 
 from rapport.domain.conversation import Incoming
-from rapport.domain.followups import EXPIRES_AFTER
+from rapport.domain.follow_up import EXPIRES_AFTER
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
-from rapport.runtime.timekeeper import BATCH
+from rapport.runtime.timer_loop import BATCH
 from rapport.storage.database import Database
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.followups.timers import Timers
 from rapport.storage.migrate import migrate, schema_lock
-from rapport.storage.timers import Timers
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 
 FEW = 1_000
 FIRED_AT_ONCE = 100

@@ -26,19 +26,19 @@ import orjson
 from numpy.typing import NDArray
 
 from bench.questions import COMPARISON, DEVELOPMENT, EVERYDAY, FRESH, NAMED, QuestionSet, load_questions
-from rapport.cli.curve import draw_curve
-from rapport.domain.notes import Chunk
-from rapport.knowledge.calibration import MAX_PASSAGES, Calibration, calibrate
-from rapport.knowledge.embedders.choose import close_embedder, make_embedder
-from rapport.knowledge.library import Library
-from rapport.knowledge.ports import Embedder
-from rapport.knowledge.retrieval import TOP, make_retriever
-from rapport.storage.catalogue import Catalogue
+from rapport.cli.calibration_plot import draw_curve
+from rapport.domain.note import Chunk
+from rapport.retrieval.calibration import MAX_PASSAGES, Calibration, calibrate
+from rapport.retrieval.embedders.registry import close_embedder, make_embedder
+from rapport.retrieval.library import Library
+from rapport.retrieval.ports import Embedder
+from rapport.retrieval.retriever import TOP, make_retriever
 from rapport.storage.database import Database
-from rapport.storage.embedded import EmbeddedPostgres
 from rapport.storage.migrate import migrate, schema_lock
-from rapport.storage.notes import NewNote, Notes, ensure_vector_index
-from rapport.storage.search import Search
+from rapport.storage.notes.note_index import Catalogue
+from rapport.storage.notes.notes import NewNote, Notes, ensure_vector_index
+from rapport.storage.notes.passage_search import Search
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 
 SEARCHES = {"vector": (1.0, 0.0), "text": (0.0, 1.0), "fused": (None, None)}
 MARKS = (100, 10_000, 100_000)

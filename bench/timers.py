@@ -26,7 +26,7 @@ from tests.e2e.scripted import ScriptedModel, scripted_model
 from tests.e2e.silences import UNASKED, became, fell_silent, lateness, percentile, run, set_timers, troubles
 
 from bench.pending import FEW, measure
-from rapport.domain.followups import PROMPTS
+from rapport.domain.follow_up import PROMPTS
 
 PARTS = ("crowd", "kills", "pending", "races")
 LATENESS_GOAL, RATIO_GOAL = 1.0, 1.5

@@ -16,10 +16,10 @@ import pytest
 from commands import Home, Ran, Run
 from installing import only_one
 from rapport.domain.ids import new_id
-from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
 from rapport.storage.database import Database
-from rapport.storage.embedded import EmbeddedPostgres
 from rapport.storage.migrate import migrate, schema_lock
+from rapport.storage.postgres.embedded import EmbeddedPostgres
+from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
 from world import World, open_world
 
 TEMPLATE = "rapport_template"

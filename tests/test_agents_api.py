@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rapport.domain.agents import AGENTS
+from rapport.domain.agent_profile import AGENTS
 from test_auth import make_key, until_closed
 from world import World
 

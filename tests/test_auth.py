@@ -11,7 +11,7 @@ from rapport.app import App
 from rapport.cli.serve import refuse_open_door
 from rapport.domain.errors import Permanent
 from rapport.domain.ids import new_id
-from rapport.storage.keys import Keys
+from rapport.storage.access.api_keys import Keys
 from world import World, open_world, settings_for, until
 
 PROBLEM = "application/problem+json"

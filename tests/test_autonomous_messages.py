@@ -21,20 +21,20 @@ from structlog.testing import capture_logs
 
 from agent.test_metadata import Forgetful, Lossy
 from e2e.scripted import ScriptedModel, chat_model, scripted_model
-from rapport.agent.builtin import BuiltinChatModel
-from rapport.agent.graph import LangGraphAgent
-from rapport.agent.metadata import MetadataLost, verify_metadata
-from rapport.autonomy.leaks import leak_in
-from rapport.domain.agents import COMPANION
-from rapport.domain.followups import PROMPTS, TRIGGER_TYPES, Timer, TriggerType
+from rapport.agents.graph import LangGraphAgent
+from rapport.agents.metadata import MetadataLost, verify_metadata
+from rapport.builtin import BuiltinChatModel
+from rapport.domain.agent_profile import COMPANION
+from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, Timer, TriggerType
 from rapport.domain.ids import new_id
-from rapport.domain.memories import Remark
-from rapport.domain.notes import Vector
+from rapport.domain.memory import Remark
+from rapport.domain.note import Vector
 from rapport.domain.synthetic import is_synthetic
-from rapport.ingest.archive import read_jsonl
-from rapport.ingest.bring_in import bring_in
+from rapport.followups.leaks import leak_in
+from rapport.ingest.archive_rows import read_jsonl
+from rapport.ingest.import_messages import bring_in
 from rapport.memory.recall import HEADING, QuestionEmbedder
-from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
+from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
 from world import World, open_world, until
 
 EMPTY_THREAD = "Autonomous message triggered on empty thread - misconfiguration"

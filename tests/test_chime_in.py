@@ -12,12 +12,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from rapport.context.engine import Choice
-from rapport.context.relevance.features import Matrix
+from rapport.context.relevance.pair_features import Matrix
+from rapport.domain.context_selection import RECENT
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
-from rapport.domain.notes import Vector
-from rapport.domain.selection import RECENT
-from rapport.ingest.chat_index import ChatIndex
+from rapport.domain.note import Vector
+from rapport.ingest.embed_messages import ChatIndex
 from world import World, open_world
 
 ANN, BEN, CARA, DAN = ({"id": name.lower(), "name": name} for name in ("Ann", "Ben", "Cara", "Dan"))
@@ -304,7 +304,7 @@ async def test_the_strict_librarian_is_asked_somebody_elses_question(library: Wo
 
 
 async def test_the_built_in_model_answers_what_somebody_points_at(database_url: str) -> None:
-    from rapport.agent.builtin import BuiltinChatModel
+    from rapport.builtin import BuiltinChatModel
 
     async with open_world(database_url, model=BuiltinChatModel()) as world:
         await world.http.post("/api/notes", json={"id": "refunds", "text": REFUNDS})

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from commands import COMMAND, Home, Terminal
-from rapport.knowledge.embedders import bundled
+from rapport.retrieval.embedders import bundled
 
 pytestmark = pytest.mark.e2e
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from rapport.domain.ids import new_id
-from rapport.domain.memories import Remark
+from rapport.domain.memory import Remark
 from test_chime_in import ANN, DAN, HOW_LONG, REFUNDS, challenge, receipt, said
 from world import World
 

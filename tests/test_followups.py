@@ -10,7 +10,7 @@ import pytest
 import structlog
 from langchain_core.messages import HumanMessage
 
-from rapport.domain.followups import PROMPTS, TRIGGER_TYPES, TriggerType
+from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.domain.synthetic import is_synthetic
 from world import World, open_world, until
 

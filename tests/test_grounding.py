@@ -23,7 +23,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
 from e2e.scripted import ScriptedModel, chat_model, scripted_model
-from rapport.agent.openai import make_openai
+from rapport.agents.openai import make_openai
 from rapport.logs import configure_logging
 from world import ScriptedModel as LocalModel
 from world import World, open_world, until

@@ -16,7 +16,7 @@ from rapport.domain.outgoing import Outgoing
 from rapport.ingest.accept import accept
 from rapport.ingest.content import MAX_PAYLOAD, storable_payload
 from rapport.storage.database import Connection, Database
-from rapport.storage.messages import Messages
+from rapport.storage.messages.messages import Messages
 from world import World, until
 
 ANA = {"id": "u1", "name": "Ana"}
@@ -288,7 +288,7 @@ async def test_the_same_message_of_a_platform_is_stored_once(world: World) -> No
 
 
 async def test_a_clients_id_counts_before_the_platforms(database: Database) -> None:
-    from rapport.storage.conversations import Conversations
+    from rapport.storage.conversations.conversations import Conversations
 
     async with database.statement() as connection:
         where = (await Conversations(connection).create("local", agent_id="companion", kind="group")).id

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from e2e.harness import kill_postgres
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 from world import World, open_world, until
 
 

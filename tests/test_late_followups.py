@@ -10,11 +10,11 @@ import pytest
 
 from rapport.metrics import Metrics
 from rapport.runtime import runtime
-from rapport.runtime.timekeeper import Timekeeper
-from rapport.storage.conversations import Conversations
+from rapport.runtime.timer_loop import Timekeeper
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database, own_connection
-from rapport.storage.outbox import Outbox
-from rapport.storage.timers import Timers
+from rapport.storage.followups.timers import Timers
+from rapport.storage.work.outbox import Outbox
 from world import World, open_world, until
 
 LATE_SENDING = (
@@ -177,7 +177,7 @@ async def test_vectors_that_never_come_hold_up_no_answer(world: World, monkeypat
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr("rapport.turn.EMBEDDING_SECONDS", 0.2)
+    monkeypatch.setattr("rapport.turns.answer.EMBEDDING_SECONDS", 0.2)
     monkeypatch.setattr(world.app.memory.embedder, "embed", never)
     async with asyncio.timeout(10):
         await world.says(await world.conversation(), "I'm allergic to peanuts.")

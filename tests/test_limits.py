@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from starlette.requests import HTTPConnection
 from structlog.testing import capture_logs
 
-from rapport.channels.http import limits
-from rapport.channels.http.callers import client_address, parse_address, site_of, trusted_networks
-from rapport.channels.http.limits import Limiter, MemoryWindows, Rules, open_limiter
+from rapport.channels.http.auth import rate_limits as limits
+from rapport.channels.http.auth.client_address import client_address, parse_address, site_of, trusted_networks
+from rapport.channels.http.auth.rate_limits import Limiter, MemoryWindows, Rules, open_limiter
 from rapport.cli.serve import rate_limiter
 from rapport.domain.errors import Permanent, TooMany
 from rapport.domain.ids import new_id
 from rapport.settings import read_settings
-from rapport.storage.keys import Keys
+from rapport.storage.access.api_keys import Keys
 from world import World, open_world, settings_for, until
 
 ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6))
@@ -262,7 +262,7 @@ async def test_without_the_flag_nothing_is_limited(world: World) -> None:
 
 NAMES_WHAT_IS_LOADED = """
 import sys, rapport.cli.serve, rapport.channels.http.server
-sys.stdout.write(" ".join({"limits", "redis", "rapport.channels.http.limits"} & set(sys.modules)))
+sys.stdout.write(" ".join({"limits", "redis", "rapport.channels.http.auth.rate_limits"} & set(sys.modules)))
 """
 
 

@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 import pytest
 
 from listening import listening
-from rapport.channels.http import sending, watching
+from rapport.channels.http.live import slow_clients as sending
+from rapport.channels.http.live import watching
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Busy
 from rapport.ingest.accept import accept, change
-from rapport.storage.conversations import Conversations
+from rapport.storage.access.api_keys import Keys
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.keys import Keys
-from rapport.storage.live import PAGE, News
+from rapport.storage.messages.new_messages import PAGE, News
 from storage.explained import Explained, PlanMode, plans
 from world import World, open_world, until
 
@@ -291,7 +292,7 @@ async def test_a_key_that_is_revoked_hears_nothing_more(world: World, monkeypatc
 async def test_who_opens_too_many_streams_is_told_and_others_are_not(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rapport.runtime.live.MOST_WATCHERS", 2)
+    monkeypatch.setattr("rapport.runtime.live_updates.MOST_WATCHERS", 2)
     threads = [await world.conversation() for _ in range(3)]
     async with listening(world.http, threads[0]) as first:
         async with listening(world.http, threads[1]):

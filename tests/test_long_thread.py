@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from e2e.scripted import ScriptedModel, chat_model, scripted_model
-from rapport.agent.builtin import BuiltinChatModel
-from rapport.autonomy.leaks import leak_in
-from rapport.context.summaries import MAX_CHAT_HISTORY
-from rapport.domain.followups import PROMPTS, TRIGGER_TYPES, TriggerType
+from rapport.builtin import BuiltinChatModel
+from rapport.context.summary_rules import MAX_CHAT_HISTORY
+from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
+from rapport.followups.leaks import leak_in
 from test_autonomous_messages import META, checkpoint_of, everything_logged, pause
 from world import World, open_world
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
-from rapport.agent.tools import LOOKUP_NAMES, MOST_LOOKUPS, ROUNDS
+from rapport.agents.tools import LOOKUP_NAMES, MOST_LOOKUPS, ROUNDS
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Transient
-from rapport.domain.followups import PROMPTS
+from rapport.domain.follow_up import PROMPTS
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import change
-from rapport.knowledge.embedders.local import LocalEmbedder
-from rapport.lookups import HITS, MOST_CHARACTERS, MOST_MESSAGES
-from rapport.storage.messages import Messages
+from rapport.retrieval.embedders.local import LocalEmbedder
+from rapport.storage.messages.messages import Messages
+from rapport.turns.chat_tools import HITS, MOST_CHARACTERS, MOST_MESSAGES
 from test_chime_in import ANN, BEN, CARA, DAN, challenge, crowd, indexed, receipt, said
 from world import World, open_world
 

@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 
 from e2e.harness import Client, Home, Sent, make_home
 from e2e.scripted import Answer, Decision, ScriptedModel, ToolCall, Uses, chat_model, remembers, scripted_model
-from rapport.agent.tools import ROUNDS
-from rapport.domain.followups import PROMPTS
-from rapport.domain.memories import CAPACITY, Remark
-from rapport.domain.notes import Vector
+from rapport.agents.tools import ROUNDS
+from rapport.domain.follow_up import PROMPTS
+from rapport.domain.memory import CAPACITY, Remark
+from rapport.domain.note import Vector
 from rapport.memory.recall import HEADING, Recall
 from world import World, open_world, until
 
@@ -49,7 +49,7 @@ async def plain(database_url: str) -> AsyncGenerator[World]:
 @pytest.fixture
 def brief_lull(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conversation pauses at once."""
-    for place in ("rapport.reflection.LULL", "rapport.runtime.afterwards.LULL"):
+    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
         monkeypatch.setattr(place, 0.0)
 
 
@@ -456,7 +456,7 @@ async def test_a_pause_that_has_just_begun_is_not_thought_about_once_the_server_
     database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lull = 0.5
-    monkeypatch.setattr("rapport.runtime.afterwards.LULL", lull)
+    monkeypatch.setattr("rapport.runtime.post_turn_jobs.LULL", lull)
     async with open_world(database_url, model=chat_model(model)) as world:
         await world.says(await world.conversation(), "The landlord is on my mind.")
     over = asyncio.Event()

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 import pytest
 from bench.processes import free_port
 
-from rapport.agent.openai import make_openai
-from rapport.agent.server_note import strip_note
+from rapport.agents.openai import make_openai
+from rapport.domain.server_note import strip_note
 from world import World, open_world
 
 FALLBACK = "Temporary issue generating response. Here are the relevant documents summary: "

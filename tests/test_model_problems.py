@@ -16,15 +16,15 @@ import structlog
 from aiohttp import web
 from bench.processes import free_port
 
-from rapport.agent.advice import advise
-from rapport.agent.failures import classify_failure
-from rapport.agent.models import close_model
-from rapport.agent.openai import ProviderError, make_openai
-from rapport.agent.probe import probe
+from rapport.agents.advice import advise
+from rapport.agents.failures import classify_failure
+from rapport.agents.models import close_model
+from rapport.agents.openai import ProviderError, make_openai
+from rapport.agents.probe import probe
 from rapport.cli.serve import check_model
 from rapport.domain.model_problems import PROBLEMS
 from rapport.logs import configure_logging
-from rapport.storage.keys import Keys
+from rapport.storage.access.api_keys import Keys
 from world import World, open_world
 
 FALLBACK = (

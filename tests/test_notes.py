@@ -18,12 +18,12 @@ import pytest
 from pypdf import PdfReader, PdfWriter
 
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, Transient
-from rapport.domain.notes import NOTE_ID, Vector
-from rapport.knowledge.library import Added, Library
-from rapport.knowledge.names import readable_id
-from rapport.knowledge.ports import Embedder
+from rapport.domain.note import NOTE_ID, Vector
+from rapport.retrieval.library import Added, Library
+from rapport.retrieval.note_ids import readable_id
+from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
-from rapport.storage.notes import Notes
+from rapport.storage.notes.notes import Notes
 from test_auth import make_key, until_closed
 from world import World, open_world
 

@@ -20,15 +20,15 @@ from pydantic import SecretStr
 
 from e2e.scripted import ScriptedModel as RemoteModel
 from e2e.scripted import chat_model, scripted_model
-from rapport.channels.http.limits import Rules, open_limiter
-from rapport.domain.archive import id_at
+from rapport.channels.http.auth.rate_limits import Rules, open_limiter
+from rapport.domain.chat_archive import id_at
 from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent, Finished
 from rapport.domain.ids import is_id, new_id
-from rapport.storage.conversations import Conversations
-from rapport.storage.keys import Keys
-from rapport.storage.passing import passing_id
-from rapport.turn import take_turn
+from rapport.storage.access.api_keys import Keys
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.conversations.ephemeral import passing_id
+from rapport.turns.answer import take_turn
 from world import World, open_world, until
 
 GUARD = "I don't have sufficiently relevant documents to answer confidently. Please add more context or documents."

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rapport.channels.http.page import page_routes, read_page
+from rapport.channels.http.routes.page import page_routes, read_page
 from rapport.domain.errors import Permanent
 from world import World
 

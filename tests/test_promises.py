@@ -20,10 +20,10 @@ from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Conflict
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.ingest.accept import accept
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.events import Events, Superseded
-from rapport.storage.workers import Workers
+from rapport.storage.work.events import Events, Superseded
+from rapport.storage.work.workers import Workers
 
 
 @dataclass

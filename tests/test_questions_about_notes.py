@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.scripted import ScriptedModel, chat_model, scripted_model
-from rapport.agent.builtin import BuiltinChatModel
+from rapport.builtin import BuiltinChatModel
 from test_grounding import GUARD, Log, block_of, fenced, log, note, talk
 from world import World, open_world
 

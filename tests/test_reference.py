@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rapport.channels.http.page import POLICY
-from rapport.channels.http.reference import reference
+from rapport.channels.http.routes.api_reference import reference
+from rapport.channels.http.routes.page import POLICY
 from world import World
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapport.channels.http.markdown import LONGEST_FORMATTED, as_html, as_it_stands
-from rapport.channels.http.rendering import MOST_AT_ONCE, Renderer
+from rapport.channels.http.rendering.markdown import LONGEST_FORMATTED, as_html, as_it_stands
+from rapport.channels.http.rendering.message_html import MOST_AT_ONCE, Renderer
 from rapport.domain.conversation import Message
 from strict_html import read
 from world import World

@@ -15,10 +15,10 @@ from websockets.typing import Origin
 
 from commands import Run
 from listening import listening
-from rapport.channels.http import watching
-from rapport.channels.http.auth import COOKIE
-from rapport.storage.keys import Keys
-from rapport.storage.sessions import Sessions
+from rapport.channels.http.auth.authentication import COOKIE
+from rapport.channels.http.live import watching
+from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.sessions import Sessions
 from world import World
 
 LIMIT = 20.0

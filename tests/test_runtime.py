@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from rapport.deliver.outbox import OutcomeUnknown
+from rapport.delivery.sender import OutcomeUnknown
 from rapport.domain.conversation import Incoming
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.ingest.accept import accept
-from rapport.reply.replies import FALLBACK
+from rapport.replies.reply_kinds import FALLBACK
 from rapport.storage.database import Database
-from rapport.storage.events import Events, Superseded
-from rapport.storage.outbox import Outbox
-from rapport.storage.workers import Workers
+from rapport.storage.work.events import Events, Superseded
+from rapport.storage.work.outbox import Outbox
+from rapport.storage.work.workers import Workers
 from world import World, open_world, until
 
 

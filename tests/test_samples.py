@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from rapport.agent.builtin import BuiltinChatModel
-from rapport.channels.http.samples import read_chat
+from rapport.builtin import BuiltinChatModel
+from rapport.channels.http.routes.samples import read_chat
 from test_auth import make_key, until_closed
 from world import World, open_world
 

@@ -10,9 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
 from rapport import __version__
-from rapport.channels.http.auth import refuse_forged
-from rapport.storage.keys import Keys
-from rapport.storage.sessions import MOST_OF_A_KEY, Sessions
+from rapport.channels.http.auth.authentication import refuse_forged
+from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.sessions import MOST_OF_A_KEY, Sessions
 from test_auth import make_key, until_closed
 from world import World, open_world
 

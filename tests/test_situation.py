@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from e2e.scripted import chat_model, scripted_model
-from rapport.autonomy.leaks import leak_in
-from rapport.context.sources import STRICT, sources_block
-from rapport.context.summaries import estimated_tokens
-from rapport.domain.agents import COMPANION
-from rapport.domain.followups import PROMPTS
+from rapport.context.source_block import STRICT, sources_block
+from rapport.context.summary_rules import estimated_tokens
+from rapport.domain.agent_profile import COMPANION
+from rapport.domain.follow_up import PROMPTS
+from rapport.followups.leaks import leak_in
 from world import World, open_world, until
 
 REFUNDS = "Customers may send goods back within 30 days of purchase and get their money back."

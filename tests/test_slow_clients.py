@@ -13,7 +13,7 @@ import structlog
 from websockets.asyncio.client import connect
 
 from listening import listening
-from rapport.channels.http.receiving import Connections, ReceivingLimits
+from rapport.channels.http.requests.connection_limits import Connections, ReceivingLimits
 from world import World, open_world
 
 QUICK = ReceivingLimits(

@@ -17,10 +17,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr
 from structlog.testing import capture_logs
 
-from rapport.agent.builtin import BuiltinChatModel
-from rapport.context.summaries import MAX_SUMMARY_CHARACTERS, PROMPT
+from rapport.builtin import BuiltinChatModel
+from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, PROMPT
 from rapport.domain.conversation import Incoming
-from rapport.summary import sum_up
+from rapport.turns.summarize import sum_up
 from world import ScriptedModel, Step, World, open_world, until
 
 WINDOW = 12
@@ -323,7 +323,7 @@ async def test_who_goes_on_talking_waits_for_no_other_conversations_summary(
     world: World, model: Summariser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few are made at a time; but what somebody waits for doesn't stand in line."""
-    monkeypatch.setattr("rapport.runtime.afterwards.AT_ONCE", 1)
+    monkeypatch.setattr("rapport.runtime.post_turn_jobs.AT_ONCE", 1)
     here, there, beyond = [await world.conversation() for _ in range(3)]
     held = model.will_hold_back()
     for conversation in (here, there, beyond):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rapport.domain.followups import PROMPTS
+from rapport.domain.follow_up import PROMPTS
 from rapport.domain.ids import new_id
-from rapport.domain.memories import Remark
-from rapport.storage.threads import SEARCHED_MESSAGES, SHOWN_CHARACTERS
+from rapport.domain.memory import Remark
+from rapport.storage.conversations.listing import SEARCHED_MESSAGES, SHOWN_CHARACTERS
 from test_auth import make_key, until_closed
 from test_chime_in import ANN, BEN, CARA, DAN, HOW_LONG, REFUNDS, challenge, crowd, said
 from world import World

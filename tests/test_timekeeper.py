@@ -11,11 +11,11 @@ import structlog
 
 from rapport.domain.ids import new_id
 from rapport.metrics import Metrics
-from rapport.runtime import timekeeper
-from rapport.runtime.timekeeper import BATCH, Timekeeper
-from rapport.storage.conversations import Conversations
+from rapport.runtime import timer_loop as timekeeper
+from rapport.runtime.timer_loop import BATCH, Timekeeper
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.timers import Timers
+from rapport.storage.followups.timers import Timers
 from world import until
 
 _SET = """

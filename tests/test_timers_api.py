@@ -12,13 +12,13 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from rapport.channels.http.auth import authenticator
+from rapport.channels.http.auth.authentication import authenticator
 from rapport.channels.http.problems import install
-from rapport.channels.http.timers import timer_routes
+from rapport.channels.http.routes.timers import timer_routes
+from rapport.domain.follow_up_requests import LATEST
 from rapport.domain.ids import new_id
-from rapport.domain.timing import LATEST
 from rapport.metrics import Metrics
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from test_auth import make_key, until_closed
 from world import World, until

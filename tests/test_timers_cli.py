@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands import COMMAND, Home, Run, Terminal
-from rapport.cli.followups import due_words
+from rapport.cli.follow_up_output import due_words
 from rapport.domain.errors import InvalidInput
+from rapport.domain.follow_up_requests import FOREVER, duration_of, hour_of, moment_of
 from rapport.domain.ids import new_id
-from rapport.domain.timing import FOREVER, duration_of, hour_of, moment_of
 
 Sql: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, remembers, scripted_model
-from rapport.agent.tools import ROUNDS
+from rapport.agents.tools import ROUNDS
 from world import World, open_world
 
 NO_OBJECTS = ["[]", "[1, 2]", '"peanuts"', '""', "null", "5", "0", "true", "false", "-1.5e3"]

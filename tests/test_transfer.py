@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 
 from commands import Home, Ran, Run, on_a_terminal
-from rapport.domain.agents import COMPANION
-from rapport.domain.archive import TICK, Archive
+from rapport.domain.agent_profile import COMPANION
+from rapport.domain.chat_archive import TICK, Archive
 from rapport.domain.conversation import Author, Incoming, Message
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id
 from rapport.domain.synthetic import is_synthetic
 from rapport.ingest.accept import accept
-from rapport.ingest.archive import read_jsonl
-from rapport.ingest.bring_in import bring_in, tag_legacy
+from rapport.ingest.archive_rows import read_jsonl
+from rapport.ingest.import_messages import bring_in, tag_legacy
 from rapport.ingest.telegram_export import TelegramChat, read_telegram
-from rapport.storage.archive import Added, Archives
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages import Messages
+from rapport.storage.messages.import_export import Added, Archives
+from rapport.storage.messages.messages import Messages
 from world import World
 
 MORNING = datetime(2024, 5, 6, 8, 30, tzinfo=UTC)

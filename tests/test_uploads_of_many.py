@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, Sequence
 import httpx
 import pytest
 
-from rapport.channels.http.receiving import Connections, ReceivingLimits
-from rapport.channels.http.uploads import OF_ONE_OWNER
-from rapport.domain.notes import Vector
-from rapport.storage.keys import Keys
+from rapport.channels.http.requests.connection_limits import Connections, ReceivingLimits
+from rapport.channels.http.requests.uploads import OF_ONE_OWNER
+from rapport.domain.note import Vector
+from rapport.storage.access.api_keys import Keys
 from world import World, open_world, until
 
 LIMIT = 30.0

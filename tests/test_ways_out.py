@@ -18,9 +18,9 @@ from commands import Home, Ran
 from e2e.scripted import ScriptedModel, chat_model, scripted_model
 from listening import listening
 from rapport.cli.serve import web_app
-from rapport.domain.followups import PROMPTS, TRIGGER_TYPES
+from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
 from rapport.domain.ids import new_id
-from rapport.domain.memories import Remark
+from rapport.domain.memory import Remark
 from test_autonomous_messages import everything_logged, pause
 from world import World, open_world, until
 
@@ -170,7 +170,7 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 
 @pytest.fixture
 async def scene(database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
-    for place in ("rapport.reflection.LULL", "rapport.runtime.afterwards.LULL"):
+    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
         monkeypatch.setattr(place, 0.0)
     async with open_world(database_url, model=chat_model(model)) as world:
         yield await made(world, model)
@@ -388,7 +388,7 @@ async def test_nothing_of_a_trigger_is_planned_remembered_sent_or_summed_up(scen
 async def test_the_log_tells_neither_prompts_nor_reasons_nor_what_was_said(
     database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("rapport.reflection.LULL", "rapport.runtime.afterwards.LULL"):
+    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
         monkeypatch.setattr(place, 0.0)
     with everything_logged() as logs:
         async with open_world(database_url, model=chat_model(model)) as world:

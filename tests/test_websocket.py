@@ -12,9 +12,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from rapport.channels.http.auth import COOKIE
-from rapport.channels.http.limits import Rules, open_limiter
-from rapport.storage.keys import Keys
+from rapport.channels.http.auth.authentication import COOKIE
+from rapport.channels.http.auth.rate_limits import Rules, open_limiter
+from rapport.storage.access.api_keys import Keys
 from world import World, open_world, until
 
 Frame = dict[str, Any]

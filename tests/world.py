@@ -21,22 +21,22 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import PrivateAttr
 
-from rapport.agent.server_note import strip_note
 from rapport.app import App, open_app
-from rapport.channels.http.limits import Limiter
-from rapport.channels.http.receiving import Connections
-from rapport.channels.http.sending import protocols
+from rapport.channels.http.auth.rate_limits import Limiter
+from rapport.channels.http.live.slow_clients import protocols
+from rapport.channels.http.requests.connection_limits import Connections
 from rapport.cli.serve import rate_limiter, web_app
-from rapport.deliver.outbox import OutcomeUnknown
-from rapport.domain.followups import Timer, TriggerType
+from rapport.delivery.sender import OutcomeUnknown
+from rapport.domain.follow_up import Timer, TriggerType
 from rapport.domain.ids import new_id
 from rapport.domain.outgoing import Outgoing
+from rapport.domain.server_note import strip_note
 from rapport.domain.synthetic import is_synthetic
 from rapport.runtime.runtime import Runtime
 from rapport.settings import Settings
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.timers import Timers
+from rapport.storage.followups.timers import Timers
 
 _TLS = ssl.create_default_context()
 """Made once: no test needs it, and a client makes its own in 20 ms."""

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from bench.context.quality import SHARED
 from bench.context.windows import Said, read
 from rapport.domain.conversation import LOCAL_USER
-from rapport.ingest.chat_index import embedded_words
-from rapport.knowledge.ports import Embedder
+from rapport.ingest.embed_messages import embedded_words
+from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
-from rapport.storage.message_vectors import ensure_index
+from rapport.storage.messages.message_vectors import ensure_index
 
 SOURCES = ("new-stripe", "new-mediawiki", "new-ubuntu-meeting", "ubuntu-dev")
 DIMENSIONS = 384

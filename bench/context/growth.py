@@ -33,21 +33,21 @@ from bench.context.quality import SHARED, the_scorer
 from bench.context.site import Site, Stopwatch, Times, spread
 from bench.context.speaking import BLOCK, speaking
 from rapport.app import App, open_app
-from rapport.chiming import Chooser, surroundings
-from rapport.cli.selecting import read
+from rapport.cli.context_filter import read
 from rapport.context.engine import Choice, select
+from rapport.domain.context_selection import RECENT
 from rapport.domain.conversation import LOCAL_USER, Author, Message
 from rapport.domain.ids import new_id
-from rapport.domain.notes import Vector
-from rapport.domain.selection import RECENT
-from rapport.knowledge.embedders.choose import close_embedder, make_embedder
-from rapport.knowledge.ports import Embedder
+from rapport.domain.note import Vector
 from rapport.logs import configure_logging
-from rapport.storage.chat_search import search_chat
+from rapport.retrieval.embedders.registry import close_embedder, make_embedder
+from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.messages.chat_search import search_chat
+from rapport.storage.messages.neighbours import linked, recent, vector_of
 from rapport.storage.migrate import migrate, schema_lock
-from rapport.storage.surroundings import linked, recent, vector_of
+from rapport.storage.postgres.embedded import EmbeddedPostgres
+from rapport.turns.group_context import Chooser, surroundings
 
 PARTS = ("select", "gather", "similar", "accept")
 SHORT, MIDDLING, LARGER = 1_000, 5_000, 20_000

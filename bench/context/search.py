@@ -30,15 +30,15 @@ from bench.context.dialogues import CASTS, Dialogue, make_dialogues
 from bench.context.growth import a_server, tell
 from bench.context.site import Stopwatch, Times
 from rapport.app import App, open_app
-from rapport.context.naming import find_named
-from rapport.domain.archive import Archive, ArchivedMessage
+from rapport.context.named_participants import find_named
+from rapport.domain.chat_archive import Archive, ArchivedMessage
 from rapport.domain.conversation import LOCAL_USER, Author
-from rapport.ingest.bring_in import bring_in
-from rapport.ingest.chat_index import ChatIndex
-from rapport.knowledge.embedders.choose import close_embedder, make_embedder
+from rapport.ingest.embed_messages import ChatIndex
+from rapport.ingest.import_messages import bring_in
 from rapport.logs import configure_logging
-from rapport.storage.chat_search import Hit, search_chat
+from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.storage.database import Database
+from rapport.storage.messages.chat_search import Hit, search_chat
 
 Way: TypeAlias = Callable[[str], Awaitable[Sequence[Hit]]]
 COUNTS = (5, 10)

@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator
 from bench.context.site import Site, Times, spread
 from rapport.domain.conversation import LOCAL_USER, Author, Incoming
 from rapport.ingest.accept import accept
-from rapport.ingest.chat_index import ChatIndex
-from rapport.knowledge.ports import Embedder
-from rapport.runtime.indexing import Indexing
-from rapport.storage.conversations import Conversations
+from rapport.ingest.embed_messages import ChatIndex
+from rapport.retrieval.ports import Embedder
+from rapport.runtime.embedding_loop import Indexing
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.surroundings import vector_of
+from rapport.storage.messages.neighbours import vector_of
 
 A_SECOND = 20
 """Messages a second while accepting is timed: a very lively group."""

@@ -23,7 +23,8 @@ import numpy as np
 import torch
 
 from bench.context.windows import SIZES, Window, Windows, read
-from rapport.context.relevance.features import (
+from rapport.context.relevance.line_features import plain
+from rapport.context.relevance.pair_features import (
     CHAT_FEATURES,
     FEATURES,
     LINE_FEATURES,
@@ -31,9 +32,8 @@ from rapport.context.relevance.features import (
     describe,
     pairs,
 )
-from rapport.context.relevance.reading import plain
 from rapport.context.relevance.scorer import LEAST, NEAR
-from rapport.knowledge.embedders.wordllama import DIMENSIONS, word_table
+from rapport.retrieval.embedders.wordllama import DIMENSIONS, word_table
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "context"
 WEIGHTS = Path(__file__).parents[2] / "src" / "rapport" / "context" / "relevance" / "weights.json"

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rapport.context.relevance.reading import Line, plain
+from rapport.context.relevance.line_features import Line, plain
 
 SIZES = (100, 100, 100, 100, 60, 40, 20, 10, 6)
 """How many lines a window has; short ones are what a new chat looks like."""

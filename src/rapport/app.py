@@ -15,25 +15,25 @@ import structlog
 
 from rapport.domain import failpoints
 from rapport.settings import Settings
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from rapport.agent.graph import LangGraphAgent
-    from rapport.agent.health import ModelHealth
-    from rapport.answering import Tools
+    from rapport.agents.graph import LangGraphAgent
+    from rapport.agents.health import ModelHealth
     from rapport.channels.telegram.api import BotApi
     from rapport.channels.telegram.bot import TelegramBot
-    from rapport.chiming import Chooser
-    from rapport.deliver.outbox import Channel
-    from rapport.knowledge.library import Library
-    from rapport.knowledge.ports import Embedder
-    from rapport.knowledge.retrieval import Retriever
-    from rapport.memory.book import MemoryBook
+    from rapport.delivery.sender import Channel
+    from rapport.memory.memory_store import MemoryBook
     from rapport.metrics import Metrics
+    from rapport.retrieval.library import Library
+    from rapport.retrieval.ports import Embedder
+    from rapport.retrieval.retriever import Retriever
     from rapport.runtime.runtime import Runtime
     from rapport.storage.database import Database
+    from rapport.turns.group_context import Chooser
+    from rapport.turns.steps import Tools
 
 log = structlog.get_logger()
 
@@ -107,23 +107,23 @@ async def open_app(
         failpoints.arm(settings.failpoint)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_database(settings, meanwhile=_import_the_rest))
-        from rapport.agent.graph import LangGraphAgent
-        from rapport.agent.health import ModelHealth
-        from rapport.agent.metadata import verify_metadata
-        from rapport.agent.models import close_model, make_model
-        from rapport.answering import Tools
-        from rapport.knowledge.embedders.choose import close_embedder, make_embedder
-        from rapport.knowledge.embedders.recent import RecentQuestions
-        from rapport.knowledge.library import Library
-        from rapport.knowledge.retrieval import make_retriever
-        from rapport.memory.book import MemoryBook
+        from rapport.agents.graph import LangGraphAgent
+        from rapport.agents.health import ModelHealth
+        from rapport.agents.metadata import verify_metadata
+        from rapport.agents.models import close_model, make_model
+        from rapport.memory.memory_store import MemoryBook
         from rapport.memory.recall import Recall
         from rapport.metrics import Metrics
+        from rapport.retrieval.embedders.question_cache import RecentQuestions
+        from rapport.retrieval.embedders.registry import close_embedder, make_embedder
+        from rapport.retrieval.library import Library
+        from rapport.retrieval.retriever import make_retriever
         from rapport.runtime.runtime import Runtime
-        from rapport.storage.catalogue import Catalogue
-        from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
         from rapport.storage.migrate import migrate, schema_lock
-        from rapport.storage.search import Search
+        from rapport.storage.notes.note_index import Catalogue
+        from rapport.storage.notes.passage_search import Search
+        from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
+        from rapport.turns.steps import Tools
 
         chosen = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
         stack.push_async_callback(close_model, chosen)
@@ -200,7 +200,7 @@ async def _telegram_api(settings: Settings) -> AsyncGenerator[BotApi | None]:
 def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
     if api is None:
         return {}
-    from rapport.channels.telegram.places import CHANNEL
+    from rapport.channels.telegram.chat_mapping import CHANNEL
     from rapport.channels.telegram.writing.channel import TelegramChannel
 
     return {CHANNEL: TelegramChannel(api, database)}
@@ -209,8 +209,8 @@ def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
 def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: Tools) -> TelegramBot:
     from rapport.channels.telegram.admission import read_admission
     from rapport.channels.telegram.bot import TelegramBot
-    from rapport.channels.telegram.commands.obey import Desk
-    from rapport.domain.agents import COMPANION
+    from rapport.channels.telegram.commands.run_command import Desk
+    from rapport.domain.agent_profile import COMPANION
 
     return TelegramBot(
         api,
@@ -224,9 +224,9 @@ def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: Tools) -
 
 def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> Chooser:
     """Chooses context as the settings say."""
-    from rapport.chiming import Chooser
     from rapport.context.engine import Choice
-    from rapport.knowledge.embedders.wordllama import word_table
+    from rapport.retrieval.embedders.wordllama import word_table
+    from rapport.turns.group_context import Chooser
 
     choice = Choice(
         settings.context_strategy,
@@ -241,10 +241,10 @@ def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> 
 async def _prepare(embedder: Embedder, database: Database, chooser: Chooser) -> None:
     """Load the embedder's weights if there is anything to search, and say if some of it can't be found by it; and what
     context is chosen with if there are groups."""
-    from rapport.knowledge.embedders.local import LocalEmbedder
-    from rapport.storage.conversations import Conversations
+    from rapport.retrieval.embedders.local import LocalEmbedder
+    from rapport.storage.conversations.conversations import Conversations
     from rapport.storage.memories import Memories
-    from rapport.storage.notes import Notes
+    from rapport.storage.notes.notes import Notes
 
     async with database.statement() as connection:
         notes, outdated_notes = await Notes(connection).totals(embedder.name)
@@ -262,5 +262,5 @@ async def _prepare(embedder: Embedder, database: Database, chooser: Chooser) -> 
 
 def _import_the_rest() -> None:
     """The slow imports (LangGraph above all), while Postgres starts on the other core."""
-    for name in ("rapport.agent.graph", "rapport.runtime.runtime"):
+    for name in ("rapport.agents.graph", "rapport.runtime.runtime"):
         importlib.import_module(name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from rapport.domain.followups import GATES, TRIGGER_TYPES
+from rapport.domain.follow_up import GATES, TRIGGER_TYPES
 from rapport.domain.model_problems import PROBLEMS, Problem
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

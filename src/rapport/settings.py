@@ -12,7 +12,7 @@ from dotenv import load_dotenv
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rapport.domain.selection import LOOKBACK_LIMIT, RECENT, TIME_THRESHOLD, Strategy
+from rapport.domain.context_selection import LOOKBACK_LIMIT, RECENT, TIME_THRESHOLD, Strategy
 
 
 class Settings(BaseSettings):

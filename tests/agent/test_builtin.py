@@ -12,23 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from rapport.agent.builtin import BuiltinChatModel
-from rapport.agent.builtin import followups as follow_up_lines
-from rapport.agent.builtin.abroad import LINES
-from rapport.agent.builtin.arithmetic import evaluate, work_out
-from rapport.agent.builtin.care import GENTLE
-from rapport.agent.builtin.limits import SWITCH
-from rapport.agent.builtin.perspective import first_person, turned_around
-from rapport.agent.builtin.sources import Source, parse
-from rapport.agent.builtin.summaries import TOKEN_LIMIT, estimate
-from rapport.agent.builtin.window import SUMMARY_PROMPT
-from rapport.autonomy.leaks import leak_in
-from rapport.context.chat import Scribe
-from rapport.context.window import system_prompt
-from rapport.domain.agents import COMPANION
+from rapport.builtin import BuiltinChatModel
+from rapport.builtin import follow_up_replies as follow_up_lines
+from rapport.builtin.arithmetic import evaluate, work_out
+from rapport.builtin.care import GENTLE
+from rapport.builtin.disclaimers import SWITCH
+from rapport.builtin.foreign_replies import LINES
+from rapport.builtin.perspective import first_person, turned_around
+from rapport.builtin.prompt_reader import SUMMARY_PROMPT
+from rapport.builtin.source_reader import Source, parse
+from rapport.builtin.summary_text import TOKEN_LIMIT, estimate
+from rapport.context.prompt import system_prompt
+from rapport.context.transcript import Scribe
+from rapport.domain.agent_profile import COMPANION
+from rapport.domain.context_selection import Chosen, ContextSelection
 from rapport.domain.conversation import Author, Message
-from rapport.domain.followups import PROMPTS, TRIGGER_TYPES
-from rapport.domain.selection import Chosen, ContextSelection
+from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
+from rapport.followups.leaks import leak_in
 from rapport.memory.recall import HEADING
 
 MUSEUM = """\

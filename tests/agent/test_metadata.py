@@ -13,10 +13,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from structlog.testing import capture_logs
 
-from rapport.agent.graph import LangGraphAgent
-from rapport.agent.metadata import MetadataLost, verify_metadata
+from rapport.agents.graph import LangGraphAgent
+from rapport.agents.metadata import MetadataLost, verify_metadata
 from rapport.domain.synthetic import is_synthetic
-from rapport.storage.checkpoints import CheckpointPool, Checkpoints, checkpoint_pool
+from rapport.storage.work.checkpoints import CheckpointPool, Checkpoints, checkpoint_pool
 from world import ScriptedModel
 
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")

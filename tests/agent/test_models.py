@@ -33,12 +33,12 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, SecretStr
 
-from rapport.agent.failures import ModelFailed
-from rapport.agent.graph import LangGraphAgent, RunContext
-from rapport.agent.models import close_model, make_model
-from rapport.agent.openai import LeanChatOpenAI
+from rapport.agents.failures import ModelFailed
+from rapport.agents.graph import LangGraphAgent, RunContext
+from rapport.agents.models import close_model, make_model
+from rapport.agents.openai import LeanChatOpenAI
 from rapport.domain.errors import Permanent
-from rapport.reply.replies import FALLBACK
+from rapport.replies.reply_kinds import FALLBACK
 from world import World, open_world
 
 ROOT = Path(__file__).parents[2]

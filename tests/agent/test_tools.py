@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from rapport.agent.tools import LOOKUP_NAMES, LOOKUPS, MOST_CALLS, MOST_LOOKUPS, Toolbox
+from rapport.agents.tools import LOOKUP_NAMES, LOOKUPS, MOST_CALLS, MOST_LOOKUPS, Toolbox
 
 
 class Heard:

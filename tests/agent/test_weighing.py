@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import SystemMessage
 
-from rapport.agent.builtin import BuiltinChatModel
-from rapport.agent.builtin.weighing.amounts import amounts, applies, limits
-from rapport.agent.builtin.weighing.stances import leaning, looked_for, stance
-from rapport.agent.builtin.weighing.table import choices
-from rapport.context.chat import Scribe
-from rapport.context.window import system_prompt
-from rapport.domain.agents import COMPANION
+from rapport.builtin import BuiltinChatModel
+from rapport.builtin.weighing.amounts import amounts, applies, limits
+from rapport.builtin.weighing.open_question import choices
+from rapport.builtin.weighing.stances import leaning, looked_for, stance
+from rapport.context.prompt import system_prompt
+from rapport.context.transcript import Scribe
+from rapport.domain.agent_profile import COMPANION
+from rapport.domain.context_selection import Chosen, ContextSelection
 from rapport.domain.conversation import Author, Message
-from rapport.domain.selection import Chosen, ContextSelection
 
 Line = tuple[str, str] | tuple[str, str, int]
 """Who says what, and to which line it replies."""

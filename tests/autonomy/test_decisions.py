@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from structlog.testing import capture_logs
 
-from rapport.autonomy.decisions import REFLECTION_PROMPT, FollowUp, Reflection, plan_from, transcript
-from rapport.autonomy.planner import USUAL_DELAY
 from rapport.domain.conversation import Message, Role
-from rapport.domain.followups import TRIGGER_TYPES, Autonomy, BroughtUp, Plan
+from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, BroughtUp, Plan
+from rapport.followups.planner import USUAL_DELAY
+from rapport.followups.reflection_form import REFLECTION_PROMPT, FollowUp, Reflection, plan_from, transcript
 
 AT = datetime(2025, 3, 1, tzinfo=UTC)
 LIMITS = Autonomy()

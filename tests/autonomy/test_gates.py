@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rapport.autonomy.gates import checked_zone, closed_gate, quiet_now
 from rapport.domain.errors import InvalidInput
-from rapport.domain.followups import GATES, Autonomy, Gate, QuietHours, Standing
+from rapport.domain.follow_up import GATES, Autonomy, Gate, QuietHours, Standing
+from rapport.followups.gates import checked_zone, closed_gate, quiet_now
 
 NOW = datetime(2025, 6, 10, 12, 0, tzinfo=UTC)
 OPEN = Standing(
@@ -261,7 +261,7 @@ def test_a_hostile_name_is_refused_without_asking_the_file_system(name: str, mon
     def touched(*_: object, **__: object) -> None:
         raise AssertionError("the file system was asked")
 
-    monkeypatch.setattr("rapport.autonomy.gates.ZoneInfo", touched)
+    monkeypatch.setattr("rapport.followups.gates.ZoneInfo", touched)
     monkeypatch.setattr("builtins.open", touched)
     with pytest.raises(InvalidInput) as refused:
         checked_zone(name)

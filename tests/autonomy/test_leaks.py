@@ -32,8 +32,8 @@ from leak_examples import (
 )
 from leak_examples_fresh import FOURTH_INNOCENT, FOURTH_LEAKING
 
-from rapport.autonomy.leaks import leak_in
-from rapport.domain.followups import PROMPTS
+from rapport.domain.follow_up import PROMPTS
+from rapport.followups.leaks import leak_in
 
 USUAL = tuple(PROMPTS.values())
 MISSED = {

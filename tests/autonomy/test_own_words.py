@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from memory import founded_fresh, said, said_fresh
 from memory.founded import ATTACKS, FOUNDED
-from rapport.autonomy.own_words import is_founded, own_messages, own_text
 from rapport.domain.conversation import Author, Message
+from rapport.followups.own_words import is_founded, own_messages, own_text
 
 AT = datetime(2025, 3, 1, tzinfo=UTC)
 

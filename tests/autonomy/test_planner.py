@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rapport.autonomy.closings import closed, in_distress, only_thanks
-from rapport.autonomy.matters import matter_of, same_matter
-from rapport.autonomy.planner import GAP_MARGIN_SECONDS, USUAL_DELAY, clamped, plan_by_rules, spaced
-from rapport.autonomy.sorrow import bad_news
 from rapport.domain.conversation import Message, Role
-from rapport.domain.followups import TRIGGER_TYPES, Autonomy, BroughtUp, Plan, TriggerType
+from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, BroughtUp, Plan, TriggerType
+from rapport.followups.bad_news import bad_news
+from rapport.followups.closings import closed, in_distress, only_thanks
+from rapport.followups.matters import matter_of, same_matter
+from rapport.followups.planner import GAP_MARGIN_SECONDS, USUAL_DELAY, clamped, plan_by_rules, spaced
 
 BEGAN = datetime(2025, 3, 1, 12, tzinfo=UTC)
 LIMITS = Autonomy()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from rapport.autonomy.triggers import known_trigger_type, synthetic_message
-from rapport.domain.followups import PROMPTS, TRIGGER_TYPES, TriggerType
+from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.domain.synthetic import is_synthetic
+from rapport.followups.triggers import known_trigger_type, synthetic_message
 
 
 @pytest.mark.parametrize("trigger_type", TRIGGER_TYPES)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest_asyncio
 from playwright.async_api import expect
 
-from rapport.agent.advice import advise
+from rapport.agents.advice import advise
 from world import World, open_world, until
 
 from .visitor import IN_A_BROWSER, Visitor

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands import COMMAND, Home, Ran
-from rapport.cli import selecting
-from rapport.cli.selecting import BadRequest, answered, read
+from rapport.cli import context_filter as selecting
+from rapport.cli.context_filter import BadRequest, answered, read
 from rapport.context.engine import Choice
-from rapport.domain.selection import RECENT, Strategy
+from rapport.domain.context_selection import RECENT, Strategy
 
 NOW = 1_760_000_000.0
 MINUTE, DAY = 60.0, 86_400.0

@@ -194,7 +194,7 @@ def test_what_would_be_chosen_and_what_was_used_besides() -> None:
 def test_every_reason_is_explained() -> None:
     from typing import get_args
 
-    from rapport.domain.selection import Reason
+    from rapport.domain.context_selection import Reason
 
     assert set(REASONS) == set(get_args(Reason))
 

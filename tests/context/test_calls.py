@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from context.cast import Chat, Said, chats
 from rapport.context.engine import HANDLES, MOST_EXCHANGES, Choice, select
-from rapport.context.relevance.lines import as_lines
+from rapport.context.relevance.chat_lines import as_lines
+from rapport.domain.context_selection import ContextSelection, Surroundings
 from rapport.domain.conversation import Author, Message
-from rapport.domain.selection import ContextSelection, Surroundings
-from rapport.knowledge.embedders.wordllama import word_table
+from rapport.retrieval.embedders.wordllama import word_table
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 RELEVANT = Choice(words=word_table())

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage
 
-from rapport.context.chat import MOST_IMAGES, Scribe, fitting
 from rapport.context.fence import anchor_sentence
-from rapport.domain.agents import COMPANION
+from rapport.context.transcript import MOST_IMAGES, Scribe, fitting
+from rapport.domain.agent_profile import COMPANION
+from rapport.domain.context_selection import SHOWN_CHARACTERS, Chosen, ContextSelection
 from rapport.domain.conversation import Author, Block, Message
-from rapport.domain.selection import SHOWN_CHARACTERS, Chosen, ContextSelection
 
 NOW = datetime(2025, 11, 18, 14, 5, tzinfo=UTC)
 """A Tuesday."""

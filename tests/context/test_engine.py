@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapport.context.engine import LINE_TOKENS, Choice, select
-from rapport.context.relevance.belonging import LEAST_SCORE, choose_lines
-from rapport.context.summaries import estimated_tokens
+from rapport.context.relevance.grouping import LEAST_SCORE, choose_lines
+from rapport.context.summary_rules import estimated_tokens
+from rapport.domain.context_selection import SHOWN_CHARACTERS, Strategy, Surroundings
 from rapport.domain.conversation import Author, Message
-from rapport.domain.selection import SHOWN_CHARACTERS, Strategy, Surroundings
-from rapport.knowledge.embedders.wordllama import word_table
+from rapport.retrieval.embedders.wordllama import word_table
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 DAY = 24 * 60.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.context.naming import find_named
+from rapport.context.named_participants import find_named
 from rapport.domain.conversation import Author
 
 PEOPLE = [

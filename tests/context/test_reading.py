@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from rapport.context.relevance.lines import MOST_MENTIONS, as_lines
-from rapport.context.relevance.reading import READ_CHARACTERS, read
+from rapport.context.relevance.chat_lines import MOST_MENTIONS, as_lines
+from rapport.context.relevance.line_features import READ_CHARACTERS, read
 from rapport.domain.conversation import Author, Message
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.context.summaries import (
+from rapport.context.summary_rules import (
     KEPT,
     MAX_CHAT_HISTORY,
     MAX_TOKENS,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 
 from .harness import Home
 from .silences import run

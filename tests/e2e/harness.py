@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 import psutil
 
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 
 from .scripted import ScriptedModel
 

@@ -8,7 +8,7 @@ import signal
 import time
 from dataclasses import dataclass, field
 
-from rapport.domain.followups import PROMPTS
+from rapport.domain.follow_up import PROMPTS
 
 from .harness import Home
 from .scripted import ScriptedModel

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from rapport.domain.followups import PROMPTS
+from rapport.domain.follow_up import PROMPTS
 
 from .audit import query
 from .harness import Json

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 from aiohttp import web
 from langchain_core.language_models import BaseChatModel
 
-from rapport.agent.openai import make_openai
-from rapport.agent.server_note import strip_note
+from rapport.agents.openai import make_openai
+from rapport.domain.server_note import strip_note
 
 REFLECTION = "Reflection"
 """The form in which the model is asked what to do about a pause."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 import pytest
 
-from rapport.domain.followups import PROMPTS
+from rapport.domain.follow_up import PROMPTS
 
 from .clocks import MovedClock
 from .harness import Client, Home, Sent, Server

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rapport.domain.agents import AGENTS, COMPANION, LIBRARIAN, AgentProfile
+from rapport.domain.agent_profile import AGENTS, COMPANION, LIBRARIAN, AgentProfile
 from rapport.ingest.addressing import addressed_agents, mentions, own_words
 
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.domain.agents import COMPANION, LIBRARIAN
-from rapport.domain.archive import TICK, Archive, spaced, travelling
+from rapport.domain.agent_profile import COMPANION, LIBRARIAN
+from rapport.domain.chat_archive import TICK, Archive, spaced, travelling
 from rapport.domain.conversation import Author
 from rapport.domain.errors import InvalidInput
-from rapport.domain.followups import TRIGGER_TYPES
+from rapport.domain.follow_up import TRIGGER_TYPES
 from rapport.domain.ids import is_id
 from rapport.domain.synthetic import is_synthetic
-from rapport.ingest.archive import MARKER, legacy_trigger, moment, read_jsonl
+from rapport.ingest.archive_rows import MARKER, legacy_trigger, moment, read_jsonl
 from rapport.ingest.telegram_export import TelegramChat, read_telegram, telegram_chats
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -15,18 +15,18 @@ from structlog.testing import capture_logs
 
 from commands import Run
 from memory.vectors import HandMade
-from rapport.domain.agents import COMPANION
+from rapport.domain.agent_profile import COMPANION
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
-from rapport.domain.notes import Vector
-from rapport.ingest import chat_index
+from rapport.domain.note import Vector
+from rapport.ingest import embed_messages as chat_index
 from rapport.ingest.accept import accept
-from rapport.ingest.archive import read_jsonl
-from rapport.ingest.bring_in import bring_in
-from rapport.ingest.chat_index import MAX_CHARACTERS, REFUSALS, STRETCH, ChatIndex, embedded_words
-from rapport.runtime import indexing
-from rapport.runtime.indexing import Indexing
-from rapport.storage.conversations import Conversations
+from rapport.ingest.archive_rows import read_jsonl
+from rapport.ingest.embed_messages import MAX_CHARACTERS, REFUSALS, STRETCH, ChatIndex, embedded_words
+from rapport.ingest.import_messages import bring_in
+from rapport.runtime import embedding_loop as indexing
+from rapport.runtime.embedding_loop import Indexing
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from storage.explained import Explained, PlanMode, plans
 from world import until

@@ -13,9 +13,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from rapport.domain.errors import Permanent
-from rapport.knowledge.embedders import bundled
-from rapport.knowledge.embedders.local import data_file
-from rapport.knowledge.embedders.minilm import MAX_TOKENS, VOCABULARY, MiniLM
+from rapport.retrieval.embedders import bundled
+from rapport.retrieval.embedders.local import data_file
+from rapport.retrieval.embedders.minilm import MAX_TOKENS, VOCABULARY, MiniLM
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,15 +15,15 @@ from bench.questions import QuestionSet, load_questions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapport.cli.curve import draw_curve
+from rapport.cli.calibration_plot import draw_curve
 from rapport.domain.errors import Transient
-from rapport.domain.notes import Chunk, Vector
-from rapport.knowledge import calibration as measuring
-from rapport.knowledge.calibration import Calibration, Sampled, calibrate
-from rapport.knowledge.chunking import chunks_of, embedded_text, points_of
-from rapport.knowledge.embedders.choose import close_embedder, make_embedder
-from rapport.knowledge.ports import Embedder
-from rapport.knowledge.relevance import Measure, Measured
+from rapport.domain.note import Chunk, Vector
+from rapport.retrieval import calibration as measuring
+from rapport.retrieval.calibration import Calibration, Sampled, calibrate
+from rapport.retrieval.chunking import chunks_of, embedded_text, points_of
+from rapport.retrieval.embedders.registry import close_embedder, make_embedder
+from rapport.retrieval.ports import Embedder
+from rapport.retrieval.relevance import Measure, Measured
 
 SUBJECTS = {
     "boiler": "The boiler pressure drops in winter. Radiators upstairs want bleeding with the brass key.",

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rapport.domain.notes import Chunk
-from rapport.knowledge.chunking import MAX_TOKENS, OVERLAP, POINT_TOKENS, chunks_of, embedded_text, points_of, size_of
+from rapport.domain.note import Chunk
+from rapport.retrieval.chunking import MAX_TOKENS, OVERLAP, POINT_TOKENS, chunks_of, embedded_text, points_of, size_of
 
 HANDBOOK = """Who to ask: the office.
 

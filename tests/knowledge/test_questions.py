@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.knowledge.questions import LOOK_BACK, plain, standalone
+from rapport.retrieval.standalone_question import LOOK_BACK, plain, standalone
 
 TOURS = "Which guided tours does the museum offer?"
 

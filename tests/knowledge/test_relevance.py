@@ -7,8 +7,8 @@ from bench.questions import load_questions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.domain.notes import Found, Passage
-from rapport.knowledge.overviews import (
+from rapport.domain.note import Found, Passage
+from rapport.retrieval.overviews import (
     ABOUT_ONE,
     LISTING,
     asks_for_overview,
@@ -16,8 +16,8 @@ from rapport.knowledge.overviews import (
     named_in,
     with_name_hidden,
 )
-from rapport.knowledge.questions import telling
-from rapport.knowledge.relevance import LOWERED_BY, RAISED_BY, relevance
+from rapport.retrieval.relevance import LOWERED_BY, RAISED_BY, relevance
+from rapport.retrieval.standalone_question import telling
 
 MIN = 0.4
 

@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 
 from memory.vectors import DIMENSIONS, HandMade, direction
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, TooLarge, Transient
-from rapport.domain.memories import CAPACITY, MAX_CHARACTERS, Memory, Remark
-from rapport.domain.notes import Vector
-from rapport.knowledge.embedders.minilm import MiniLM
-from rapport.memory.book import Duplicate, Full, MemoryBook
-from rapport.memory.wording import PIECE, adds_nothing, can_be_same, pieces_of
+from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, Memory, Remark
+from rapport.domain.note import Vector
+from rapport.memory.memory_store import Duplicate, Full, MemoryBook
+from rapport.memory.same_fact import PIECE, adds_nothing, can_be_same, pieces_of
+from rapport.retrieval.embedders.minilm import MiniLM
 from rapport.storage.database import Database
 from rapport.storage.memories import Memories
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory import said, said_fresh
 from rapport.domain.conversation import Content, Message, Role
-from rapport.domain.memories import Remark
+from rapport.domain.memory import Remark
 from rapport.memory.extraction import MAX_CHARACTERS, MOST, remarks_in
 
 

@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from structlog.testing import capture_logs
 
 from rapport.domain.conversation import Content, Message, Role
-from rapport.domain.followups import PROMPTS, TRIGGER_TYPES, TriggerType
+from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.memory.query import NOTHING, Query, asks_for_everything, query_for
 
 DETECTED = "Synthetic message detected in memory retrieval"

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from rapport.agent.builtin.facts import _MEMORY_HEADING  # pyright: ignore[reportPrivateUsage]
-from rapport.agent.builtin.sources import parse
-from rapport.context.summaries import estimated_tokens
+from rapport.builtin.source_reader import parse
+from rapport.builtin.window_facts import _MEMORY_HEADING  # pyright: ignore[reportPrivateUsage]
+from rapport.context.summary_rules import estimated_tokens
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.memories import Memory, Remark
-from rapport.domain.notes import Vector
-from rapport.knowledge.embedders.minilm import MiniLM
-from rapport.memory.book import MemoryBook
+from rapport.domain.memory import Memory, Remark
+from rapport.domain.note import Vector
+from rapport.memory.memory_store import MemoryBook
 from rapport.memory.query import NOTHING, Query
 from rapport.memory.recall import BUDGET, HEADING, NEAR_ENOUGH, Recall, Recalled, memories_block
+from rapport.retrieval.embedders.minilm import MiniLM
 from rapport.storage.database import Database
 
 ASKED = Query("what shall I cook?", "message")

@@ -11,12 +11,12 @@ from fastapi import FastAPI
 from starlette.requests import HTTPConnection
 
 from memory.vectors import HandMade
-from rapport.channels.http.memories import memory_routes
 from rapport.channels.http.problems import install
+from rapport.channels.http.routes.memories import memory_routes
 from rapport.domain.errors import Transient, Unauthorized
 from rapport.domain.ids import is_id, new_id
-from rapport.domain.memories import CAPACITY, MAX_CHARACTERS, Remark
-from rapport.memory.book import MemoryBook
+from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, Remark
+from rapport.memory.memory_store import MemoryBook
 from rapport.storage.database import Database
 
 PROBLEM = "application/problem+json"

@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rapport.domain.notes import Vector
+from rapport.domain.note import Vector
 
 DIMENSIONS = 64
 

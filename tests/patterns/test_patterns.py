@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from patterns.collecting import Found, methods_of, patterns, pumped
-from rapport.agent.builtin.arithmetic import work_out
-from rapport.agent.builtin.window import TURN_CHARACTERS, read
-from rapport.domain.bounding import LONGEST_LINE, LONGEST_RUN, LONGEST_WORD, bounded, collapsed
-from rapport.knowledge.questions import plain
+from rapport.builtin.arithmetic import work_out
+from rapport.builtin.prompt_reader import TURN_CHARACTERS, read
+from rapport.domain.text_bounds import LONGEST_LINE, LONGEST_RUN, LONGEST_WORD, bounded, collapsed
 from rapport.memory.statements import LONGEST_CLAUSE, MAX_CHARACTERS, statements_in
+from rapport.retrieval.standalone_question import plain
 
 LONG = 32_000
 CPU_SECONDS = 0.3

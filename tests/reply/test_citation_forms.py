@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rapport.reply.citations import REMOVED, Checked, CitationFilter, check
-from rapport.reply.defusing import defuse_ids
+from rapport.replies.citations import REMOVED, Checked, CitationFilter, check
+from rapport.replies.defusing import defuse_ids
 
 RETRIEVED = frozenset({"my-dal", "tea", "Doc_2", "i", "1"})
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rapport.reply.citations import REMOVED, Checked, CitationFilter, check
-from rapport.reply.defusing import defuse, defuse_ids
+from rapport.replies.citations import REMOVED, Checked, CitationFilter, check
+from rapport.replies.defusing import defuse, defuse_ids
 
 RETRIEVED = frozenset({"a", "b-1", "Doc_2", "and", "-"})
 SPEC_TAG = re.compile(r"\[source:\s*([A-Za-z0-9_-]+)\]")

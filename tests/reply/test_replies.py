@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rapport.domain.notes import Passage
-from rapport.reply.quoting import quoted_passages
-from rapport.reply.replies import FALLBACK, fallback
+from rapport.domain.note import Passage
+from rapport.replies.quoting import quoted_passages
+from rapport.replies.reply_kinds import FALLBACK, fallback
 
 
 @pytest.mark.parametrize("text", ["see [source: the\nbook]", "see [source: the\nbook, other]", "see [source:"])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from rapport.domain.conversation import Incoming
 from rapport.ingest.accept import accept
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 
 _REPLIED = "UPDATE conversations SET last_at = clock_timestamp(), replied_at = clock_timestamp()"

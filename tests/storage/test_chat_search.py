@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from rapport.storage.chat_search import EXACT_VECTORS, MOST_EXACT, Hit, participants, search_chat
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.message_vectors import MessageVectors, Stretch
-from rapport.storage.surroundings import vector_of
+from rapport.storage.messages.chat_search import EXACT_VECTORS, MOST_EXACT, Hit, participants, search_chat
+from rapport.storage.messages.message_vectors import MessageVectors, Stretch
+from rapport.storage.messages.neighbours import vector_of
 from storage.explained import MODES, Explained, PlanMode, plans
 from storage.test_surroundings import NOON, Chat, chat, long_chat
 

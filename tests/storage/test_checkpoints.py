@@ -15,10 +15,10 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from ulid import ULID
 
-from rapport.agent.graph import LangGraphAgent
+from rapport.agents.graph import LangGraphAgent
 from rapport.domain.ids import new_id
 from rapport.domain.synthetic import is_synthetic
-from rapport.storage.checkpoints import MAX_PENDING, Checkpoints, checkpoint_pool
+from rapport.storage.work.checkpoints import MAX_PENDING, Checkpoints, checkpoint_pool
 from world import ScriptedModel, World, until
 
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")

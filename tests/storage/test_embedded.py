@@ -17,7 +17,7 @@ import psutil
 import psycopg
 import pytest
 
-from rapport.storage.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from rapport.storage.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresError
 
 # Another process that uses the server: says where it is, waits for a line, leaves. It becomes its user only
 # after its imports, because the interpreter may lie in a home directory that this user cannot enter.
@@ -25,7 +25,7 @@ USER = textwrap.dedent("""
     import os, sys
     from pathlib import Path
     import psycopg
-    from rapport.storage.embedded import EmbeddedPostgres
+    from rapport.storage.postgres.embedded import EmbeddedPostgres
     if uid := int(sys.argv[2]):
         os.setgroups([]), os.setgid(int(sys.argv[3])), os.setuid(uid)
     server = EmbeddedPostgres.start(Path(sys.argv[1]))

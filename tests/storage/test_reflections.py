@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rapport.domain.conversation import Incoming
 from rapport.ingest.accept import accept
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.reflections import Reflections
+from rapport.storage.followups.reflections import Reflections
 
 
 async def test_what_was_never_thought_about_is_fresh_and_is_not_afterwards(database: Database) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from rapport.domain.errors import Permanent
 from rapport.storage.database import Database
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.messages.summaries import Summaries
 from rapport.storage.migrate import known, migrate, schema_lock
-from rapport.storage.summaries import Summaries
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 
 Shape: TypeAlias = dict[str, list[tuple[Any, ...]]]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from rapport.domain.notes import Chunk, Found, Vector
+from rapport.domain.note import Chunk, Found, Vector
 from rapport.storage.database import Database
-from rapport.storage.notes import NewNote, Notes, ensure_vector_index, has_vector_index
-from rapport.storage.search import CANDIDATES, EXACT_CHUNKS, Search
+from rapport.storage.notes.notes import NewNote, Notes, ensure_vector_index, has_vector_index
+from rapport.storage.notes.passage_search import CANDIDATES, EXACT_CHUNKS, Search
 
 EMBEDDER = "by-hand"
 

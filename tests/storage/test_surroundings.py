@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
+from rapport.domain.context_selection import RECENT
 from rapport.domain.conversation import Author, Message
 from rapport.domain.event import ClaimedEvent
-from rapport.domain.selection import RECENT
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages import Messages
-from rapport.storage.surroundings import (
+from rapport.storage.messages.messages import Messages
+from rapport.storage.messages.neighbours import (
     BREADTH,
     REPLIES,
     Linked,
     linked,
     recent,
 )
-from rapport.storage.turns import PICTURES, load
+from rapport.storage.work.turn_input import PICTURES, load
 from storage.explained import Explained, PlanMode, plans
 
 NOON = datetime(2024, 5, 6, 12, 0, tzinfo=UTC)

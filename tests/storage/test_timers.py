@@ -10,11 +10,11 @@ import pytest
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import NotFound
 from rapport.domain.event import Accepted
-from rapport.domain.followups import PLANNED, Timer
+from rapport.domain.follow_up import PLANNED, Timer
 from rapport.ingest.accept import accept
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.timers import _FIRE, Fired, Timers  # pyright: ignore[reportPrivateUsage]
+from rapport.storage.followups.timers import _FIRE, Fired, Timers  # pyright: ignore[reportPrivateUsage]
 
 HOUR = 3_600.0
 

@@ -9,10 +9,10 @@ import pytest
 from rapport.domain.conversation import Incoming
 from rapport.domain.event import ClaimedEvent
 from rapport.ingest.accept import accept
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.summaries import Summaries
-from rapport.storage.turns import load
+from rapport.storage.messages.summaries import Summaries
+from rapport.storage.work.turn_input import load
 from storage.explained import Explained, PlanMode, plans
 
 LONG = 10_000

@@ -23,11 +23,11 @@ from tests.telegram.town import (
 )
 
 from rapport.channels.telegram.api import BotApi, Unanswered
-from rapport.channels.telegram.reader import MAX_ATTEMPTS
+from rapport.channels.telegram.update_worker import MAX_ATTEMPTS
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
 from rapport.runtime.ticket import Ticket
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 from world import open_world, until
 
 TAG = "@rapport_bot"

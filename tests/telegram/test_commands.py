@@ -14,20 +14,20 @@ import pytest
 from markdown_it import MarkdownIt
 from psycopg.types.json import Jsonb
 
-from rapport.channels.ports import Ticket
-from rapport.channels.telegram.commands.explaining import HOW_TO_ASK, NOTHING_SAID
-from rapport.channels.telegram.commands.obey import COMMANDS, Desk, IsAdmin, Order, obey, press
-from rapport.channels.telegram.commands.wording import WallClock, escaped, quoted
+from rapport.channels.base import Ticket
+from rapport.channels.telegram.commands.notice_text import WallClock, escaped, quoted
+from rapport.channels.telegram.commands.run_command import COMMANDS, Desk, IsAdmin, Order, obey, press
+from rapport.channels.telegram.commands.why import HOW_TO_ASK, NOTHING_SAID
 from rapport.domain.conversation import Author, Conversation, Incoming, Message
 from rapport.domain.errors import Transient
-from rapport.domain.followups import PROMPTS, TRIGGER_TYPES, TriggerType
-from rapport.domain.memories import Remark
+from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
+from rapport.domain.follow_up_requests import FOREVER, Permission, Preference
+from rapport.domain.memory import Remark
 from rapport.domain.outgoing import Notice
-from rapport.domain.timing import FOREVER, Permission, Preference
-from rapport.storage.conversations import Conversations
-from rapport.storage.messages import Messages
-from rapport.storage.preferences import Preferences
-from rapport.storage.timers import Timers
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.followups.preferences import Preferences
+from rapport.storage.followups.timers import Timers
+from rapport.storage.messages.messages import Messages
 from test_chime_in import CARA, DAN, HOW_LONG, REFUNDS, challenge, crowd, said
 from world import World, open_world
 

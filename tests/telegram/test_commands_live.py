@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.telegram.peer import flood
 from tests.telegram.town import Town
 
-from rapport.channels.telegram.commands.obey import COMMANDS
+from rapport.channels.telegram.commands.run_command import COMMANDS
 
 TAG = "@rapport_bot"
 

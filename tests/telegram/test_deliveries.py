@@ -24,7 +24,7 @@ from rapport.channels.telegram.writing.markup import Part
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.outgoing import Outgoing
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 from world import World, open_world, until
 
 TAG = "@rapport_bot"

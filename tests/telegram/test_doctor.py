@@ -6,7 +6,7 @@ from tests.telegram.peer import telegram_peer
 from tests.telegram.peer_updates import Webhook
 from tests.telegram.town import Town, open_town, telegram_settings
 
-from rapport.cli.telegram import Caution, what_it_hears, which_bot, who_may_talk
+from rapport.cli.telegram_doctor import Caution, what_it_hears, which_bot, who_may_talk
 from rapport.settings import Settings
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from tests.telegram.peer import Chat
 from tests.telegram.town import Town, days_ago
 
-from rapport.ingest.chat_index import ChatIndex
-from rapport.storage.arrivals import KEPT_CHANGES
+from rapport.ingest.embed_messages import ChatIndex
+from rapport.storage.messages.incoming import KEPT_CHANGES
 
 TAG = "@rapport_bot"
 

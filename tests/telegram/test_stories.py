@@ -9,7 +9,7 @@ import pytest
 from tests.telegram.peer import Posted
 from tests.telegram.town import Impatient, Town, days_ago, restarted
 
-from rapport.runtime import typing
+from rapport.runtime import typing_indicator as typing
 
 ANCHOR = "User is replying to this specific message:"
 TAG = "@rapport_bot"

@@ -11,7 +11,7 @@ import pytest
 from tests.telegram.town import Impatient, Town, another_world, database_away, logged, open_town, road
 
 from rapport.channels.telegram.inbox import LARGEST
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 from world import World, until
 
 TAG = "@rapport_bot"

@@ -8,9 +8,9 @@ import pytest
 from tests.telegram.peer import Fault, flood, hangs, resets
 from tests.telegram.town import Impatient, Town
 
-from rapport.channels.telegram.writing import whereabouts
-from rapport.channels.telegram.writing.whereabouts import MISSES, PACE_SECONDS
-from rapport.deliver import outbox
+from rapport.channels.telegram.writing import delivery_check as whereabouts
+from rapport.channels.telegram.writing.delivery_check import MISSES, PACE_SECONDS
+from rapport.delivery import sender as outbox
 from world import until
 
 TAG = "@rapport_bot"

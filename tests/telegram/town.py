@@ -17,7 +17,8 @@ from psycopg.conninfo import conninfo_to_dict
 from structlog.testing import capture_logs
 from tests.telegram.peer import Chat, Person, Posted, TelegramPeer, telegram_peer
 
-from rapport.channels.telegram import albums, api, bot, reader
+from rapport.channels.telegram import albums, api, bot
+from rapport.channels.telegram import update_worker as reader
 from rapport.channels.telegram.writing import channel
 from world import World, open_world, until
 

@@ -11,12 +11,12 @@ from langchain_core.messages import HumanMessage
 from rich.console import Console
 from rich.table import Table
 
-from rapport.agent.models import BUILTIN, close_model, make_model
-from rapport.cli.curve import draw_curve
-from rapport.cli.library import open_library
-from rapport.knowledge.calibration import MAX_PASSAGES, Ask, Calibration, calibrate
+from rapport.agents.models import BUILTIN, close_model, make_model
+from rapport.cli.calibration_plot import draw_curve
+from rapport.cli.note_library import open_library
+from rapport.retrieval.calibration import MAX_PASSAGES, Ask, Calibration, calibrate
 from rapport.settings import Settings
-from rapport.storage.notes import Notes
+from rapport.storage.notes.notes import Notes
 
 
 async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:

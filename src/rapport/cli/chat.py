@@ -14,20 +14,20 @@ from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
-from rapport.agent.advice import advise
+from rapport.agents.advice import advise
 from rapport.app import App, open_app
-from rapport.channels.ports import Ticket
-from rapport.cli import followups
-from rapport.cli.lines import lines_of
-from rapport.domain.agents import AGENTS, AgentProfile
+from rapport.channels.base import Ticket
+from rapport.cli import follow_up_output as followups
+from rapport.cli.line_editor import lines_of
+from rapport.domain.agent_profile import AGENTS, AgentProfile
 from rapport.domain.conversation import LOCAL_USER, Conversation, Incoming, Message
 from rapport.domain.errors import InvalidInput, RapportError
 from rapport.ingest.content import checked_content
 from rapport.settings import Settings
-from rapport.storage.conversations import Conversations
-from rapport.storage.messages import Messages
-from rapport.storage.threads import Threads
-from rapport.storage.timers import Timers
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.conversations.listing import Threads
+from rapport.storage.followups.timers import Timers
+from rapport.storage.messages.messages import Messages
 
 FOLLOWUP_SECONDS = 0.5
 """How often to look whether something was said unasked: not sooner than anybody would notice."""

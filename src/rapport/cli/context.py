@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rapport.domain.context_selection import CONTEXT_TOKENS, LOOKBACK_LIMIT, RECENT, TIME_THRESHOLD, Strategy
 from rapport.domain.conversation import LOCAL_USER
-from rapport.domain.selection import CONTEXT_TOKENS, LOOKBACK_LIMIT, RECENT, TIME_THRESHOLD, Strategy
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
     from rapport.cli.timeline import Told
     from rapport.domain.conversation import Conversation
-    from rapport.receipts import Explanation
-    from rapport.storage.chat_search import Hit
+    from rapport.storage.messages.chat_search import Hit
+    from rapport.turns.explain import Explanation
 
 app = typer.Typer(help="What an agent is given of a group chat, and why: select, show, search.", no_args_is_help=True)
 
@@ -52,9 +52,9 @@ def select_(
     """Choose context as a filter, with nothing but what the requests bring along."""
     import math
 
-    from rapport.cli.selecting import answer_all
+    from rapport.cli.context_filter import answer_all
     from rapport.context.engine import Choice
-    from rapport.knowledge.embedders.wordllama import word_table
+    from rapport.retrieval.embedders.wordllama import word_table
 
     if math.isnan(gap):
         raise typer.BadParameter("it is a number of minutes.", param_hint="--gap")
@@ -92,7 +92,7 @@ def show(
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> tuple[Explanation, Told]:
-        from rapport.cli.explaining import explained
+        from rapport.cli.explain_context import explained
 
         return await explained(settings, message, user=user, conversation=conversation, strategy=strategy)
 
@@ -100,7 +100,7 @@ def show(
     if as_json:
         import orjson
 
-        from rapport.channels.http.context import context_view
+        from rapport.channels.http.routes.context import context_view
 
         view = {"conversation_id": explanation.conversation.id, **context_view(explanation, operator=True)}
         typer.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode())
@@ -127,7 +127,7 @@ def search(
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> tuple[Conversation, list[Hit]]:
-        from rapport.cli.explaining import searched
+        from rapport.cli.explain_context import searched
 
         return await searched(settings, conversation, question, user=user, topic=topic, limit=limit)
 
@@ -135,7 +135,7 @@ def search(
     if as_json:
         import orjson
 
-        from rapport.channels.http.context import found_view
+        from rapport.channels.http.routes.context import found_view
 
         view = {"conversation_id": found.id, "messages": [found_view(one) for one in hits]}
         typer.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode())
@@ -153,6 +153,6 @@ def search(
 
 def _plain(text: str, *, limit: int = 500) -> str:
     """Somebody else's text as one line that a terminal shows and doesn't obey."""
-    from rapport.knowledge.files.document import one_line
+    from rapport.retrieval.files.document import one_line
 
     return one_line(text.encode(errors="replace").decode(), limit=limit)

@@ -10,25 +10,25 @@ from langchain_core.messages import HumanMessage
 from rich.console import Console
 from rich.markup import escape
 
-from rapport.agent.advice import advise
-from rapport.agent.failures import classify_failure
-from rapport.agent.graph import LangGraphAgent
-from rapport.agent.metadata import verify_metadata
-from rapport.agent.models import BUILTIN, close_model, make_model
+from rapport.agents.advice import advise
+from rapport.agents.failures import classify_failure
+from rapport.agents.graph import LangGraphAgent
+from rapport.agents.metadata import verify_metadata
+from rapport.agents.models import BUILTIN, close_model, make_model
 from rapport.app import open_database
 from rapport.cli.main import secrets_in
-from rapport.cli.telegram import Caution, what_it_hears, which_bot, who_may_talk
+from rapport.cli.telegram_doctor import Caution, what_it_hears, which_bot, who_may_talk
 from rapport.domain.errors import RapportError
-from rapport.knowledge.embedders.choose import close_embedder, make_embedder
 from rapport.logs import Redactor
+from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.settings import Settings
-from rapport.storage.checkpoints import Checkpoints, checkpoint_pool
+from rapport.storage.access.api_keys import Keys
 from rapport.storage.database import Database
-from rapport.storage.keys import Keys
+from rapport.storage.followups.timers import Timers
 from rapport.storage.memories import Memories
 from rapport.storage.migrate import known, migrate, schema_lock
-from rapport.storage.notes import Notes
-from rapport.storage.timers import Timers
+from rapport.storage.notes.notes import Notes
+from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
 
 HOW_TO_SWITCH = (
     "It needs no key and knows little. For a real one: RAPPORT_MODEL=openai:gpt-5-mini with OPENAI_API_KEY,"

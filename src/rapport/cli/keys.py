@@ -23,7 +23,7 @@ def create(
 
     async def job(settings: Settings) -> None:
         from rapport.cli.database import migrated_database
-        from rapport.storage.keys import Keys
+        from rapport.storage.access.api_keys import Keys
 
         async with migrated_database(settings) as database, database.statement() as connection:
             row, secret = await Keys(connection).create(user, name=name)
@@ -46,7 +46,7 @@ def list_() -> None:
         from rich.table import Table
 
         from rapport.cli.database import migrated_database
-        from rapport.storage.keys import Keys
+        from rapport.storage.access.api_keys import Keys
 
         async with migrated_database(settings) as database, database.statement() as connection:
             rows = await Keys(connection).every()
@@ -69,7 +69,7 @@ def revoke(key_id: Annotated[str, typer.Argument(help="The id that `list` shows.
 
     async def job(settings: Settings) -> bool:
         from rapport.cli.database import migrated_database
-        from rapport.storage.keys import Keys
+        from rapport.storage.access.api_keys import Keys
 
         async with migrated_database(settings) as database, database.statement() as connection:
             return await Keys(connection).revoke(key_id)

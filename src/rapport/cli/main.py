@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 
-from rapport.cli import context, keys, memory, notes, timers, transfer
+from rapport.cli import context, keys, memory, notes, timers
+from rapport.cli import import_export as transfer
 from rapport.domain.errors import RapportError
 from rapport.settings import Settings, read_settings
 

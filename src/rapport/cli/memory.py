@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rapport.domain.agents import AGENTS, COMPANION
+from rapport.domain.agent_profile import AGENTS, COMPANION
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import InvalidInput
 from rapport.settings import Settings
@@ -16,9 +16,9 @@ from rapport.settings import Settings
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rapport.domain.live import MemoryChange
-    from rapport.domain.memories import Memory
-    from rapport.memory.book import MemoryBook
+    from rapport.domain.live_updates import MemoryChange
+    from rapport.domain.memory import Memory
+    from rapport.memory.memory_store import MemoryBook
 
 app = typer.Typer(help="Memories: list, add, search, edit, forget, stats.", no_args_is_help=True)
 
@@ -37,7 +37,7 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
     """What is remembered, the newest first, and where it comes from."""
     from rich.console import Console
 
-    from rapport.cli.followups import WIDE, in_lines
+    from rapport.cli.follow_up_output import WIDE, in_lines
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> list[Memory]:
@@ -97,7 +97,7 @@ def add(content: str, key: Key = None, agent: Agent = COMPANION.id, user: User =
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> Memory:
-        from rapport.domain.memories import Remark
+        from rapport.domain.memory import Remark
 
         _check(agent)
         async with _open_book(settings) as book:
@@ -184,8 +184,8 @@ async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | No
     """Forget these, or everything; one that isn't there is said so, and the others go on. Needs no embedder."""
     from rapport.cli.database import migrated_database
     from rapport.domain.errors import NotFound
-    from rapport.storage.live import News, memory_hint
     from rapport.storage.memories import Memories
+    from rapport.storage.messages.new_messages import News, memory_hint
 
     _check(agent)
     missing = False
@@ -234,9 +234,9 @@ def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
 @asynccontextmanager
 async def _open_book(settings: Settings) -> AsyncGenerator[MemoryBook]:
     """Open for as long as the block lasts, with the embedder that the settings name; then servers are told what changed."""
-    from rapport.cli.library import open_library
-    from rapport.memory.book import MemoryBook
-    from rapport.storage.live import News, memory_hint
+    from rapport.cli.note_library import open_library
+    from rapport.memory.memory_store import MemoryBook
+    from rapport.storage.messages.new_messages import News, memory_hint
 
     hints: list[str] = []
 
@@ -277,7 +277,7 @@ def _nothing(agent: str, user: str) -> str:
 
 def _plain(value: str) -> str:
     """Somebody else's text as one line that a terminal shows and doesn't obey."""
-    from rapport.knowledge.files.document import one_line
+    from rapport.retrieval.files.document import one_line
 
     return one_line(value.encode(errors="replace").decode(), limit=10_000)
 

@@ -15,9 +15,9 @@ from rapport.settings import Settings
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from rapport.domain.notes import Note
-    from rapport.knowledge.files.reader import FileReader
-    from rapport.knowledge.library import Library
+    from rapport.domain.note import Note
+    from rapport.retrieval.files.reader import FileReader
+    from rapport.retrieval.library import Library
 
 app = typer.Typer(help="Notes: add, list, show, search, delete.", no_args_is_help=True)
 
@@ -41,10 +41,10 @@ async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from rapport.cli.library import open_library
+    from rapport.cli.note_library import open_library
     from rapport.domain.errors import InvalidInput, Transient
-    from rapport.knowledge.files.document import EXTENSIONS
-    from rapport.knowledge.files.reader import FileReader
+    from rapport.retrieval.files.document import EXTENSIONS
+    from rapport.retrieval.files.reader import FileReader
 
     wanted = [file for path in paths for file in _files_in(path, EXTENSIONS)]
     console = Console(highlight=False)
@@ -93,7 +93,7 @@ class _File(NamedTuple):
 async def _add_one(library: Library, reader: FileReader, file: _File, user: str, bar: Progress) -> tuple[str, Note]:
     import asyncio
 
-    from rapport.knowledge.files.document import FileName, one_line
+    from rapport.retrieval.files.document import FileName, one_line
 
     data = await asyncio.to_thread(_content, file.path, reader.limits.max_bytes)
     document = await reader.read(file.path.name, data)
@@ -144,7 +144,7 @@ def _shown(value: object) -> str:
     """Somebody else's text as one line that a terminal shows and doesn't obey."""
     from rich.markup import escape
 
-    from rapport.knowledge.files.document import one_line
+    from rapport.retrieval.files.document import one_line
 
     return escape(one_line(str(value).encode(errors="replace").decode(), limit=4000))
 
@@ -159,7 +159,7 @@ def list_(user: User = LOCAL_USER) -> None:
 
     async def job(settings: Settings) -> list[Note]:
         from rapport.cli.database import migrated_database
-        from rapport.storage.notes import Notes
+        from rapport.storage.notes.notes import Notes
 
         every: list[Note] = []
         async with migrated_database(settings) as database, database.statement() as connection:
@@ -197,11 +197,11 @@ def _of(user: str) -> str:
 def show(note_id: str, user: User = LOCAL_USER) -> None:
     """A note's text."""
     from rapport.cli.main import start
-    from rapport.knowledge.files.plain import cleaned
+    from rapport.retrieval.files.plain import cleaned
 
     async def job(settings: Settings) -> str:
         from rapport.cli.database import migrated_database
-        from rapport.storage.notes import Notes
+        from rapport.storage.notes.notes import Notes
 
         async with migrated_database(settings) as database, database.statement() as connection:
             return (await Notes(connection).read(user, note_id))[1]
@@ -218,7 +218,7 @@ def delete(note_ids: list[str], user: User = LOCAL_USER) -> None:
     async def job(settings: Settings) -> bool:
         from rapport.cli.database import migrated_database
         from rapport.domain.errors import NotFound
-        from rapport.storage.notes import Notes
+        from rapport.storage.notes.notes import Notes
 
         missing = False
         async with migrated_database(settings) as database:
@@ -245,10 +245,10 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
-        from rapport.cli.library import open_library
-        from rapport.knowledge.questions import plain
-        from rapport.knowledge.relevance import TOP
-        from rapport.storage.notes import Notes
+        from rapport.cli.note_library import open_library
+        from rapport.retrieval.relevance import TOP
+        from rapport.retrieval.standalone_question import plain
+        from rapport.storage.notes.notes import Notes
 
         console = Console(highlight=False)
         async with open_library(settings) as (library, retriever):

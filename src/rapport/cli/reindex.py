@@ -8,15 +8,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rapport.cli.library import open_library
+from rapport.cli.note_library import open_library
 from rapport.domain.errors import Conflict, NotFound
-from rapport.ingest.chat_index import ChatIndex
-from rapport.knowledge.library import Library
-from rapport.memory.book import MemoryBook
+from rapport.ingest.embed_messages import ChatIndex
+from rapport.memory.memory_store import MemoryBook
+from rapport.retrieval.library import Library
 from rapport.settings import Settings
 from rapport.storage.memories import Memories
-from rapport.storage.message_vectors import MessageVectors
-from rapport.storage.notes import Notes
+from rapport.storage.messages.message_vectors import MessageVectors
+from rapport.storage.notes.notes import Notes
 
 
 async def reindex(settings: Settings) -> tuple[int, int]:

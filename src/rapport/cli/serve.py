@@ -17,7 +17,7 @@ import typer
 import uvicorn
 
 from rapport.app import App, open_app
-from rapport.channels.http.callers import trusted_networks
+from rapport.channels.http.auth.client_address import trusted_networks
 from rapport.domain.errors import Permanent
 from rapport.runtime.tasks import run_beside
 from rapport.settings import Settings
@@ -25,7 +25,7 @@ from rapport.settings import Settings
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
-    from rapport.channels.http.limits import Limiter
+    from rapport.channels.http.auth.rate_limits import Limiter
 
 log = structlog.get_logger()
 
@@ -77,7 +77,7 @@ async def serve(settings: Settings) -> None:
     stop = Stop()
     async with rate_limiter(settings) as limiter, open_app(settings, reaches_out=True) as app:
         await refuse_open_door(app)
-        from rapport.channels.http.sending import protocols
+        from rapport.channels.http.live.slow_clients import protocols
 
         config = uvicorn.Config(
             web_app(app, limiter),
@@ -105,8 +105,8 @@ async def check_model(app: App) -> None:
     name = app.settings.model
     if name == "builtin":
         return
-    from rapport.agent.advice import advise
-    from rapport.agent.probe import probe
+    from rapport.agents.advice import advise
+    from rapport.agents.probe import probe
 
     problem = await probe(name, app.model, environment=os.environ, timeout=PROBE_SECONDS)
     if problem is None:
@@ -157,7 +157,7 @@ async def rate_limiter(settings: Settings) -> AsyncGenerator[Limiter | None]:
     if not settings.rate_limit:
         yield None
         return
-    from rapport.channels.http.limits import open_limiter
+    from rapport.channels.http.auth.rate_limits import open_limiter
 
     async with open_limiter(redis_url=settings.redis_url, trusted=trusted) as limiter:
         yield limiter
@@ -208,7 +208,7 @@ async def refuse_open_door(app: App) -> None:
     """A server that others can reach has keys, or it does not start (SEC)."""
     if app.settings.is_loopback:
         return
-    from rapport.storage.keys import Keys
+    from rapport.storage.access.api_keys import Keys
 
     async with app.database.statement() as connection:
         if await Keys(connection).any_active():

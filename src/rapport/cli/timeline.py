@@ -9,9 +9,9 @@ from datetime import date, datetime, timedelta
 from rich.console import Console
 from rich.text import Text
 
+from rapport.domain.context_selection import TIME_THRESHOLD
 from rapport.domain.conversation import Conversation, Message
-from rapport.domain.selection import TIME_THRESHOLD
-from rapport.knowledge.files.document import one_line
+from rapport.retrieval.files.document import one_line
 
 FOLDED_FROM = 4
 """So many skipped messages in a row become one line that counts them."""

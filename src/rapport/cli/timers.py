@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from rapport.cli import followups
+from rapport.cli import follow_up_output as followups
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import InvalidInput
-from rapport.domain.followups import TRIGGER_TYPES, Timer, trigger_type_of
-from rapport.domain.timing import (
+from rapport.domain.follow_up import TRIGGER_TYPES, Timer, trigger_type_of
+from rapport.domain.follow_up_requests import (
     Permission,
     Preference,
     checked_delay,
@@ -25,9 +25,9 @@ from rapport.settings import Settings
 
 if TYPE_CHECKING:
     from rapport.domain.conversation import Conversation
-    from rapport.domain.outcomes import Outcomes
+    from rapport.domain.follow_up_outcomes import Outcomes
     from rapport.storage.database import Connection
-    from rapport.storage.followups import Tally
+    from rapport.storage.followups.follow_up_turns import Tally
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def list_(
     """Follow-ups that wait, the next first."""
     from rich.console import Console
 
-    from rapport.storage.timers import Timers
+    from rapport.storage.followups.timers import Timers
 
     async def job(connection: Connection) -> tuple[list[Timer], list[Timer]]:
         where = None if conversation is None else (await _named(connection, user, conversation)).id
@@ -82,8 +82,8 @@ def set_(
 ) -> None:
     """Let the agent follow up if nobody says anything until then."""
     from rapport.domain.ids import new_id
-    from rapport.storage.conversations import Conversations
-    from rapport.storage.timers import Timers
+    from rapport.storage.conversations.conversations import Conversations
+    from rapport.storage.followups.timers import Timers
 
     async def job(connection: Connection) -> tuple[Timer, str]:
         kind = trigger_type_of(trigger_type)
@@ -110,7 +110,7 @@ def set_(
 @app.command()
 def postpone(conversation: Where, timer: Which, delay: Duration, user: User = LOCAL_USER) -> None:
     """Let a follow-up be due so long from now."""
-    from rapport.storage.timers import Timers, no_such_timer
+    from rapport.storage.followups.timers import Timers, no_such_timer
 
     async def job(connection: Connection) -> Timer:
         seconds = checked_delay(duration_of(delay))
@@ -127,7 +127,7 @@ def postpone(conversation: Where, timer: Which, delay: Duration, user: User = LO
 @app.command()
 def cancel(conversation: Where, timer: Which, user: User = LOCAL_USER) -> None:
     """Cancel a follow-up that waits."""
-    from rapport.storage.timers import Timers, no_such_timer
+    from rapport.storage.followups.timers import Timers, no_such_timer
 
     async def job(connection: Connection) -> str:
         where, waiting = await _waiting(connection, user, conversation, timer)
@@ -155,7 +155,7 @@ def mute(
 @app.command()
 def unmute(conversation: Where, user: User = LOCAL_USER) -> None:
     """Let follow-ups through again."""
-    from rapport.storage.conversations import Conversations
+    from rapport.storage.conversations.conversations import Conversations
 
     async def job(connection: Connection) -> Permission:
         where = await _named(connection, user, conversation)
@@ -179,7 +179,7 @@ def off(conversation: Where, user: User = LOCAL_USER) -> None:
 
 
 def _allow(conversation: str, user: str, allowed: bool) -> None:
-    from rapport.storage.conversations import Conversations
+    from rapport.storage.conversations.conversations import Conversations
 
     async def job(connection: Connection) -> None:
         where = await _named(connection, user, conversation)
@@ -198,8 +198,8 @@ def quiet(
     """Hours without follow-ups; without arguments, which they are."""
     from dataclasses import replace
 
-    from rapport.autonomy.gates import checked_zone
-    from rapport.storage.preferences import Preferences
+    from rapport.followups.gates import checked_zone
+    from rapport.storage.followups.preferences import Preferences
 
     async def job(connection: Connection) -> Preference:
         preferences = Preferences(connection)
@@ -227,8 +227,8 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
     from rich.console import Console
     from rich.table import Column, Table
 
-    from rapport.domain.outcomes import outcomes_by_type, outcomes_of
-    from rapport.storage.followups import Followups
+    from rapport.domain.follow_up_outcomes import outcomes_by_type, outcomes_of
+    from rapport.storage.followups.follow_up_turns import Followups
 
     async def job(connection: Connection) -> list[Tally]:
         return await Followups(connection).stats(user, days=days)
@@ -290,7 +290,7 @@ def _in_database(job: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
 
 async def _named(connection: Connection, user: str, conversation: str) -> Conversation:
     """The conversation that is meant: its id, or the beginning of it, in any case."""
-    from rapport.storage.conversations import Conversations, no_such_conversation
+    from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 
     if not conversation.isascii() or not conversation.isalnum():
         raise no_such_conversation(conversation.encode(errors="replace").decode())
@@ -299,7 +299,7 @@ async def _named(connection: Connection, user: str, conversation: str) -> Conver
 
 async def _waiting(connection: Connection, user: str, conversation: str, timer: str) -> tuple[str, str]:
     """The conversation and the timer that are meant: its name, or the beginning of it."""
-    from rapport.storage.timers import Timers, no_such_timer
+    from rapport.storage.followups.timers import Timers, no_such_timer
 
     where = await _named(connection, user, conversation)
     names = [one.timer_id for one in await Timers(connection).pending(user, where.id)]

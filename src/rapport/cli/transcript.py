@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from rapport.domain.archive import travelling
+from rapport.domain.chat_archive import travelling
 from rapport.domain.conversation import Block, Conversation, Message
 from rapport.domain.synthetic import is_synthetic
 

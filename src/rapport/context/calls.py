@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rapport.context.question import AWAY, author_of, subject_words
-from rapport.context.relevance.lines import addresses
+from rapport.context.relevance.chat_lines import addresses
 from rapport.domain.conversation import Message
 
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from rapport.context.calls import Exchange, part
 from rapport.context.question import is_bare, words_of
-from rapport.context.relevance.belonging import Belonging, belonging
+from rapport.context.relevance.grouping import Belonging, belonging
 from rapport.context.relevance.scorer import WordVectors
 from rapport.context.strategies import latest, reply_distances, session
-from rapport.context.summaries import estimated_tokens
-from rapport.domain.agents import AGENTS
-from rapport.domain.conversation import Message
-from rapport.domain.selection import (
+from rapport.context.summary_rules import estimated_tokens
+from rapport.domain.agent_profile import AGENTS
+from rapport.domain.context_selection import (
     CONTEXT_TOKENS,
     LOOKBACK_LIMIT,
     RECENT,
@@ -25,6 +24,7 @@ from rapport.domain.selection import (
     Strategy,
     Surroundings,
 )
+from rapport.domain.conversation import Message
 
 LINE_TOKENS = 12
 """What a message costs beside its words: its speaker, its time."""

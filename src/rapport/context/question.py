@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 
-from rapport.context.relevance.reading import REMEMBERED, read
+from rapport.context.relevance.line_features import REMEMBERED, read
 from rapport.domain.conversation import Message
 
 MEANT = 3

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from rapport.domain.conversation import Content, Kind, Message
-from rapport.domain.followups import TriggerType
-from rapport.domain.memories import Remark
+from rapport.domain.follow_up import TriggerType
+from rapport.domain.memory import Remark
 
 FRESH = "rapport_fresh"
 """Set in a graph run's configuration when its event has never been tried: there can't be a checkpoint of it yet."""

@@ -6,18 +6,18 @@ from dataclasses import replace
 from datetime import datetime
 
 from rapport.domain import failpoints
-from rapport.domain.agents import AGENTS
+from rapport.domain.agent_profile import AGENTS
 from rapport.domain.conversation import Incoming, Message, text_of
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.event import Accepted
 from rapport.domain.ids import is_id
 from rapport.ingest.addressing import addressed_agents
 from rapport.ingest.content import storable_payload
-from rapport.storage.arrivals import Arrivals
-from rapport.storage.conversations import Conversations, no_such_conversation
+from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
-from rapport.storage.events import Events
-from rapport.storage.messages import Messages
+from rapport.storage.messages.incoming import Arrivals
+from rapport.storage.messages.messages import Messages
+from rapport.storage.work.events import Events
 
 
 async def accept(database: Database, incoming: Incoming, *, worker_id: str, claim: bool) -> Accepted:

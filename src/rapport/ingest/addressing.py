@@ -6,7 +6,7 @@ import re
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 
-from rapport.domain.agents import AgentProfile
+from rapport.domain.agent_profile import AgentProfile
 
 _TICKS = re.compile(r"`+")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*(?=\n)")

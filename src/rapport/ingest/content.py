@@ -11,7 +11,7 @@ import orjson
 
 from rapport.domain.conversation import Author, Content, text_of
 from rapport.domain.errors import InvalidInput, TooLarge
-from rapport.domain.text import checked_text
+from rapport.domain.text_checks import checked_text
 
 MAX_CHARACTERS = 32_000
 MAX_BLOCKS = 32

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import orjson
 
-from rapport.domain.archive import Archive, ArchivedMessage, Problem
+from rapport.domain.chat_archive import Archive, ArchivedMessage, Problem
 from rapport.domain.conversation import Author, Kind
 from rapport.domain.errors import InvalidInput
-from rapport.ingest.archive import Collected, identifier, mapping, moment, named
+from rapport.ingest.archive_rows import Collected, identifier, mapping, moment, named
 from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, checked_content
 from rapport.ingest.placeholders import listed, placeholder
 

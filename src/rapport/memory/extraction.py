@@ -6,12 +6,13 @@ import re
 from dataclasses import replace
 
 from rapport.domain.conversation import Message
-from rapport.domain.memories import Remark
+from rapport.domain.memory import Remark
 from rapport.domain.synthetic import is_synthetic
-from rapport.memory import facts, leanings
+from rapport.memory import personal_facts as facts
+from rapport.memory import preference_rules as leanings
 from rapport.memory.grammar import USER, Fact, sentence, theirs, third
 from rapport.memory.statements import Statement, statements_in
-from rapport.memory.vocabulary import HABIT_VERBS, INSTRUCTING
+from rapport.memory.word_lists import HABIT_VERBS, INSTRUCTING
 
 MOST = 5
 MAX_CHARACTERS = 300

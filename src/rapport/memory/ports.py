@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from rapport.domain.notes import Vector
+from rapport.domain.note import Vector
 
 
 class Embedder(Protocol):

@@ -10,8 +10,8 @@ from typing import Protocol
 import structlog
 
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.memories import Memory
-from rapport.domain.notes import Vector
+from rapport.domain.memory import Memory
+from rapport.domain.note import Vector
 from rapport.memory.query import Query, asks_for_everything
 
 log = structlog.get_logger()

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rapport.domain.bounding import collapsed
-from rapport.memory.vocabulary import DIETS
+from rapport.domain.text_bounds import collapsed
+from rapport.memory.word_lists import DIETS
 
 MAX_CHARACTERS = 2_500
 """Who writes more than this at once has pasted it."""

@@ -7,7 +7,7 @@ import time
 
 import structlog
 
-from rapport.storage.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from rapport.storage.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresError
 
 log = structlog.get_logger()
 

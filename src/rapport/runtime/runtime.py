@@ -9,33 +9,33 @@ from dataclasses import dataclass
 
 import structlog
 
-from rapport.answering import Tools
-from rapport.deliver.outbox import Channel
+from rapport.delivery.sender import Channel
 from rapport.domain.conversation import FETCHED, Incoming, Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.event import Accepted, ClaimedEvent, Finished
 from rapport.domain.ids import new_id
-from rapport.followup import FollowedUp, follow_up
 from rapport.ingest.accept import accept
-from rapport.ingest.chat_index import ChatIndex
-from rapport.runtime.afterwards import Afterwards
-from rapport.runtime.delivery import Delivery
-from rapport.runtime.indexing import Indexing
-from rapport.runtime.live import Live
-from rapport.runtime.presence import Presence, give_hint
-from rapport.runtime.strays import Strays, put_back
+from rapport.ingest.embed_messages import ChatIndex
+from rapport.runtime.delivery_loop import Delivery
+from rapport.runtime.embedding_loop import Indexing
+from rapport.runtime.heartbeat import Presence, give_hint
+from rapport.runtime.leader import Inlet, Watch
+from rapport.runtime.live_updates import Live
+from rapport.runtime.orphaned_events import Strays, put_back
+from rapport.runtime.post_turn_jobs import Afterwards
 from rapport.runtime.tasks import end_all, is_set
 from rapport.runtime.ticket import Ticket
-from rapport.runtime.timekeeper import Timekeeper
-from rapport.runtime.typing import typing_shown
-from rapport.runtime.watch import Inlet, Watch
+from rapport.runtime.timer_loop import Timekeeper
+from rapport.runtime.typing_indicator import typing_shown
 from rapport.runtime.working_state import WorkingState, erase, forget
-from rapport.storage.conversations import Conversations
-from rapport.storage.events import Events, Superseded
-from rapport.storage.messages import Messages
-from rapport.storage.workers import Workers
-from rapport.turn import take_turn
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.messages.messages import Messages
+from rapport.storage.work.events import Events, Superseded
+from rapport.storage.work.workers import Workers
+from rapport.turns.answer import take_turn
+from rapport.turns.follow_up import FollowedUp, follow_up
+from rapport.turns.steps import Tools
 
 log = structlog.get_logger()
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent
-from rapport.storage.conversations import Conversations
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.events import Events
+from rapport.storage.work.events import Events
 
 
 class WorkingState(Protocol):

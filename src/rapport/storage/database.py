@@ -17,7 +17,7 @@ from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from rapport.domain.errors import Permanent, Transient
-from rapport.storage.embedded import EmbeddedPostgres
+from rapport.storage.postgres.embedded import EmbeddedPostgres
 
 Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]

@@ -9,10 +9,10 @@ from typing import Any, LiteralString
 
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id, new_id
-from rapport.domain.memories import Memory, Remark
-from rapport.domain.notes import Vector
+from rapport.domain.memory import Memory, Remark
+from rapport.domain.note import Vector
 from rapport.storage.database import Connection
-from rapport.storage.notes import vector_literal
+from rapport.storage.notes.notes import vector_literal
 
 _MEMORIES = 0x6D65_6D6F  # "memo": the class of the advisory locks under which memories are written
 _CARD = "id, owner_id, agent_id, key, content, origin, conversation_id, message_id, created_at, updated_at"

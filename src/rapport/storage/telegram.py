@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rapport.storage.arrivals import CLOCKS_DIFFER
 from rapport.storage.database import Connection
+from rapport.storage.messages.incoming import CLOCKS_DIFFER
 
 KEPT_DAYS = 3
 """So long the numbers of updates are known. Telegram repeats none that is older than a day."""

@@ -10,41 +10,41 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI, Response
 
 from rapport import __version__
-from rapport.agent.health import ModelHealth
-from rapport.channels.http.agents import agent_routes
-from rapport.channels.http.auth import Keyless, authenticator
-from rapport.channels.http.autonomy import autonomy_routes
-from rapport.channels.http.callers import Network
-from rapport.channels.http.context import context_routes
-from rapport.channels.http.conversations import conversation_routes
-from rapport.channels.http.events import event_routes
-from rapport.channels.http.insight import insight_routes
-from rapport.channels.http.memories import memory_routes
-from rapport.channels.http.notes import note_routes
-from rapport.channels.http.openai_routes import openai_routes
-from rapport.channels.http.page import page_routes, read_page
+from rapport.agents.health import ModelHealth
+from rapport.channels.base import Core
+from rapport.channels.http.auth.authentication import Keyless, authenticator
+from rapport.channels.http.auth.client_address import Network
+from rapport.channels.http.live.server_sent_events import event_routes
+from rapport.channels.http.live.watching import Live
+from rapport.channels.http.live.websocket import websocket_routes
+from rapport.channels.http.openai.routes import openai_routes
 from rapport.channels.http.problems import PROBLEMS, install, problem
-from rapport.channels.http.reference import reference_routes
-from rapport.channels.http.rendering import Renderer
-from rapport.channels.http.samples import sample_routes
-from rapport.channels.http.session import Server, session_routes
-from rapport.channels.http.threads import thread_routes
-from rapport.channels.http.timers import timer_routes
-from rapport.channels.http.views import json_response
-from rapport.channels.http.watching import Live
-from rapport.channels.http.websocket import websocket_routes
-from rapport.channels.ports import Core
-from rapport.chiming import Chooser
+from rapport.channels.http.rendering.json_views import json_response
+from rapport.channels.http.rendering.message_html import Renderer
+from rapport.channels.http.routes.agents import agent_routes
+from rapport.channels.http.routes.api_reference import reference_routes
+from rapport.channels.http.routes.context import context_routes
+from rapport.channels.http.routes.conversations import conversation_routes
+from rapport.channels.http.routes.insight import insight_routes
+from rapport.channels.http.routes.memories import memory_routes
+from rapport.channels.http.routes.notes import note_routes
+from rapport.channels.http.routes.page import page_routes, read_page
+from rapport.channels.http.routes.preferences import autonomy_routes
+from rapport.channels.http.routes.samples import sample_routes
+from rapport.channels.http.routes.session import Server, session_routes
+from rapport.channels.http.routes.threads import thread_routes
+from rapport.channels.http.routes.timers import timer_routes
 from rapport.domain.errors import RapportError
-from rapport.knowledge.files.reader import FileReader
-from rapport.knowledge.library import Library
-from rapport.knowledge.retrieval import Retriever
-from rapport.memory.book import MemoryBook
+from rapport.memory.memory_store import MemoryBook
 from rapport.metrics import Metrics
+from rapport.retrieval.files.reader import FileReader
+from rapport.retrieval.library import Library
+from rapport.retrieval.retriever import Retriever
 from rapport.storage.database import Database
+from rapport.turns.group_context import Chooser
 
 if TYPE_CHECKING:
-    from rapport.channels.http.limits import Limiter
+    from rapport.channels.http.auth.rate_limits import Limiter
 
 READY_SECONDS = 1.0
 """Whoever asks wants to know now: a database that takes longer isn't ready."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rapport.channels.telegram.happened import Glance
+from rapport.channels.telegram.update_types import Glance
 from rapport.domain.errors import InvalidInput
-from rapport.domain.text import checked_text
+from rapport.domain.text_checks import checked_text
 
 _OWNER = re.compile(r"[A-Za-z0-9_.@:-]{1,80}")
 

@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rapport.channels.telegram.happened import Me, Said
 from rapport.channels.telegram.reading.extract import read_update
-from rapport.channels.telegram.reading.spoken import platform_id_of
+from rapport.channels.telegram.reading.message import platform_id_of
+from rapport.channels.telegram.update_types import Me, Said
 from rapport.domain.conversation import Conversation
 from rapport.domain.errors import InvalidInput, Transient
 from rapport.storage.database import Database

@@ -12,14 +12,14 @@ import structlog
 
 from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.api import POLL_SECONDS, BotApi, Elsewhere, TokenRefused
-from rapport.channels.telegram.commands.obey import COMMANDS, Desk
-from rapport.channels.telegram.happened import Me
-from rapport.channels.telegram.hearing import Hearing, Post
+from rapport.channels.telegram.chat_mapping import called
+from rapport.channels.telegram.commands.run_command import COMMANDS, Desk
+from rapport.channels.telegram.handle_update import Hearing, Post
 from rapport.channels.telegram.inbox import Inbox
-from rapport.channels.telegram.places import called
-from rapport.channels.telegram.reader import Reader
+from rapport.channels.telegram.update_types import Me
+from rapport.channels.telegram.update_worker import Reader
 from rapport.domain.errors import Permanent, Transient
-from rapport.ingest.archive import mapping
+from rapport.ingest.archive_rows import mapping
 
 log = structlog.get_logger()
 

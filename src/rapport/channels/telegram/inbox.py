@@ -11,10 +11,10 @@ from typing import Any
 import structlog
 
 from rapport.channels.telegram.admission import Admission
-from rapport.channels.telegram.happened import Glance
 from rapport.channels.telegram.reading.extract import chat_of
 from rapport.channels.telegram.reading.names import is_number
-from rapport.ingest.archive import mapping
+from rapport.channels.telegram.update_types import Glance
+from rapport.ingest.archive_rows import mapping
 from rapport.storage.database import Connection, Database
 from rapport.storage.telegram import Places, Updates
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from rapport.channels.telegram.bot import WEBHOOK_PATH
 from rapport.channels.telegram.inbox import LARGEST, number_of
 from rapport.domain.errors import InvalidInput, TooLarge, Unauthorized
-from rapport.ingest.archive import mapping
+from rapport.ingest.archive_rows import mapping
 
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
 

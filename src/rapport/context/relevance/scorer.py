@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rapport.context.relevance.features import (
+from rapport.context.relevance.line_features import Line, plain
+from rapport.context.relevance.pair_features import (
     FEATURES,
     PAIR_FEATURES,
     Described,
@@ -24,7 +25,6 @@ from rapport.context.relevance.features import (
     describe,
     pairs,
 )
-from rapport.context.relevance.reading import Line, plain
 
 NEAR = (5, 15, 10_000)
 """How far back the second round looks for the latest of a thread."""

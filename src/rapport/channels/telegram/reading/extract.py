@@ -8,7 +8,28 @@ from typing import Any
 import telegram
 from telegram.constants import MessageType
 
-from rapport.channels.telegram.happened import (
+from rapport.channels.telegram.reading.mentions import Tags, tags_of
+from rapport.channels.telegram.reading.message import (
+    dated,
+    platform_id_of,
+    reply_of,
+    said_at,
+    speaker_of,
+    thread_of,
+    told_by,
+    words_of,
+)
+from rapport.channels.telegram.reading.names import (
+    PRIVATE,
+    first_visible,
+    full_name,
+    is_number,
+    number,
+    person_of,
+    place_of,
+    storable,
+)
+from rapport.channels.telegram.update_types import (
     Belongs,
     Chat,
     Command,
@@ -21,30 +42,9 @@ from rapport.channels.telegram.happened import (
     Pressed,
     Said,
 )
-from rapport.channels.telegram.reading.names import (
-    PRIVATE,
-    first_visible,
-    full_name,
-    is_number,
-    number,
-    person_of,
-    place_of,
-    storable,
-)
-from rapport.channels.telegram.reading.spoken import (
-    dated,
-    platform_id_of,
-    reply_of,
-    said_at,
-    speaker_of,
-    thread_of,
-    told_by,
-    words_of,
-)
-from rapport.channels.telegram.reading.tags import Tags, tags_of
 from rapport.domain.errors import InvalidInput
-from rapport.domain.text import visible
-from rapport.ingest.archive import mapping
+from rapport.domain.text_checks import visible
+from rapport.ingest.archive_rows import mapping
 
 __all__ = [
     "Belongs",

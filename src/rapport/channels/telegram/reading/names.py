@@ -5,9 +5,9 @@ from __future__ import annotations
 import telegram
 from typing_extensions import TypeIs
 
-from rapport.channels.telegram.happened import Chat, Person
+from rapport.channels.telegram.update_types import Chat, Person
 from rapport.domain.conversation import Author
-from rapport.domain.text import visible
+from rapport.domain.text_checks import visible
 from rapport.ingest.content import MAX_NAME
 from rapport.ingest.placeholders import in_a_line
 

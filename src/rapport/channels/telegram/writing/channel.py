@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from rapport.channels.telegram.api import Blocked, BotApi, Refused, Supergroup, TokenRefused, Unanswered
-from rapport.channels.telegram.places import chat_of_conversation, moved
+from rapport.channels.telegram.chat_mapping import chat_of_conversation, moved
+from rapport.channels.telegram.writing.delivery_check import Whereabouts
 from rapport.channels.telegram.writing.markup import Part, parts
-from rapport.channels.telegram.writing.whereabouts import Whereabouts
-from rapport.deliver.outbox import OutcomeUnknown, Unreachable
+from rapport.delivery.sender import OutcomeUnknown, Unreachable
 from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing
 from rapport.storage.database import Database
-from rapport.storage.messages import Messages
+from rapport.storage.messages.messages import Messages
 from rapport.storage.telegram import OWN_NUMBERS, Places
 
 TOKEN_SECONDS = 60.0

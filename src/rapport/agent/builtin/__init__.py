@@ -1,5 +1,0 @@
-"""The built-in chat model: no weights, no key, no network, and honest about it."""
-
-from rapport.agent.builtin.model import BuiltinChatModel
-
-__all__ = ["BuiltinChatModel"]

@@ -1,0 +1,355 @@
+"""The agent: a LangGraph graph that answers one message with a bounded window of the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypedDict, TypeVar, cast
+
+import structlog
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
+from pydantic import BaseModel
+
+from rapport.agents.failures import ModelFailed, backoff, classify_failure
+from rapport.agents.health import ModelHealth
+from rapport.agents.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, MaySave, Saved, Toolbox, has_calls, repeatable
+from rapport.domain.event import FRESH
+from rapport.domain.server_note import add_note
+
+log = structlog.get_logger()
+
+OnToken: TypeAlias = Callable[[str], None]
+Model: TypeAlias = "Runnable[LanguageModelInput, AIMessage]"
+Form = TypeVar("Form", bound=BaseModel)
+
+RETRIES = 2
+REFUSALS = frozenset({"http_400", "http_404", "http_422", "http_501"})
+"""How servers answer to a request with tools when their model knows none."""
+HELD_CHARACTERS = 200
+"""So much of what a model says is held back while it may turn out to announce a look-up."""
+
+
+class TurnState(TypedDict, total=False):
+    """What a turn works on. `messages` is replaced whole, never appended to: a thread's cost stays flat."""
+
+    system: str
+    messages: list[BaseMessage]
+    reply: AIMessage
+    saved: list[Saved]
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What a run needs and no checkpoint holds."""
+
+    on_token: OnToken | None
+    may_save: MaySave | None
+    lookups: Lookups | None = None
+    note: str = ""
+    """The server's note beside the newest message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model said, and what it wants to have remembered."""
+
+    message: AIMessage
+    saved: Sequence[Saved] = ()
+
+    @property
+    def text(self) -> str:
+        return str(self.message.text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A model with what every request to it is to hold."""
+
+    model: Model
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class LangGraphAgent:
+    """Runs a model over a window; safe to run again after a crash, because its nodes change nothing outside."""
+
+    def __init__(
+        self,
+        model: BaseChatModel,
+        saver: BaseCheckpointSaver[Any],
+        *,
+        deadline: float,
+        health: ModelHealth | None = None,
+    ) -> None:
+        self._model = model
+        self._plain = _Offer(model)
+        self._saving = _offer(model, [UPSERT_MEMORY])
+        self._looking = _offer(model, LOOKUPS)
+        self._forms: dict[type[BaseModel], Runnable[LanguageModelInput, Any]] = {}
+        self._deadline = deadline
+        self._health = health or ModelHealth()
+        builder = StateGraph(TurnState, context_schema=RunContext)
+        builder.add_node("answer", self._answer)  # pyright: ignore[reportUnknownMemberType]
+        builder.add_edge(START, "answer")
+        builder.add_edge("answer", END)
+        self.graph: Any = builder.compile(checkpointer=saver)  # pyright: ignore[reportUnknownMemberType]
+
+    async def run(
+        self,
+        message: str | HumanMessage,
+        *,
+        thread_id: str,
+        system: str,
+        history: Sequence[BaseMessage] = (),
+        on_token: OnToken | None = None,
+        fresh: bool = False,
+        may_save: MaySave | None = None,
+        lookups: Lookups | None = None,
+        note: str = "",
+        tags: dict[str, str] | None = None,
+    ) -> Answer:
+        """The model's answer to `message`, given `history` before it. Tokens go to `on_token` as they come.
+
+        With `may_save` it may ask to remember what that says yes to, with `lookups` to see more of a chat. The model reads
+        `note` beside the message, and no checkpoint holds it. Raises ModelFailed after the retries, or when the deadline
+        has passed.
+        """
+        current = HumanMessage(message) if isinstance(message, str) else message
+        config: RunnableConfig = {
+            "configurable": {"thread_id": thread_id, FRESH: fresh},
+            "metadata": dict(tags or {}),
+        }
+        try:
+            async with self._within_deadline():
+                state = await self.graph.ainvoke(
+                    TurnState(system=system, messages=[*history, current]),
+                    config,
+                    context=RunContext(on_token, may_save, lookups, note),
+                    # One step long: there is nothing to resume in the middle of it, so one checkpoint at its end is
+                    # all that is worth writing.
+                    durability="exit",
+                )
+        except ModelFailed as failure:
+            self._health.failed(failure)
+            raise
+        self._health.answered()
+        return Answer(cast("AIMessage", state["reply"]), state.get("saved") or ())
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the model can: note down what it is told, and look up more of a group chat."""
+        return self._saving is not None
+
+    async def decide(self, system: str, text: str, form: type[Form]) -> Form:
+        """What the model decides, in the given form. Raises ModelFailed, also when it can't or won't keep to it."""
+        try:
+            if (asked := self._forms.get(form)) is None:  # made once: its schema takes longer than the rest of a call
+                asked = self._forms[form] = self._model.with_structured_output(form, method="function_calling")
+            async with self._within_deadline():
+                decided = await asked.ainvoke([SystemMessage(system), HumanMessage(text)])
+        except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes
+            failure = _logged(classify_failure(error))
+            # A model that can't be asked in this way may answer well in every other.
+            self._health.count(failure)
+            raise failure from None
+        if not isinstance(decided, form):
+            raise ModelFailed("malformed", "the model did not keep to the form it was given")
+        return decided
+
+    async def ask(self, system: str, text: str) -> str:
+        """One plain answer outside any turn. Raises ModelFailed."""
+        try:
+            async with self._within_deadline():
+                return str((await self._ask([SystemMessage(system), HumanMessage(text)], None)).text)
+        except ModelFailed as failure:
+            self._health.failed(failure)
+            raise
+
+    @asynccontextmanager
+    async def _within_deadline(self) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout(self._deadline):
+                yield
+        except TimeoutError:
+            raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from None
+
+    async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
+        messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        context = runtime.context
+        messages[-1] = add_note(messages[-1], context.note)
+        tools = Toolbox(may_save=context.may_save, lookups=context.lookups)
+        relay = _Rounds(context.on_token, looks_up=context.lookups is not None)
+        try:
+            for _ in range(ROUNDS):
+                if (offer := self._offer(context)) is None:
+                    break
+                reply = await self._ask_with_tools(messages, relay.on_token, offer)
+                if not has_calls(reply):
+                    return {"reply": relay.whole(reply), "saved": tools.saved}
+                relay.said(str(reply.text))
+                messages += [repeatable(reply), *await tools.use(reply)]
+            relay.ends()
+            return {"reply": relay.whole(await self._ask(messages, relay.on_token)), "saved": tools.saved}
+        except ModelFailed as failure:
+            if failure.kind != "empty" or not relay.text:
+                raise
+            return {"reply": AIMessage(relay.text), "saved": tools.saved}  # it said everything while it used its tools
+
+    def _offer(self, context: RunContext) -> _Offer | None:
+        """The model with the tools that it may use in this run."""
+        if context.lookups is not None:
+            return self._looking
+        return self._saving if context.may_save is not None else None
+
+    async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer) -> AIMessage:
+        """One answer of a model that may use tools; of one that turns out not to know any, without them from then on."""
+        try:
+            return await self._ask(messages, on_token, offer)
+        except ModelFailed as failure:
+            if failure.kind not in REFUSALS:
+                raise
+            reply = await self._ask(messages, on_token)
+            log.warning("agent.no_tools", reason=str(failure))
+            self._saving = self._looking = None
+            return reply
+
+    async def _ask(
+        self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None = None
+    ) -> AIMessage:
+        """One answer, with up to two retries where a retry can help (RES-2)."""
+        asked = offer or self._plain
+        for attempt in itertools.count(1):
+            tokens = None if on_token is None else _Relay(on_token)
+            try:
+                if tokens is None:
+                    return _checked(await asked.model.ainvoke(messages, **asked.options))
+                return await self._stream(asked, messages, tokens)
+            except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
+                failure = error
+            wait = backoff(failure, attempt) if attempt <= RETRIES else None
+            if wait is None:
+                raise _logged(classify_failure(failure)) from None
+            if tokens is not None and tokens.relayed:
+                # Somebody has read the beginning of this attempt: another one would not continue it, so it comes without
+                # tokens, and the finished reply says how it really goes.
+                on_token = None
+            await asyncio.sleep(wait)
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    async def _stream(self, asked: _Offer, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
+        whole: AIMessageChunk | None = None
+        async for piece in asked.model.astream(messages, **asked.options):
+            chunk = cast("AIMessageChunk", piece)
+            whole = chunk if whole is None else whole + chunk
+            if text := str(chunk.text):
+                on_token(text)
+        if whole is None:
+            return _checked(AIMessage(""))
+        return _checked(
+            AIMessage(
+                whole.content,
+                usage_metadata=whole.usage_metadata,
+                id=whole.id,
+                tool_calls=whole.tool_calls,
+                invalid_tool_calls=whole.invalid_tool_calls,
+            )
+        )
+
+
+class _Rounds:
+    """What is said over the rounds of one answer, with a break between rounds.
+
+    Words beside a call that saves something are part of it. Words beside a look-up only announce that, and count when there
+    is nothing else: so the beginning of a round is held back as long as it may end with one.
+    """
+
+    def __init__(self, on_token: OnToken | None, *, looks_up: bool) -> None:
+        self._on_token = on_token
+        self._looks_up = looks_up
+        self._parts: list[str] = []
+        self._held: str | None = "" if looks_up else None
+        self._has_relayed = False
+        self._owes_break = False
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(self._parts)
+
+    @property
+    def on_token(self) -> OnToken | None:
+        return None if self._on_token is None else self._relay
+
+    def said(self, text: str) -> None:
+        """A round has ended with these words and a call."""
+        if stripped := text.strip():
+            self._parts.append(stripped)
+            self._owes_break = self._has_relayed
+        self._held = "" if self._looks_up else None
+
+    def ends(self) -> None:
+        """The next round is the last: it can't call anything."""
+        self._held = None
+
+    def whole(self, reply: AIMessage) -> AIMessage:
+        """The last round's reply with what was said before it, unless it says that again."""
+        last = str(reply.text).strip()
+        earlier = [] if self._looks_up and last else [part for part in self._parts if part not in last]
+        if not earlier:
+            return reply
+        return AIMessage(
+            "\n\n".join([*earlier, last] if last else earlier), usage_metadata=reply.usage_metadata, id=reply.id
+        )
+
+    def _relay(self, token: str) -> None:
+        assert self._on_token is not None
+        if self._held is not None:
+            self._held += token
+            if len(self._held) <= HELD_CHARACTERS:
+                return
+            token, self._held = self._held, None
+        self._on_token(f"\n\n{token}" if self._owes_break else token)
+        self._owes_break = False
+        self._has_relayed = True
+
+
+class _Relay:
+    """Passes tokens on and remembers whether it did."""
+
+    def __init__(self, on_token: OnToken) -> None:
+        self._on_token = on_token
+        self.relayed = False
+
+    def __call__(self, token: str) -> None:
+        self.relayed = True
+        self._on_token(token)
+
+
+def _logged(failure: ModelFailed) -> ModelFailed:
+    """Return the failure once its details are in the log, at DEBUG: they may quote what people said."""
+    log.debug("model.error", errorType=failure.kind, problem=failure.problem, detail=failure.detail)
+    return failure
+
+
+def _checked(reply: AIMessage) -> AIMessage:
+    """The reply, unless there is nothing in it."""
+    if not has_calls(reply) and not str(reply.text).strip():
+        raise ModelFailed("empty", "the model answered with nothing")
+    return reply
+
+
+def _offer(model: BaseChatModel, tools: Sequence[dict[str, Any]]) -> _Offer | None:
+    """The model with these tools; None if it can't call any."""
+    try:
+        bound = model.bind_tools(tools)
+    except NotImplementedError:
+        return None
+    if isinstance(bound, RunnableBinding) and bound.bound is model and not bound.config:
+        return _Offer(model, dict(bound.kwargs))  # what the binding would add, without its cost in every request
+    return _Offer(bound)

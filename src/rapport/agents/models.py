@@ -1,0 +1,67 @@
+"""Chat models by their LangChain string, each with a time-out and without retries of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from langchain_core.language_models import BaseChatModel
+
+from rapport.domain.errors import Permanent
+
+BUILTIN = "builtin"
+
+NEEDS = {"openai": "", "anthropic": "ANTHROPIC_API_KEY", "ollama": ""}
+"""The providers whose libraries come with Rapport, and the variable without which each can't work."""
+
+
+def make_model(name: str, *, timeout: float, environment: Mapping[str, str]) -> BaseChatModel:
+    """The model that `RAPPORT_MODEL` names; raises Permanent with what to set if it can't be made.
+
+    Provider libraries are imported here and not at the top: each takes up to a second, and only one is used.
+    """
+    if name == BUILTIN:
+        from rapport.builtin import BuiltinChatModel
+
+        return BuiltinChatModel()
+    provider, separator, model = name.partition(":")
+    if not separator or not model:
+        raise Permanent(
+            f"RAPPORT_MODEL={name!r} is not a model. Use `builtin`, or provider:model such as `openai:gpt-5-mini`, "
+            "`anthropic:claude-sonnet-4-5` or `ollama:qwen3`."
+        )
+    if provider not in NEEDS:
+        raise Permanent(
+            f"RAPPORT_MODEL={name!r} names no provider that comes with Rapport; there are {', '.join(NEEDS)}. Any server"
+            " that speaks OpenAI's API works as openai:<model> with OPENAI_BASE_URL."
+        )
+    if (needed := NEEDS[provider]) and not environment.get(needed):
+        raise Permanent(f"RAPPORT_MODEL={name!r} can't be used: set {needed}.")
+    try:
+        if provider == "openai":
+            from rapport.agents.openai import make_openai
+
+            return make_openai(model, timeout=timeout, environment=environment)
+        return _any_provider(name, provider, timeout=timeout)
+    except Exception as error:
+        raise Permanent(f"RAPPORT_MODEL={name!r} can't be used: {_first_line(error)}") from error
+
+
+def _any_provider(name: str, provider: str, *, timeout: float) -> BaseChatModel:
+    from langchain.chat_models import init_chat_model
+
+    settings: dict[str, Any] = {"timeout": timeout, "max_retries": 0}
+    if provider == "ollama":
+        settings = {"client_kwargs": {"timeout": timeout}}  # it knows neither of the other names
+    return cast("BaseChatModel", init_chat_model(name, **settings))
+
+
+async def close_model(model: BaseChatModel) -> None:
+    """Let go of what the model holds open, if it holds anything."""
+    close = getattr(model, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,280 @@
+"""OpenAI and everything that speaks its API, at a fraction of the client's usual cost per call."""
+
+# LangChain annotates the methods that this module overrides and calls with bare dicts.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import urllib.request
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import aiohttp
+import httpx
+import orjson
+from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall
+from langchain_core.output_parsers.openai_tools import make_invalid_tool_call
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langchain_openai import ChatOpenAI
+from pydantic import PrivateAttr, SecretStr
+
+from rapport.agents.failures import ModelFailed
+
+_DATA = b"data:"
+_DONE = b"[DONE]"
+END_SECONDS = 0.5
+"""How long the end of a response may take when its answer is complete."""
+
+
+class ProviderError(Exception):
+    """The provider answered with an error, by its status or in the middle of a stream."""
+
+    def __init__(self, status_code: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(" ".join(_message_in(text).split())[:300] or f"HTTP {status_code}")
+        self.status_code = status_code
+        # LangChain's tracing reads errors' responses the way httpx's can be read.
+        self.response = httpx.Response(status_code, headers=dict(headers or {}), text=text)
+
+
+def _message_in(text: str) -> str:
+    """What an error's body says in words. The rest of it may quote what was sent, and that is not for the log."""
+    try:
+        body: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    if isinstance(body, dict):
+        body = body.get("error") or body.get("message") or body.get("detail")
+    if isinstance(body, dict):
+        body = body.get("message")
+    return body if isinstance(body, str) else ""
+
+
+class LeanChatOpenAI(ChatOpenAI):
+    """ChatOpenAI, whose chat completions go out over aiohttp as the JSON they are.
+
+    LangChain says what is sent and reads what comes back; only the SDK in between is left out. It checks every field
+    of every message against its type hints and builds typed objects that LangChain turns into dicts again: four fifths
+    of a call's time, and five sixths of a stream's. Other kinds of requests (structured output, the responses API)
+    take the usual way.
+    """
+
+    silence: float
+    """The longest time-out between two bytes of an answer."""
+
+    _session: aiohttp.ClientSession | None = PrivateAttr(default=None)
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - its name in LangChain
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """As LangChain does it, but without the books that it keeps for callbacks where none is there to read them."""
+        known = ensure_config(config)
+        messages = self._convert_input(input).to_messages()
+        callbacks = AsyncCallbackManager.configure(known.get("callbacks"), self.callbacks, self.verbose)
+        # What has pictures in it is brought into today's form on the usual way.
+        if callbacks.handlers or not all(isinstance(message.content, str) for message in messages):
+            return await super().ainvoke(messages, known, stop=stop, **kwargs)
+        kwargs.pop("ls_structured_output_format", None)  # only for those books
+        result = await self._agenerate(messages, stop, **kwargs)
+        answer = result.generations[0]
+        facts = {**(result.llm_output or {}), **(answer.generation_info or {})}
+        answer.message.response_metadata = {**facts, **answer.message.response_metadata}
+        return cast("AIMessage", answer.message)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        payload: dict[str, Any] = self._get_request_payload(messages, stop=stop, **kwargs)
+        if "response_format" in payload or self._use_responses_api(payload):
+            return await super()._agenerate(messages, stop, run_manager, **kwargs)
+        async with self._post(payload) as response:
+            answer = orjson.loads(await response.read())
+        if not answer.get("choices"):
+            raise ModelFailed("empty", "the model answered with nothing")
+        invalid = _take_invalid_calls(answer["choices"][0])
+        result = self._create_chat_result(answer)
+        if invalid:
+            message = cast("AIMessage", result.generations[0].message)
+            message.invalid_tool_calls = [*message.invalid_tool_calls, *invalid]
+        return result
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        *,
+        stream_usage: bool | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        options = {**kwargs, "stream": True}
+        if self._should_stream_usage(stream_usage, **options):
+            options["stream_options"] = {"include_usage": True}
+        payload: dict[str, Any] = self._get_request_payload(messages, stop=stop, **options)
+        if "response_format" in payload or self._use_responses_api(payload):
+            async for chunk in super()._astream(messages, stop, run_manager, stream_usage=stream_usage, **kwargs):
+                yield chunk
+            return
+        is_whole = False
+        async with self._post(payload) as response:
+            async for line in response.content:
+                if not line.startswith(_DATA):
+                    continue
+                if (data := line[len(_DATA) :].strip()) == _DONE:
+                    is_whole = True
+                    await _rest(response)
+                    break
+                frame = _sound(orjson.loads(data))
+                is_whole = is_whole or any(choice.get("finish_reason") for choice in frame.get("choices") or ())
+                for choice in frame.get("choices") or ():
+                    _calls_in(choice, "delta")
+                chunk = self._convert_chunk_to_generation_chunk(frame, AIMessageChunk, None)
+                if chunk is not None:
+                    yield chunk
+        if not is_whole:
+            raise ConnectionError("the model's answer broke off")
+
+    def _get_request_payload(
+        self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """As LangChain makes it. But that looks at every single character of what the model has said: so the words of
+        plain answers are put in afterwards."""
+        messages = self._convert_input(input_).to_messages()
+        answers = {place: message.content for place, message in enumerate(messages) if _is_plain_answer(message)}
+        shapes = [_ANSWER if place in answers else message for place, message in enumerate(messages)]
+        payload: dict[str, Any] = super()._get_request_payload(shapes, stop=stop, **kwargs)
+        if "messages" not in payload:  # another API, which has another form
+            return super()._get_request_payload(messages, stop=stop, **kwargs)
+        for place, content in answers.items():
+            payload["messages"][place]["content"] = content
+        return payload
+
+    @asynccontextmanager
+    async def _post(self, payload: dict[str, Any]) -> AsyncGenerator[aiohttp.ClientResponse]:
+        session = self._http()
+        async with session.post(f"{self.openai_api_base}/chat/completions", data=_as_json(payload)) as response:
+            if response.status >= 400:
+                raise ProviderError(response.status, await response.text(errors="replace"), response.headers)
+            yield response
+
+    def _http(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            assert isinstance(self.openai_api_key, SecretStr)
+            self._session = aiohttp.ClientSession(
+                # Not in all: a long answer may take its time (the turn has a deadline), a dead line may not.
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=self.silence),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+                headers={
+                    "Authorization": f"Bearer {self.openai_api_key.get_secret_value()}",
+                    "Content-Type": "application/json",
+                },
+                trust_env=bool(urllib.request.getproxies()),  # looked up for every request, so only if there are any
+            )
+        return self._session
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+_ANSWER = AIMessage("")
+
+
+def _is_plain_answer(message: BaseMessage) -> bool:
+    """Whether this is nothing but words that the model has said."""
+    if type(message) is not AIMessage or not isinstance(message.content, str):
+        return False
+    return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs or message.name)
+
+
+def _take_invalid_calls(choice: Any) -> list[InvalidToolCall]:
+    """Remove the tool calls whose arguments are JSON but no object from a choice, and return them.
+
+    LangChain raises for such a call, and the whole answer would be lost with it.
+    """
+    calls = _calls_in(choice, "message")
+    invalid = [call for call in calls if not _has_object(call)]
+    for call in invalid:
+        calls.remove(call)
+    return [make_invalid_tool_call(call, "no JSON object") for call in invalid]
+
+
+def _calls_in(choice: Any, part: str) -> list[dict[str, Any]]:
+    """Return the tool calls of a choice, their arguments as the text that they should be, whatever the server sent."""
+    message: Any = choice.get(part) if isinstance(choice, dict) else None
+    calls: Any = message.get("tool_calls") if isinstance(message, dict) else None
+    if not isinstance(calls, list):
+        return []
+    for call in calls:
+        function: Any = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and not isinstance(function.get("arguments"), str | None):
+            function["arguments"] = json.dumps(function["arguments"])
+    return cast("list[dict[str, Any]]", calls)
+
+
+def _has_object(call: dict[str, Any]) -> bool:
+    """Return whether LangChain can read the call: its arguments are an object, nothing at all, or no JSON."""
+    try:
+        arguments = json.loads(call["function"]["arguments"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return True
+    return isinstance(arguments, dict)
+
+
+def _as_json(payload: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(payload)
+    except orjson.JSONEncodeError:  # what a model has put into a call of a tool may hold half of a surrogate pair
+        return json.dumps(payload).encode()
+
+
+async def _rest(response: aiohttp.ClientResponse) -> None:
+    """Read to the end, so that the connection can be used again; but nobody waits long for it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            async for _ in response.content:
+                pass
+
+
+def _sound(chunk: dict[str, Any]) -> dict[str, Any]:
+    """The chunk, unless it tells of an error: what came before it is not an answer then."""
+    error: Any = chunk.get("error")
+    if not error:
+        return chunk
+    details = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    status = details.get("code")
+    raise ProviderError(status if isinstance(status, int) else 503, json.dumps({"error": details}))
+
+
+def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -> ChatOpenAI:
+    """A chat model on OpenAI's API or, with `OPENAI_BASE_URL`, on any server that speaks it."""
+    key = environment.get("OPENAI_API_KEY")
+    base_url = environment.get("OPENAI_BASE_URL")
+    if not key and not base_url:
+        raise ValueError("set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own.")
+    return LeanChatOpenAI(
+        model=model,
+        api_key=SecretStr(key or "none"),  # servers on one's own machine mostly want none
+        base_url=(base_url or "https://api.openai.com/v1").rstrip("/"),
+        timeout=timeout,
+        silence=timeout,
+        max_retries=0,
+    )

@@ -1,0 +1,98 @@
+"""Whether the model's server takes the key and has the model: asked at start, without spending tokens where that can be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import aiohttp
+import httpx
+import orjson
+from langchain_core.language_models import BaseChatModel
+
+from rapport.agents.failures import classify_failure
+from rapport.domain.model_problems import Problem
+
+_OF_ONE_TOKEN = frozenset({"request_refused", "too_long", "empty", "malformed"})
+"""What may be wrong with an answer of one token, and with no other."""
+_HAS_NO_LIST = frozenset({404, 405, 501})
+"""How servers answer that have no list of models."""
+
+
+class _Refused(Exception):
+    """The server has answered with an error."""
+
+    def __init__(self, status_code: int, text: str) -> None:
+        super().__init__(f"HTTP {status_code}")
+        self.status_code = status_code
+        self.response = httpx.Response(status_code, text=text)
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """Where a provider lists its models."""
+
+    url: str
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+async def probe(name: str, model: BaseChatModel, *, environment: Mapping[str, str], timeout: float) -> Problem | None:
+    """Return what is wrong with the model that `name` stands for; None when nothing is, or nothing can be found out.
+
+    The server's list of models is read. A model is asked for one token only where there is no list, or it isn't on it.
+    """
+    provider, _, wanted = name.partition(":")
+    listed = _list_of(provider, environment)
+    if listed is None:
+        return None
+    is_asked = False
+    try:
+        async with asyncio.timeout(timeout):
+            if wanted not in await _models(listed):
+                is_asked = True
+                await _one_token(provider, model)
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong is what was to be found out
+        problem = classify_failure(error).problem
+        return None if is_asked and problem in _OF_ONE_TOKEN else problem
+    return None
+
+
+def _list_of(provider: str, environment: Mapping[str, str]) -> _List | None:
+    if provider == "openai":
+        base = (environment.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").rstrip("/")
+        key = environment.get("OPENAI_API_KEY") or "none"
+        return _List(f"{base}/models", {"Authorization": f"Bearer {key}"})
+    if provider == "anthropic":
+        base = (environment.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com").rstrip("/")
+        key = environment.get("ANTHROPIC_API_KEY") or "none"
+        return _List(f"{base}/v1/models?limit=1000", {"x-api-key": key, "anthropic-version": "2023-06-01"})
+    if provider == "ollama":
+        host = environment.get("OLLAMA_HOST") or "127.0.0.1:11434"
+        base = (host if "://" in host else f"http://{host}").rstrip("/").replace("//0.0.0.0", "//127.0.0.1")
+        return _List(f"{base}/v1/models")
+    return None
+
+
+async def _models(listed: _List) -> frozenset[str]:
+    """Return the names of the models that a server has; none when it has no list of them."""
+    async with (
+        aiohttp.ClientSession(trust_env=True) as session,
+        session.get(listed.url, headers=listed.headers) as response,
+    ):
+        if response.status in _HAS_NO_LIST:
+            return frozenset()
+        text = await response.read()
+        if response.status >= 400:
+            raise _Refused(response.status, text.decode(errors="replace"))
+    told: Any = orjson.loads(text)
+    rows: Any = cast("dict[str, Any]", told).get("data") if isinstance(told, dict) else None
+    listed_rows = cast("list[Any]", rows) if isinstance(rows, list) else []
+    names = {str(cast("dict[str, Any]", row).get("id")) for row in listed_rows if isinstance(row, dict)}
+    return frozenset({*names, *(one.removesuffix(":latest") for one in names)})
+
+
+async def _one_token(provider: str, model: BaseChatModel) -> None:
+    limit = {"num_predict": 1} if provider == "ollama" else {"max_tokens": 1}
+    await model.bind(**limit).ainvoke("Hi")

@@ -1,0 +1,1 @@
+"""Decide who calls, from where, and how often."""

@@ -1,0 +1,167 @@
+"""Who is calling: the owner of the key or of the session, or the local user on a loopback server without keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+
+from rapport.channels.http.auth.client_address import Network, parse_address
+from rapport.domain.conversation import LOCAL_USER
+from rapport.domain.errors import Unauthorized
+from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.sessions import Sessions
+from rapport.storage.database import Database
+
+COOKIE = "rapport_session"
+PAGE_HEADER = "X-Rapport"
+"""A page of another site can't send it: its browser would have to ask this server first, which doesn't say yes."""
+PAGE = "page"
+
+_LOOK_AGAIN = 2.0
+"""Seconds for which "there are no keys" is believed."""
+
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_ONLY_READ = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def authenticator(
+    database: Database, *, loopback: bool, keyless: Keyless | None = None
+) -> Callable[[HTTPConnection], Coroutine[Any, Any, str]]:
+    """A FastAPI dependency, for requests and WebSockets, that returns the caller's owner id or raises Unauthorized."""
+    door = keyless or Keyless(database, loopback=loopback)
+
+    async def authenticate(connection: HTTPConnection) -> str:
+        if await door.is_open():
+            _refuse_foreign_pages(connection)
+            return LOCAL_USER
+        scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+        token = connection.cookies.get(COOKIE)
+        if not scheme and token:
+            return await _session_owner(database, connection, token)
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise Unauthorized("Send a key: `Authorization: Bearer <key>`. `rapport keys create NAME` makes one.")
+        async with database.statement() as statement:
+            owner = await Keys(statement).owner_of(secret.strip())
+        if owner is None:
+            raise Unauthorized("This key is not valid (any more).")
+        return owner
+
+    return authenticate
+
+
+def require_operator(owner_id: str) -> None:
+    """Raise 403 unless the caller runs this server: the user `local`, whom keys are made for unless another is named."""
+    if not is_operator(owner_id):
+        raise HTTPException(
+            403, f"This is for the operator: it needs a key of the user `{LOCAL_USER}` (`rapport keys create NAME`)."
+        )
+
+
+async def _session_owner(database: Database, connection: HTTPConnection, token: str) -> str:
+    async with database.statement() as statement:
+        owner = await Sessions(statement).owner_of(token)
+    if owner is None:
+        raise Unauthorized("You are signed out: sign in with a key.")
+    refuse_forged(connection)
+    return owner
+
+
+def is_operator(owner_id: str) -> bool:
+    """Return whether this caller runs the server: `local` is who sits at its machine, and whose keys were made there."""
+    return owner_id == LOCAL_USER
+
+
+class Keyless:
+    """Whether the server answers without keys, remembered for a moment so that it costs nothing on every request."""
+
+    def __init__(self, database: Database, *, loopback: bool) -> None:
+        self._database = database
+        self._loopback = loopback
+        self._answer = False
+        self._until = 0.0
+
+    def forget(self) -> None:
+        """Ask the database next time."""
+        self._until = 0.0
+
+    async def is_open(self) -> bool:
+        if self._loopback and time.monotonic() >= self._until:
+            async with self._database.statement() as connection:
+                self._answer = not await Keys(connection).any_ever()
+            self._until = time.monotonic() + _LOOK_AGAIN
+        return self._answer
+
+
+def refuse_forged(connection: HTTPConnection) -> None:
+    """Refuse what a browser sends with its cookie because a page of another site made it.
+
+    To read is harmless: only pages of this site get to see the answer. A WebSocket can be read by whoever opens it, and
+    can't be given headers: there the Origin decides, which browsers always send.
+    """
+    is_socket = connection.scope["type"] == "websocket"
+    if not is_socket:
+        if connection.scope["method"] in _ONLY_READ:
+            return
+        if connection.headers.get(PAGE_HEADER) != PAGE:
+            raise HTTPException(
+                403, f"A request that is signed in by a cookie needs the header `{PAGE_HEADER}: {PAGE}`."
+            )
+    origin = connection.headers.get("origin")
+    if origin is None and not is_socket:
+        return
+    # Behind a proxy that calls this server by another name, the browser itself still says where the page is from.
+    if connection.headers.get("sec-fetch-site") != "same-origin" and not _is_here(connection, origin or ""):
+        raise HTTPException(403, "This was sent by a page of another site.")
+
+
+def _is_here(connection: HTTPConnection, origin: str) -> bool:
+    """Whether an Origin is this very server, its port included."""
+    scheme, _, place = origin.lower().partition("://")
+    return scheme in {"http", "https"} and bool(place) and place in _hosts(connection)
+
+
+def _hosts(connection: HTTPConnection) -> set[str]:
+    """Return what the client calls this server: the Host, and what a trusted proxy says it was before the proxy changed it."""
+    hosts = {connection.headers.get("host", "").lower()}
+    app = connection.scope.get("app")
+    networks: Sequence[Network] = () if app is None else app.state.trusted_proxies
+    peer = None if connection.client is None else parse_address(connection.client.host)
+    if peer is not None and any(peer in network for network in networks):
+        hosts.add(connection.headers.get("x-forwarded-host", "").partition(",")[0].strip().lower())
+    return hosts
+
+
+def _refuse_foreign_pages(connection: HTTPConnection) -> None:
+    """Without keys, a web page from elsewhere must not talk to this server through its visitor's browser.
+
+    Its requests carry its own name as Origin, or (with a name that was made to point here) as Host.
+    """
+    if _host(connection.headers.get("host", "")) not in _LOCAL_NAMES:
+        raise Unauthorized(
+            "Without keys this server answers only to localhost. `rapport keys create NAME` makes a key."
+        )
+    origin = connection.headers.get("origin")
+    if origin is None:  # no browser, or one that only reads
+        return
+    if _host(origin.partition("://")[2]) not in _LOCAL_NAMES:
+        raise Unauthorized("Without keys this server does not answer to pages of other sites.")
+    only_reads = connection.scope["type"] == "http" and connection.scope["method"] in _ONLY_READ
+    is_same = connection.headers.get("sec-fetch-site") == "same-origin" or _is_here(connection, origin)
+    if not only_reads and not is_same:
+        # A server on another port of this machine is another site: its page may read nothing, and must change nothing.
+        raise Unauthorized(
+            "Without keys this server does not answer to pages of other sites, another port of this machine included."
+            " `rapport keys create NAME` makes a key for them."
+        )
+
+
+def _host(netloc: str) -> str:
+    try:
+        return (urlsplit(f"//{netloc}").hostname or "").lower()
+    except ValueError:  # not a host at all
+        return ""

@@ -1,0 +1,1 @@
+"""Send what happens while it happens: server-sent events and WebSockets."""

@@ -1,0 +1,117 @@
+"""`/api/threads/{id}/events`: what happens in a conversation, as server-sent events."""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, suppress
+from typing import Annotated, TypeAlias
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from rapport.channels.http.live.watching import Live, Showings, Shown, Watcher, seq_of, told
+from rapport.channels.http.rendering.json_views import as_json
+from rapport.channels.http.rendering.message_html import Renderer
+from rapport.channels.http.requests.json_bodies import StrictRoute
+from rapport.channels.http.routes.conversations import Caller
+from rapport.domain.errors import Unauthorized
+from rapport.domain.live_updates import Began, Ended, LiveEvent, Remembered, Said, TimersChanged, Wrote
+
+COME_BACK_MS = 1_000
+PIECE = 16_384
+"""Bytes that are sent at once: what waits for a client is this much, and not a picture."""
+
+Frame: TypeAlias = tuple[bytes, bytes, bytes]
+"""What stands before the data, the data, and what stands after it."""
+
+
+class EventStream(StreamingResponse):
+    """Events until the client goes, or nothing more is told; with it everything ends that was there for it."""
+
+    def __init__(self, frames: AsyncGenerator[bytes]) -> None:
+        super().__init__(
+            frames, media_type="text/event-stream", headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        )
+        self._frames = frames
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._frames):
+            await super().__call__(scope, receive, send)
+
+
+def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter:
+    router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
+    owner_id = Depends(caller)
+    showings = Showings(renderer)
+
+    @router.get(
+        "/{thread_id}/events",
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}, "description": "Events until somebody hangs up"}},
+        summary="What happens in a conversation, as it happens",
+    )
+    async def events(
+        request: Request,
+        thread_id: str,
+        after: Annotated[str | None, Query(description="The id of the last event you know; without it: from now on")] = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+        owner: str = owner_id,
+    ) -> EventStream:  # fmt: skip
+        """`message` is a message that was stored or changed, by whoever: each once and in order, also after a reconnect with
+        the id of the last one. `started`, `token` and `ended` tell of an answer while this process makes it. `timers` says
+        that follow-ups have changed, `memory.created`, `memory.updated` and `memory.deleted` what is remembered about you.
+        The first connection begins with `hello`, whose id is where it began.
+        """
+        known = seq_of(last_event_id)  # a browser that comes back says it here, and the address is still the first one
+        known = seq_of(after) if known is None else known
+        watcher = await live.watch(owner, thread_id, after=known)
+        return EventStream(_frames(watcher, request, caller, showings.to(owner), says_hello=known is None))
+
+    return router
+
+
+async def _frames(
+    watcher: Watcher, request: Request, caller: Caller, shown: Shown, *, says_hello: bool
+) -> AsyncGenerator[bytes]:
+    yield f"retry: {COME_BACK_MS}\n\n".encode()
+    if says_hello:
+        yield b"".join(_frame("hello", as_json({"seq": watcher.seq}), seq=watcher.seq))
+    # Who is not let in any more is not told so here: coming back, they get a 401 that says why.
+    with suppress(Unauthorized):
+        async with aclosing(told(watcher, request, caller)) as events:
+            async for event in events:
+                for piece in _pieces(await _shown(event, shown)):
+                    yield piece
+
+
+async def _shown(event: LiveEvent, shown: Shown) -> Frame:
+    match event:
+        case Said(seq=seq):
+            return _frame("message", await shown.message(event), seq=seq)
+        case Began(message_id):
+            return _frame("started", as_json({"message_id": message_id}))
+        case Wrote(message_id, text):
+            return _frame("token", as_json({"message_id": message_id, "text": text}))
+        case Ended(message_id, reply_id):
+            return _frame("ended", as_json({"message_id": message_id, "reply_id": reply_id}))
+        case TimersChanged():
+            return _frame("timers", b"{}")
+        case Remembered(change):
+            return _frame(f"memory.{change}", shown.memory(event))
+        case _:
+            return b": still here", b"", b"\n\n"
+
+
+def _frame(name: str, data: bytes, *, seq: int | None = None) -> Frame:
+    number = "" if seq is None else f"id: {seq}\n"
+    return f"{number}event: {name}\ndata: ".encode(), data, b"\n\n"
+
+
+def _pieces(frame: Frame) -> Iterator[bytes]:
+    before, data, after = frame
+    if len(data) <= PIECE:
+        yield before + data + after
+        return
+    yield before
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE]  # of what all who watch share, never a copy of the whole
+    yield after

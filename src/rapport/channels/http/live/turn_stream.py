@@ -1,0 +1,54 @@
+"""Server-sent events of one turn: `token`… then `final`, `cancelled` or `error`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fastapi.responses import StreamingResponse
+
+from rapport.channels.base import Ticket
+from rapport.channels.http.auth.authentication import is_operator
+from rapport.channels.http.problems import status_of
+from rapport.channels.http.rendering.json_views import as_json, message_view
+from rapport.domain.errors import RapportError
+
+
+def event(name: str, value: object) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + as_json(value) + b"\n\n"
+
+
+def turn_stream(ticket: Ticket) -> StreamingResponse:
+    """The turn as it happens. A client that goes away loses nothing: the turn goes on and its reply is stored."""
+    return StreamingResponse(
+        _frames(ticket),
+        media_type="text/event-stream",
+        headers={
+            "Cache-Control": "no-cache",
+            "X-Accel-Buffering": "no",
+            "X-Message-Id": ticket.accepted.message_id,
+        },
+    )
+
+
+async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
+    streamed = False
+    try:
+        async for token in ticket.tokens():
+            if token:
+                streamed = True
+                yield event("token", {"token": token})
+            else:
+                yield b": still here\n\n"  # so that nothing in between takes the silence for the end
+        reply = await ticket.reply()
+    except RapportError as error:
+        yield event("error", {"status": status_of(error), "detail": str(error)})
+        return
+    finally:
+        ticket.close()
+    view = message_view(reply, operator=is_operator(ticket.accepted.owner_id))
+    if reply.metadata.get("cancelled") is True:
+        yield event("cancelled", view)
+        return
+    if not streamed and reply.text:
+        yield event("token", {"token": reply.text})  # answered by another process, or before this client came back
+    yield event("final", view)

@@ -1,0 +1,102 @@
+"""What live channels need of the runtime, and how they show what they are told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Protocol
+
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+
+from rapport.channels.http.auth.authentication import is_operator
+from rapport.channels.http.rendering.json_views import as_json, memory_view
+from rapport.channels.http.rendering.message_html import Renderer
+from rapport.channels.http.routes.conversations import Caller
+from rapport.domain.conversation import Message
+from rapport.domain.errors import InvalidInput, RapportError, Unauthorized
+from rapport.domain.live_updates import AccessChanged, LiveEvent, Remembered, Said, Showing
+
+SILENCE_SECONDS = 15.0
+KNOWN_SECONDS = 15.0
+"""How long a key or a session is believed on an open connection without a hint that it may have ended."""
+MOST_DIGITS = 18
+
+
+class Watcher(Protocol):
+    """Who is told what happens in a conversation."""
+
+    @property
+    def seq(self) -> int:
+        """Up to here everything is known."""
+        ...
+
+    def events(self, *, silence: float) -> AsyncGenerator[LiveEvent]: ...
+
+
+class Live(Protocol):
+    """What tells them."""
+
+    async def watch(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Watcher: ...
+
+    def on_access_change(self, hear: Callable[[], None]) -> None: ...
+
+
+def seq_of(text: str | None) -> int | None:
+    """Up to where a client knows everything, as it says; None if it doesn't."""
+    if text is None or not text.strip():
+        return None
+    if not (text.strip().isdecimal() and text.isascii() and len(text) <= MOST_DIGITS):
+        raise InvalidInput("`after` (or `Last-Event-ID`) is the id of an event that was sent before: a number.")
+    return int(text)
+
+
+async def told(watcher: Watcher, connection: HTTPConnection, caller: Caller) -> AsyncGenerator[LiveEvent]:
+    """Yield what happens for as long as it can be read; then it ends, and may be asked for again.
+
+    Raises Unauthorized as soon as the caller is not let in any more.
+    """
+    known_until = time.monotonic() + KNOWN_SECONDS
+    async with aclosing(watcher.events(silence=SILENCE_SECONDS)) as events:
+        try:
+            async for event in events:
+                if isinstance(event, AccessChanged) or time.monotonic() >= known_until:
+                    await caller(connection)
+                    known_until = time.monotonic() + KNOWN_SECONDS
+                if not isinstance(event, AccessChanged):
+                    yield event
+        except Unauthorized:
+            raise
+        except HTTPException as error:
+            raise Unauthorized(str(error.detail)) from error
+        except RapportError:
+            return
+
+
+class Showings:
+    """How messages are shown to operators and to everybody else, each rendered once."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._of = {operator: Shown(renderer, operator=operator) for operator in (True, False)}
+
+    def to(self, owner_id: str) -> Shown:
+        return self._of[is_operator(owner_id)]
+
+
+class Shown:
+    """Shows messages as JSON, with their HTML."""
+
+    def __init__(self, renderer: Renderer, *, operator: bool) -> None:
+        self._renderer = renderer
+        self._operator = operator
+        self._by: Showing = self._show  # always the same object: what it has made is known by it
+
+    async def message(self, said: Said) -> bytes:
+        return await said.shown(self._by)
+
+    async def _show(self, message: Message) -> bytes:
+        return as_json(await self._renderer.view(message, operator=self._operator))
+
+    def memory(self, change: Remembered) -> bytes:
+        return as_json({"id": change.memory_id} if change.memory is None else memory_view(change.memory))

@@ -1,0 +1,118 @@
+"""Where what comes in by `/v1` is said: in a conversation that goes on, or in one that is there for a single answer."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from ulid import ULID
+
+from rapport.channels.base import Core
+from rapport.channels.http.openai.requests import Said
+from rapport.domain.agent_profile import AgentProfile
+from rapport.domain.chat_archive import ArchivedMessage
+from rapport.domain.conversation import Conversation
+from rapport.domain.errors import NotFound, Permanent, Transient
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.conversations.ephemeral import PassingConversations
+from rapport.storage.database import Connection, Database
+from rapport.storage.messages.import_export import Archives
+
+log = structlog.get_logger()
+
+LEFT_BEHIND = timedelta(hours=1)
+"""No answer takes so long: whoever should have erased the conversation is gone."""
+LOOK_SECONDS = 600.0
+"""How often a process looks for what was left behind."""
+_AT_ONCE = 20
+
+
+def named_id(owner_id: str, agent_id: str, name: str) -> str:
+    """The id of the conversation of that name: the same for the same owner, agent and name, at any time and anywhere."""
+    # Without a time in it, like the conversations of archives: the first 48 bits stay 0.
+    told = "\x00".join((owner_id, "openai", agent_id, name)).encode()
+    return str(ULID.from_bytes(bytes(6) + hashlib.sha256(told).digest()[:10]))
+
+
+class Places:
+    """Finds, makes and erases conversations for clients that only know messages."""
+
+    def __init__(self, core: Core, database: Database) -> None:
+        self._core = core
+        self._database = database
+        self._look_at = time.monotonic()
+
+    async def existing(self, owner_id: str, conversation_id: str) -> Conversation:
+        """The conversation, if it is this owner's."""
+        async with self._database.statement() as connection:
+            return await Conversations(connection).get(owner_id, conversation_id)
+
+    async def named(self, owner_id: str, agent: AgentProfile, name: str) -> str:
+        """The id of the conversation of that name, which is made if it isn't there."""
+        conversation_id = named_id(owner_id, agent.id, name)
+        try:
+            await self.existing(owner_id, conversation_id)
+        except NotFound:
+            async with self._database.transaction() as connection:
+                await _begin(connection, owner_id, conversation_id, agent, title=name, at=datetime.now(UTC))
+        return conversation_id
+
+    async def begin_passing(
+        self, owner_id: str, conversation_id: str, agent: AgentProfile, before: Sequence[Said]
+    ) -> None:
+        """Make a conversation for one answer, in which this was said before."""
+        began = datetime.now(UTC) - timedelta(seconds=len(before))
+        history = [
+            ArchivedMessage(
+                str(number),
+                said.role,
+                said.content,
+                began + timedelta(seconds=number),
+                author=said.author,
+                is_bot=said.is_bot,
+            )
+            for number, said in enumerate(before)
+        ]
+        async with self._database.transaction() as connection:
+            await _begin(connection, owner_id, conversation_id, agent, title=None, at=began)
+            if history:
+                await Archives(connection).add(owner_id, conversation_id, history, prefix="openai:")
+
+    async def end_passing(self, owner_id: str, conversation_id: str) -> None:
+        """Erase it. What can't be erased now is found again as left behind."""
+        try:
+            await self._core.erase(owner_id, conversation_id)
+        except NotFound:
+            return  # by its owner, meanwhile
+        except (Transient, Permanent) as error:
+            log.warning("openai.left_behind", conversationId=conversation_id, reason=str(error))
+
+    async def clean_up(self) -> None:
+        """Now and then, erase what processes that died have left behind."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        try:
+            async with self._database.statement() as connection:
+                passing = PassingConversations(connection)
+                left = await passing.left_behind(before=datetime.now(UTC) - LEFT_BEHIND, limit=_AT_ONCE)
+        except (Transient, Permanent) as error:
+            log.warning("openai.left_behind", conversationId=None, reason=str(error))
+            return
+        for owner_id, conversation_id in left:
+            await self.end_passing(owner_id, conversation_id)
+        if left:
+            log.info("openai.cleaned_up", conversations=len(left))
+        if len(left) == _AT_ONCE:
+            self._look_at = time.monotonic()  # there may be more
+
+
+async def _begin(
+    connection: Connection, owner_id: str, conversation_id: str, agent: AgentProfile, *, title: str | None, at: datetime
+) -> None:
+    """Make a conversation in which nothing is said unasked: who asks by this API has no ear for it. Needs a transaction."""
+    await Archives(connection).begin(owner_id, conversation_id, agent_id=agent.id, kind="direct", title=title, at=at)
+    await Conversations(connection).allow_followups(owner_id, conversation_id, False)

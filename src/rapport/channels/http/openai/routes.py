@@ -1,0 +1,152 @@
+"""`/v1`: the agents as models, for everything that speaks OpenAI's chat API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from rapport.channels.base import Core
+from rapport.channels.http.openai.conversation_choice import Places, named_id
+from rapport.channels.http.openai.errors import ERRORS, OpenAIRoute, Unsuitable, error_response, told_passing
+from rapport.channels.http.openai.requests import (
+    MAX_NAME,
+    CompletionBody,
+    agent_of_model,
+    asked,
+    refuse_what_is_not_done,
+    tokens_sent,
+    told_before,
+)
+from rapport.channels.http.openai.responses import CompletionView, Envelope, ModelsView, ModelView, model_view
+from rapport.channels.http.openai.stream import CompletionStream
+from rapport.channels.http.rendering.json_views import json_response
+from rapport.domain.agent_profile import AGENTS, AgentProfile
+from rapport.domain.conversation import Incoming
+from rapport.domain.errors import NotFound, RapportError, Transient
+from rapport.domain.text_checks import checked_text
+from rapport.storage.conversations.ephemeral import passing_id
+from rapport.storage.database import Database
+
+if TYPE_CHECKING:
+    from rapport.channels.http.auth.rate_limits import Limiter
+
+Caller = Callable[[Request], Coroutine[Any, Any, str]]
+
+_ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+def openai_routes(
+    core: Core, database: Database, caller: Caller, *, max_characters: int, limiter: Limiter | None = None
+) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute, responses=ERRORS)
+    places = Places(core, database)
+    completions = _Completions(core, places, limiter, max_characters)
+    owner_id = Depends(caller)
+
+    @router.get("/models", response_model=ModelsView, summary="The agents, as models")
+    async def models(_owner: str = owner_id) -> Response:
+        await places.clean_up()
+        return json_response({"object": "list", "data": [model_view(agent) for agent in AGENTS.values()]})
+
+    @router.get("/models/{model_id}", response_model=ModelView, summary="An agent, as a model")
+    async def model(model_id: str, _owner: str = owner_id) -> Response:
+        return json_response(model_view(agent_of_model(model_id)))
+
+    @router.post(
+        "/chat/completions",
+        response_model=CompletionView,
+        summary="Answer the last message (`stream: true` streams the answer)",
+        description="With the header `X-Conversation-Id`, or with `user`, the last message is said in a conversation that"
+        " goes on. Otherwise the messages are a conversation of their own, erased when the answer has been given.",
+    )
+    async def complete(request: Request, body: CompletionBody, owner: str = owner_id) -> Response:
+        refuse_what_is_not_done(body)
+        agent = agent_of_model(body.model)
+        name = _header(request, "X-Conversation-Id")
+        if name is None and not body.user:
+            return await completions.in_passing(request, body, owner, agent)
+        return await completions.going_on(request, body, owner, agent, conversation_id=name)
+
+    @router.api_route("/{path:path}", methods=_ANY_METHOD, include_in_schema=False)
+    async def nothing(request: Request, path: str) -> Response:
+        raise NotFound(f"There is nothing at {request.method} /v1/{path[:64]}; see /docs.")
+
+    return router
+
+
+@dataclass(frozen=True, slots=True)
+class _Completions:
+    """Two ways to an answer."""
+
+    core: Core
+    places: Places
+    limiter: Limiter | None
+    max_characters: int
+
+    async def going_on(
+        self, request: Request, body: CompletionBody, owner: str, agent: AgentProfile, *, conversation_id: str | None
+    ) -> Response:
+        """Say the last message in a conversation that is there before and after; it has its own memory of the rest."""
+        said = asked(body, max_characters=self.max_characters)
+        key = _header(request, "Idempotency-Key") or _header(request, "X-Client-Message-Id")
+        user = checked_text(body.user or "", what="user", limit=MAX_NAME)
+        here = conversation_id or named_id(owner, agent.id, user)
+        if self.limiter is not None:
+            await self.limiter.admit(request, owner, here)
+        if conversation_id is None:
+            await self.places.named(owner, agent, user)
+        else:
+            await self._refuse_other_agent(owner, here, agent)
+        incoming = Incoming(owner, here, said.content, said.author, client_message_id=key, for_agent=True)
+        ticket = await self.core.accept(incoming, listen=body.stream is True)
+        envelope = Envelope(ticket.accepted, tokens_sent(body), kept=True)
+        headers = {"X-Conversation-Id": here}
+        if body.stream:
+            return CompletionStream(ticket, envelope, headers=headers, counts_tokens=body.counts_tokens)
+        try:
+            answer = json_response(envelope.completion(await ticket.reply()))
+        except RapportError as error:
+            # It is stored. Clients send by themselves what failed once more, and it would be said twice.
+            return error_response(error, headers=headers if key else {**headers, "X-Should-Retry": "false"})
+        answer.headers.update(headers)
+        return answer
+
+    async def in_passing(self, request: Request, body: CompletionBody, owner: str, agent: AgentProfile) -> Response:
+        """Answer the messages as a conversation of their own, of which nothing is left when the answer has been given.
+
+        If the client doesn't wait for it, a stream's is erased at once, and another when its turn is over.
+        """
+        said = asked(body, max_characters=self.max_characters)
+        before = told_before(body, max_characters=self.max_characters)
+        here = passing_id()
+        if self.limiter is not None:
+            await self.limiter.admit(request, owner, here)
+        await self.places.clean_up()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.places.end_passing, owner, here)
+            await self.places.begin_passing(owner, here, agent, before)
+            incoming = Incoming(owner, here, said.content, said.author)
+            ticket = await self.core.accept(incoming, listen=body.stream is True)
+            envelope = Envelope(ticket.accepted, tokens_sent(body), kept=False)
+            if body.stream:
+                erase = stack.pop_all().aclose
+                return CompletionStream(ticket, envelope, counts_tokens=body.counts_tokens, afterwards=erase)
+            try:
+                reply = await ticket.reply()
+            except Transient as error:
+                raise told_passing(error) from error
+            return json_response(envelope.completion(reply))
+
+    async def _refuse_other_agent(self, owner: str, conversation_id: str, agent: AgentProfile) -> None:
+        conversation = await self.places.existing(owner, conversation_id)
+        if conversation.agent_id != agent.id:
+            raise Unsuitable(f"This conversation is one with `{conversation.agent_id}`.", param="model")
+
+
+def _header(request: Request, name: str) -> str | None:
+    value = request.headers.get(name)
+    return checked_text(value, what=name, limit=MAX_NAME) if value else None

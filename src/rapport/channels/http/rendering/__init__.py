@@ -1,0 +1,1 @@
+"""Turn values into JSON and safe HTML."""

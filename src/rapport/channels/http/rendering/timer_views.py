@@ -1,0 +1,119 @@
+"""Answers about follow-ups. What a timer is about, as the planner noted it for itself, has no field to leave by."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from rapport.domain.follow_up import Gate, State, Timer, TriggerType
+from rapport.domain.follow_up_outcomes import Outcomes
+from rapport.domain.follow_up_requests import Permission, Preference
+
+
+class TimerView(BaseModel):
+    """A follow-up that waits, or what became of it.
+
+    `origin` is who set it. `gate` is what held it back, `message_id` what was said.
+    """
+
+    id: str
+    trigger_type: TriggerType
+    reason: str | None
+    origin: Literal["planner", "user"]
+    state: State
+    gate: Gate | None
+    message_id: str | None
+    due_at: str
+    created_at: str
+    fired_at: str | None
+    ended_at: str | None
+
+
+class PermissionView(BaseModel):
+    """`muted_until` is null when the conversation isn't muted, and 9999-12-31 when it is for good.
+
+    `autonomy` is null while nobody has said whether the agent may follow up here: on in direct chats, off in groups.
+    """
+
+    muted_until: str | None
+    autonomy: bool | None
+
+
+class TimersView(PermissionView):
+    timers: list[TimerView]
+    past: list[TimerView]
+
+
+class PreferencesView(BaseModel):
+    time_zone: str
+    quiet_from: str | None
+    quiet_to: str | None
+
+
+class OutcomesView(BaseModel):
+    """`fired` counts all whose time came, whatever became of them: it is the sum of `delivered`, all of `suppressed`,
+    `superseded`, `leaked`, `failed` and `under_way`. `expired` ones never fired. `response_rate` is the share of
+    `delivered` that was answered within an hour, null when nothing was delivered."""
+
+    fired: int
+    delivered: int
+    suppressed: dict[str, int]
+    superseded: int
+    leaked: int
+    failed: int
+    under_way: int
+    expired: int
+    regenerated: int
+    answered_within_an_hour: int
+    response_rate: float | None
+
+
+class StatsView(OutcomesView):
+    days: int
+    by_trigger_type: dict[TriggerType, OutcomesView]
+
+
+def timer_view(timer: Timer) -> dict[str, Any]:
+    return {
+        "id": timer.timer_id,
+        "trigger_type": timer.trigger_type,
+        "reason": timer.reason,
+        "origin": timer.origin,
+        "state": timer.state,
+        "gate": timer.gate,
+        "message_id": timer.message_id,
+        "due_at": timer.due_at,
+        "created_at": timer.created_at,
+        "fired_at": timer.fired_at,
+        "ended_at": timer.ended_at,
+    }
+
+
+def permission_view(permission: Permission) -> dict[str, Any]:
+    return {"muted_until": permission.muted_until, "autonomy": permission.autonomy}
+
+
+def preference_view(preference: Preference) -> dict[str, Any]:
+    return {
+        "time_zone": preference.time_zone,
+        "quiet_from": None if preference.quiet_from is None else f"{preference.quiet_from:%H:%M}",
+        "quiet_to": None if preference.quiet_to is None else f"{preference.quiet_to:%H:%M}",
+    }
+
+
+def outcomes_view(outcomes: Outcomes) -> dict[str, Any]:
+    rate = outcomes.response_rate
+    return {
+        "fired": outcomes.fired,
+        "delivered": outcomes.delivered,
+        "suppressed": dict(outcomes.suppressed),
+        "superseded": outcomes.superseded,
+        "leaked": outcomes.leaked,
+        "failed": outcomes.failed,
+        "under_way": outcomes.under_way,
+        "expired": outcomes.expired,
+        "regenerated": outcomes.regenerated,
+        "answered_within_an_hour": outcomes.answered,
+        "response_rate": None if rate is None else round(rate, 4),
+    }

@@ -1,0 +1,131 @@
+"""`/docs`: every route in words, made from `/openapi.json` by this server alone, so that it runs nothing of anybody else's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from importlib import resources
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Response
+
+from rapport.channels.http.routes.page import HEADERS
+
+Json = Mapping[str, Any]
+
+_CODE = re.compile(r"`([^`]+)`")
+_SCHEMAS = "#/components/schemas/"
+_FRAME = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}: its routes</title>
+<link rel="icon" href="/page/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/page/base.css">
+<link rel="stylesheet" href="/docs.css">
+<script src="/page/theme.js"></script>
+</head>
+<body>
+<main>
+<h1>{title} {version}: its routes</h1>
+<p>{description} <a href="/openapi.json">openapi.json</a> says the same to programs.</p>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def reference_routes(app: FastAPI) -> APIRouter:
+    """`/docs`, for all routes that `app` has when somebody first asks."""
+    router = APIRouter(include_in_schema=False)
+    made: list[bytes] = []
+    style = (resources.files("rapport.channels.http.routes") / "api_reference.css").read_bytes()
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        if not made:
+            made.append(reference(app.openapi()).encode())
+        return Response(made[0], headers=HEADERS, media_type="text/html; charset=utf-8")
+
+    @router.get("/docs.css")
+    async def css() -> Response:
+        return Response(style, headers=HEADERS, media_type="text/css; charset=utf-8")
+
+    return router
+
+
+def reference(described: Json) -> str:
+    """A page about what an OpenAPI description describes. Nothing in it is run, whatever the description holds."""
+    about: Json = described["info"]
+    by_tag: dict[str, list[str]] = {}
+    for path, methods in described["paths"].items():
+        for method, route in methods.items():
+            by_tag.setdefault((route.get("tags") or ["more"])[0], []).append("".join(_route(path, method, route)))
+    shapes: Json = described.get("components", {}).get("schemas", {})
+    parts = [f"<h2>{escape(tag)}</h2>\n{''.join(routes)}" for tag, routes in by_tag.items()]
+    parts += ["<h2>What is sent and answered</h2>", *("".join(_shape(name, shape)) for name, shape in shapes.items())]
+    return _FRAME.format(
+        title=escape(about["title"]),
+        version=escape(about["version"]),
+        description=_words(about.get("description", "")),
+        body="\n".join(parts),
+    )
+
+
+def _route(path: str, method: str, route: Json) -> Iterator[str]:
+    yield f"<section><h3><b>{escape(method.upper())}</b> <code>{escape(path)}</code></h3>\n"
+    yield f"<p>{_words(route.get('summary', ''))}</p>\n"
+    named = {one["name"]: one["schema"] for one in route.get("parameters", [])}
+    yield from _fields(named, {one["name"] for one in route.get("parameters", []) if one.get("required")})
+    for kind, body in route.get("requestBody", {}).get("content", {}).items():
+        yield f"<p>Send {escape(kind)}: {_type(body['schema'])}</p>\n"
+        yield from _fields(body["schema"].get("properties", {}), set(body["schema"].get("required", [])))
+    yield "<ul>\n"
+    for status, answer in route.get("responses", {}).items():
+        said = "" if answer["description"] == "Successful Response" else _words(answer["description"])
+        types = [_type(one["schema"]) for one in answer.get("content", {}).values() if one.get("schema")]
+        when = "otherwise" if status == "default" else escape(status)
+        yield f"<li><b>{when}</b> {': '.join(part for part in (said, ', '.join(types)) if part)}</li>\n"
+    yield "</ul></section>\n"
+
+
+def _shape(name: str, shape: Json) -> Iterator[str]:
+    yield f'<section id="{escape(name)}"><h3>{escape(name)}</h3>\n'
+    if said := shape.get("description"):
+        yield f"<p>{_words(said)}</p>\n"
+    yield from _fields(shape.get("properties", {}), set(shape.get("required", [])))
+    yield "</section>\n"
+
+
+def _fields(fields: Json, needed: set[str]) -> Iterator[str]:
+    if not fields:
+        return
+    yield "<dl>\n"
+    for name, schema in fields.items():
+        notes = [_type(schema), "needed" if name in needed else "", _words(schema.get("description", ""))]
+        yield f"<dt><code>{escape(name)}</code></dt><dd>{', '.join(filter(None, notes))}</dd>\n"
+    yield "</dl>\n"
+
+
+def _type(schema: Json) -> str:
+    """What a value is, with a link to where its parts are told."""
+    if reference := schema.get("$ref"):
+        name = escape(str(reference).removeprefix(_SCHEMAS))
+        return f'<a href="#{name}">{name}</a>'
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema:
+            return " or ".join(_type(one) for one in schema[several])
+    if known := schema.get("enum") or ([schema["const"]] if "const" in schema else None):
+        return " or ".join(f"<code>{escape(str(one))}</code>" for one in known)
+    if schema.get("type") == "array":
+        return f"a list of {_type(schema.get('items', {}))}"
+    return escape(str(schema.get("type", "anything")))
+
+
+def _words(text: str) -> str:
+    return _CODE.sub(r"<code>\1</code>", escape(text))

@@ -1,0 +1,216 @@
+"""`/api/threads/{id}/context`: what the model was given for a reply, and why; `/search`: what a question is about."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BaseModel
+
+from rapport.channels.http.auth.authentication import is_operator
+from rapport.channels.http.rendering.json_views import ProblemView, json_response, problem_view
+from rapport.channels.http.requests.json_bodies import StrictRoute
+from rapport.channels.http.routes.conversations import Caller
+from rapport.domain.agent_profile import agent_of
+from rapport.domain.context_selection import Strategy
+from rapport.domain.conversation import Message
+from rapport.domain.errors import NotFound
+from rapport.domain.text_checks import checked_text
+from rapport.storage.database import Database
+from rapport.storage.memories import Memories
+from rapport.storage.messages.chat_search import Hit
+from rapport.storage.messages.neighbours import from_snapshot, in_order
+from rapport.storage.notes.notes import Notes
+from rapport.turns.explain import Explanation, explain, timeline
+from rapport.turns.group_context import LONGEST_QUERY, Chooser, checked_question
+
+SHOWN_CHARACTERS = 300
+
+
+class ScoredView(BaseModel):
+    id: str
+    score: float
+
+
+class ChosenView(ScoredView):
+    """A message of the conversation, why it was given to the model, and how sure that was (0 to 1)."""
+
+    reasons: list[str]
+
+
+class MemoryUsedView(ScoredView):
+    """`text` is there with `include=timeline`; null: forgotten since."""
+
+    text: str | None = None
+
+
+class NoteUsedView(ScoredView):
+    """Without `given` it was looked at, and not close enough. `title` is there with `include=timeline`; null: deleted since."""
+
+    given: bool
+    title: str | None = None
+
+
+class WhyView(BaseModel):
+    reasons: list[str]
+    score: float
+
+
+class MomentView(BaseModel):
+    """A message of the conversation as it was before the reply; `chosen` says whether the model was given it, and why."""
+
+    id: str
+    author: str
+    role: Literal["user", "assistant"]
+    text: str
+    created_at: str
+    is_call: bool
+    chosen: WhyView | None
+
+
+class ContextView(BaseModel):
+    """What a reply was made from.
+
+    `message_id` is what was answered (of something said unasked, the reply itself). `stored` says whether this was kept
+    with the reply, or is what would be chosen now. `looked_up` names the tools with which the model saw more of the chat.
+    `problem` says what was wrong with the model, where the reply is a fallback, to whoever runs the server.
+    `timeline` is there with `include=timeline`: the messages before the reply, oldest first, and whatever older was chosen.
+    """
+
+    message_id: str
+    reply_id: str | None
+    stored: bool
+    strategy: Strategy
+    anchor_id: str | None
+    messages: list[ChosenView]
+    memories: list[MemoryUsedView]
+    notes: list[NoteUsedView]
+    summary_id: str | None
+    looked_up: list[str]
+    problem: ProblemView | None
+    timeline: list[MomentView] | None = None
+
+
+class FoundView(BaseModel):
+    """A message that a search has found. `similarity` is by meaning (null: it has no vector), `words` says how much of the
+    question its words are, rare ones counting for more; both up to 1."""
+
+    id: str
+    author: str | None
+    role: Literal["user", "assistant"]
+    text: str
+    created_at: str
+    thread_id: str | None
+    similarity: float | None
+    words: float
+
+
+class SearchView(BaseModel):
+    """The best match first."""
+
+    messages: list[FoundView]
+
+
+def context_routes(chooser: Chooser, caller: Caller) -> APIRouter:
+    router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
+    owner_id = Depends(caller)
+
+    @router.get("/{thread_id}/context", response_model=ContextView, summary="What a reply was made from, and why")
+    async def context(
+        thread_id: str,
+        message_id: Annotated[str | None, Query(description="A reply, or the message it answers; else the latest reply")] = None,
+        strategy: Annotated[Strategy | None, Query(description="What this strategy would choose now")] = None,
+        include: Annotated[Literal["timeline"] | None, Query(description="`timeline`: with the words of it all")] = None,
+        owner: str = owner_id,
+    ) -> Response:  # fmt: skip
+        explanation = await explain(chooser, owner, thread_id, message_id, strategy=strategy)
+        view = context_view(explanation, operator=is_operator(owner))
+        return json_response(view | await _words(chooser.database, explanation) if include else view)
+
+    @router.get("/{thread_id}/search", response_model=SearchView, summary="Messages that a question is about")
+    async def search(
+        thread_id: str,
+        q: Annotated[str, Query(max_length=LONGEST_QUERY, description="A question, or a few words; names of participants count")],
+        limit: Annotated[int, Query(ge=1, le=50)] = 10,
+        topic: Annotated[str | None, Query(max_length=200, description="Only in this forum topic")] = None,
+        owner: str = owner_id,
+    ) -> Response:  # fmt: skip
+        question = checked_question(q)
+        topic = None if topic is None else checked_text(topic, what="topic", limit=200)
+        hits = await chooser.search_all(owner, thread_id, question, thread_id=topic, limit=limit)
+        return json_response({"messages": [found_view(one) for one in hits]})
+
+    return router
+
+
+def found_view(hit: Hit) -> dict[str, Any]:
+    """A message that was found, for the owner of the conversation."""
+    return {
+        "id": hit.message.id,
+        "author": hit.message.author.name if hit.message.author else None,
+        "role": hit.message.role,
+        "text": hit.message.text,
+        "created_at": hit.message.created_at,
+        "thread_id": hit.message.thread_id,
+        "similarity": None if hit.similarity is None else round(hit.similarity, 4),
+        "words": round(hit.share, 4),
+    }
+
+
+def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
+    """An explanation for the owner of the conversation: ids, reasons and scores."""
+    subject = explanation.call or explanation.reply
+    receipt = explanation.receipt
+    return {
+        "message_id": subject and subject.id,
+        "reply_id": explanation.reply and explanation.reply.id,
+        "stored": explanation.stored,
+        "strategy": receipt["strategy"],
+        "anchor_id": receipt["anchor_id"],
+        "messages": receipt["messages"],
+        "memories": explanation.memories,
+        "notes": explanation.notes,
+        "summary_id": receipt.get("summary_id"),
+        "looked_up": receipt.get("looked_up", []),
+        "problem": problem_view(explanation.reply, operator=operator),
+    }
+
+
+async def _words(database: Database, explanation: Explanation) -> dict[str, Any]:
+    """What the ids of an explanation stand for, where it still exists."""
+    said = await timeline(database, explanation)
+    anchor = from_snapshot(explanation.call) if explanation.call else None
+    if anchor is not None and anchor.id == explanation.receipt["anchor_id"]:
+        said = in_order([anchor, *(one for one in said if one.id != anchor.id)])
+    why = {one["id"]: {"reasons": one["reasons"], "score": one["score"]} for one in explanation.receipt["messages"]}
+    where = explanation.conversation
+    memories, notes = explanation.memories, explanation.notes
+    async with database.statement() as connection:
+        for one in memories:
+            try:
+                one["text"] = (await Memories(connection).get(where.owner_id, where.agent_id, one["id"])).content
+            except NotFound:  # forgotten since
+                one["text"] = None
+        for one in notes:
+            try:
+                one["title"] = (await Notes(connection).get(where.owner_id, one["id"])).title
+            except NotFound:  # deleted since
+                one["title"] = None
+    return {
+        "timeline": [_moment_view(one, explanation, why) for one in said],
+        "memories": memories,
+        "notes": notes,
+    }
+
+
+def _moment_view(message: Message, explanation: Explanation, why: Mapping[str, Any]) -> dict[str, Any]:
+    agent = agent_of(explanation.conversation.agent_id).name if message.role == "assistant" else "You"
+    words = " ".join(message.text.split())
+    return {
+        "id": message.id,
+        "author": message.author.name if message.author else agent,
+        "role": message.role,
+        "text": words if len(words) <= SHOWN_CHARACTERS else words[: SHOWN_CHARACTERS - 1] + "…",
+        "created_at": message.created_at,
+        "is_call": explanation.call is not None and message.id == explanation.call.id,
+        "chosen": why.get(message.id),
+    }

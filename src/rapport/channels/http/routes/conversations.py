@@ -1,0 +1,149 @@
+"""`/chat/conversations`: talk."""
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from starlette.requests import HTTPConnection
+
+from rapport.channels.base import Core
+from rapport.channels.http.auth.authentication import is_operator
+from rapport.channels.http.live.turn_stream import turn_stream
+from rapport.channels.http.rendering.json_views import (
+    CancelledView,
+    ConversationView,
+    CreatedView,
+    MessageView,
+    StoredView,
+    conversation_view,
+    json_response,
+    message_view,
+)
+from rapport.channels.http.requests.json_bodies import AuthorBody, NewConversation, NewMessage, StrictRoute
+from rapport.domain.agent_profile import AGENTS, LIBRARIAN
+from rapport.domain.chat_archive import KEY_PREFIX
+from rapport.domain.conversation import Author, Incoming
+from rapport.domain.errors import InvalidInput
+from rapport.domain.text_checks import checked_text
+from rapport.ingest.content import checked_content, checked_mentions, checked_snapshot
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.database import Database
+
+if TYPE_CHECKING:
+    from rapport.channels.http.auth.rate_limits import Limiter
+
+Caller = Callable[[HTTPConnection], Coroutine[Any, Any, str]]
+
+
+def conversation_routes(
+    core: Core, database: Database, caller: Caller, *, max_characters: int, limiter: "Limiter | None" = None
+) -> APIRouter:
+    router = APIRouter(prefix="/chat/conversations", tags=["chat"], route_class=StrictRoute)
+    owner_id = Depends(caller)
+
+    @router.post("", status_code=201, response_model=CreatedView, summary="Begin a conversation")
+    async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
+        asked = body or NewConversation()
+        async with database.statement() as connection:
+            made = await Conversations(connection).create(
+                owner,
+                agent_id=agent_named(asked.agent, LIBRARIAN.id),
+                kind=asked.kind,
+                title=_title(asked.title),
+            )
+        return json_response({"id": made.id}, 201)
+
+    @router.get("/{conversation_id}", response_model=ConversationView, summary="A conversation")
+    async def get(conversation_id: str, owner: str = owner_id) -> Response:
+        async with database.statement() as connection:
+            return json_response(conversation_view(await Conversations(connection).get(owner, conversation_id)))
+
+    @router.delete("/{conversation_id}", status_code=204, summary="Erase a conversation and all that was said in it")
+    async def delete(conversation_id: str, owner: str = owner_id) -> Response:
+        await core.erase(owner, conversation_id)
+        return Response(status_code=204)
+
+    @router.post(
+        "/{conversation_id}/messages",
+        response_model=MessageView,
+        responses={
+            202: {"model": StoredView, "description": "Stored; in a group and not addressed to the agent"},
+            429: {"description": "Too many, or too fast: nothing was stored; `retryAfter` says when to come back"},
+        },
+        summary="Say something; the answer is the agent's message (`Accept: text/event-stream` streams it)",
+    )
+    async def say(request: Request, conversation_id: str, body: NewMessage, owner: str = owner_id) -> Response:
+        streaming = "text/event-stream" in request.headers.get("accept", "")
+        incoming = incoming_of(owner, conversation_id, body, max_characters=max_characters)
+        if limiter is not None:
+            await limiter.admit(request, owner, conversation_id)
+        ticket = await core.accept(incoming, listen=streaming)
+        if not ticket.accepted.answered:
+            return json_response({"id": ticket.accepted.message_id, "replied": False}, 202)
+        if streaming:
+            return turn_stream(ticket)
+        return json_response(message_view(await ticket.reply(), operator=is_operator(owner)))
+
+    @router.post("/{conversation_id}/cancel", response_model=CancelledView, summary="Stop the running turn")
+    async def cancel(conversation_id: str, owner: str = owner_id) -> Response:
+        return json_response({"cancelled": await core.cancel(owner, conversation_id)})
+
+    return router
+
+
+_NAMES = ("client_message_id", "reply_to_id", "thread_id", "platform_id", "reply_to_platform_id")
+
+
+def incoming_of(owner: str, conversation_id: str, body: NewMessage, *, max_characters: int) -> Incoming:
+    """A request's message, checked. Whatever else a client would like to attach has no field to come in by."""
+    for name in _NAMES:
+        if (value := getattr(body, name)) is not None:
+            checked_text(value, what=name, limit=200)
+    if (body.client_message_id or "").startswith(KEY_PREFIX):
+        raise InvalidInput(f"`client_message_id` can't begin with `{KEY_PREFIX}`: imported messages are known by that.")
+    snapshot = body.context_snapshot
+    return Incoming(
+        owner_id=owner,
+        conversation_id=conversation_id,
+        content=checked_content(body.content, limit=max_characters),
+        author=_author(body.author, what="author"),
+        reply_to_id=body.reply_to_id,
+        client_message_id=body.client_message_id,
+        mentions=checked_mentions(body.mentions),
+        thread_id=body.thread_id,
+        is_bot=body.is_bot,
+        platform_id=body.platform_id,
+        # A snapshot with an id says what is replied to: if that is here after all, it is linked.
+        reply_to_platform_id=body.reply_to_platform_id or (snapshot and snapshot.id),
+        context_snapshot=snapshot
+        and checked_snapshot(
+            snapshot.text,
+            id=snapshot.id,
+            author=_author(snapshot.author, what="context_snapshot.author"),
+            created_at=snapshot.created_at,
+            limit=max_characters,
+        ),
+    )
+
+
+def _author(author: AuthorBody | str | None, *, what: str) -> Author | None:
+    if author is None:
+        return None
+    if isinstance(author, str):
+        return Author(checked_text(author, what=what, limit=200), author)
+    return Author(
+        checked_text(author.id, what=f"{what}.id", limit=200), checked_text(author.name, what=f"{what}.name", limit=200)
+    )
+
+
+def agent_named(name: str | None, default: str) -> str:
+    """The agent a client asks for."""
+    if name is None:
+        return default
+    if name not in AGENTS:
+        raise InvalidInput(f"There is no agent {name[:64]!r}; there are {', '.join(sorted(AGENTS))}.")
+    return name
+
+
+def _title(title: str | None) -> str | None:
+    return None if title is None else checked_text(title, what="title", limit=200)

@@ -1,0 +1,116 @@
+"""`/api/insight`: how the last hours went."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BaseModel
+
+from rapport.channels.http.rendering.json_views import json_response
+from rapport.channels.http.requests.json_bodies import StrictRoute
+from rapport.channels.http.routes.conversations import Caller
+from rapport.domain.follow_up import TriggerType
+from rapport.domain.follow_up_outcomes import Outcomes, outcomes_by_type
+from rapport.metrics import Metrics
+from rapport.storage.conversations.statistics import Hour, Insight
+from rapport.storage.database import Database
+from rapport.storage.followups.follow_up_turns import Followups
+
+MOST_HOURS = 31 * 24
+
+
+class HourView(BaseModel):
+    at: str
+    count: int
+
+
+class TurnsView(BaseModel):
+    count: int
+    by_hour: list[HourView]
+
+
+class PhaseView(BaseModel):
+    phase: str
+    count: int
+    p50_ms: float
+    p95_ms: float
+
+
+class ShareView(BaseModel):
+    """So many of the turns; `share` is null when there were none."""
+
+    count: int
+    share: float | None
+
+
+class FollowedUpView(BaseModel):
+    """`held_back` by a gate; `answered` within an hour; `answer_rate` of those delivered, null when none was."""
+
+    trigger_type: TriggerType
+    fired: int
+    delivered: int
+    held_back: int
+    answered: int
+    answer_rate: float | None
+
+
+class InsightView(BaseModel):
+    """Turns and follow-ups are those of your conversations; phases are of all turns that this process has run so far."""
+
+    since: str
+    turns: TurnsView
+    phases: list[PhaseView]
+    guard: ShareView
+    fallbacks: ShareView
+    followups: list[FollowedUpView]
+
+
+def insight_routes(database: Database, caller: Caller, *, metrics: Metrics) -> APIRouter:
+    router = APIRouter(prefix="/api/insight", tags=["insight"], route_class=StrictRoute)
+    owner_id = Depends(caller)
+
+    @router.get("", response_model=InsightView, summary="How the last hours went")
+    async def insight(hours: Annotated[int, Query(ge=1, le=MOST_HOURS)] = 24, owner: str = owner_id) -> Response:
+        async with database.statement() as connection:
+            since, told = await Insight(connection).replies(owner, hours=hours)
+            tallies = await Followups(connection).stats(owner, days=hours / 24)
+        return json_response(
+            {
+                "since": since,
+                "turns": {
+                    "count": sum(hour.replies for hour in told),
+                    "by_hour": [{"at": hour.at, "count": hour.replies} for hour in told],
+                },
+                "phases": [
+                    {
+                        "phase": one.phase,
+                        "count": one.count,
+                        "p50_ms": round(one.p50_ms, 2),
+                        "p95_ms": round(one.p95_ms, 2),
+                    }
+                    for one in metrics.phases()
+                ],
+                "guard": _share(sum(hour.guarded for hour in told), told),
+                "fallbacks": _share(sum(hour.fallen_back for hour in told), told),
+                "followups": [_followed_up(kind, came) for kind, came in outcomes_by_type(tallies).items()],
+            }
+        )
+
+    return router
+
+
+def _share(count: int, told: Sequence[Hour]) -> dict[str, Any]:
+    every = sum(hour.replies for hour in told)
+    return {"count": count, "share": round(count / every, 4) if every else None}
+
+
+def _followed_up(kind: TriggerType, came: Outcomes) -> dict[str, Any]:
+    rate = came.response_rate
+    return {
+        "trigger_type": kind,
+        "fired": came.fired,
+        "delivered": came.delivered,
+        "held_back": sum(came.suppressed.values()),
+        "answered": came.answered,
+        "answer_rate": None if rate is None else round(rate, 4),
+    }

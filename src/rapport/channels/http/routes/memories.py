@@ -1,0 +1,93 @@
+"""`/api/memories`: what an agent remembers about you, to see, change and erase (MEM-5)."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from rapport.channels.http.rendering.json_views import (
+    FoundMemoriesView,
+    MemoriesView,
+    MemoryStatsView,
+    MemoryView,
+    json_response,
+    memory_stats_view,
+    memory_view,
+)
+from rapport.channels.http.requests.cursors import cursor_of, cursor_text
+from rapport.channels.http.requests.json_bodies import MemoryBody, MemoryEdit, StrictRoute
+from rapport.channels.http.routes.conversations import Caller, agent_named
+from rapport.domain.agent_profile import COMPANION
+from rapport.domain.ids import is_id
+from rapport.domain.memory import Remark
+from rapport.memory.memory_store import MAX_QUERY, MemoryBook
+
+Agent = Annotated[str | None, Query(max_length=64, description="Whose memories about you; `companion` by default")]
+
+
+def memory_routes(book: MemoryBook, caller: Caller) -> APIRouter:
+    router = APIRouter(prefix="/api/memories", tags=["memories"], route_class=StrictRoute)
+    owner_id = Depends(caller)
+
+    @router.post(
+        "",
+        status_code=201,
+        response_model=MemoryView,
+        responses={409: {"description": "One says the same or has the key, and is named; or there is no place left"}},
+        summary="Tell an agent something to remember",
+    )
+    async def create(body: MemoryBody, agent: Agent = None, owner: str = owner_id) -> Response:
+        remark = Remark(body.content, key=body.key, origin="user")
+        return json_response(memory_view(await book.create(owner, _named(agent), remark)), 201)
+
+    @router.get("", response_model=MemoriesView, summary="What an agent remembers about you, the newest first")
+    async def page(
+        agent: Agent = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+        before: str | None = None,
+        owner: str = owner_id,
+    ) -> Response:
+        after = None if before is None else cursor_of(before, is_id=is_id)
+        found = await book.page(owner, _named(agent), limit=limit + 1, before=after)
+        shown = found[:limit]
+        following = cursor_text(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
+        return json_response({"memories": [memory_view(one) for one in shown], "next": following})
+
+    @router.get("/search", response_model=FoundMemoriesView, summary="What an agent remembers about something")
+    async def search(
+        q: Annotated[str, Query(max_length=MAX_QUERY)],
+        agent: Agent = None,
+        limit: Annotated[int, Query(ge=1, le=100)] = 10,
+        owner: str = owner_id,
+    ) -> Response:
+        found = await book.search(owner, _named(agent), q, limit)
+        return json_response(
+            {"memories": [{**memory_view(one), "similarity": similarity} for one, similarity in found]}
+        )
+
+    @router.get("/stats", response_model=MemoryStatsView, summary="How much an agent remembers about you")
+    async def stats(agent: Agent = None, owner: str = owner_id) -> Response:
+        return json_response(memory_stats_view(await book.stats(owner, _named(agent))))
+
+    @router.patch(
+        "/{memory_id}",
+        response_model=MemoryView,
+        responses={409: {"description": "Another one says the same or has the key, and is named"}},
+        summary="Change what is remembered; `key: null` takes the key away",
+    )
+    async def edit(memory_id: str, body: MemoryEdit, agent: Agent = None, owner: str = owner_id) -> Response:
+        takes_key_away = body.key is None and "key" in body.model_fields_set
+        edited = await book.edit(
+            owner, _named(agent), memory_id, content=body.content, key="" if takes_key_away else body.key
+        )
+        return json_response(memory_view(edited))
+
+    @router.delete("/{memory_id}", status_code=204, summary="Erase a memory")
+    async def delete(memory_id: str, agent: Agent = None, owner: str = owner_id) -> Response:
+        await book.delete(owner, _named(agent), memory_id)
+        return Response(status_code=204)
+
+    return router
+
+
+def _named(agent: str | None) -> str:
+    return agent_named(agent, COMPANION.id)

@@ -1,0 +1,166 @@
+"""`/api/notes`: what answers may cite."""
+
+from typing import Annotated, Any, NamedTuple, cast
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from starlette.exceptions import HTTPException
+
+from rapport.channels.http.rendering.json_views import (
+    NotesView,
+    NoteTextView,
+    NoteView,
+    PassagesView,
+    json_response,
+    note_view,
+    passage_view,
+)
+from rapport.channels.http.requests.cursors import cursor_of, cursor_text
+from rapport.channels.http.requests.json_bodies import NoteBody, StrictRoute, parsed_body
+from rapport.channels.http.requests.uploads import Uploads, read_upload
+from rapport.channels.http.routes.conversations import Caller
+from rapport.domain.errors import InvalidInput
+from rapport.domain.note import NOTE_ID
+from rapport.domain.text_checks import checked_text
+from rapport.retrieval.files.document import FileName
+from rapport.retrieval.files.reader import FileReader
+from rapport.retrieval.library import Added, Library
+from rapport.retrieval.retriever import TOP, Retriever
+from rapport.retrieval.standalone_question import plain
+from rapport.storage.database import Database
+from rapport.storage.notes.notes import Notes
+
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": NoteBody.model_json_schema()},
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "txt, md, html, pdf or docx"},
+                        "id": {"type": "string"},
+                        "title": {"type": "string"},
+                    },
+                }
+            },
+        },
+    }
+}
+
+
+def note_routes(
+    library: Library, retriever: Retriever, reader: FileReader, database: Database, caller: Caller
+) -> APIRouter:
+    router = APIRouter(prefix="/api/notes", tags=["notes"], route_class=StrictRoute)
+    owner_id = Depends(caller)
+    uploads = Uploads()
+
+    @router.post(
+        "",
+        status_code=201,
+        response_model=NoteView,
+        responses={
+            200: {"model": NoteView, "description": "It was there already, or replaces an older file of its name"}
+        },
+        openapi_extra=_BODY,
+        summary="Add a note: JSON, or a file as multipart/form-data",
+    )
+    async def add(request: Request, owner: str = owner_id) -> Response:
+        body, file = await _sent(request, owner, reader, uploads)
+        added = await library.add(
+            owner,
+            body.text,
+            title=_title(body.title),
+            note_id=body.id,
+            file_name=file and file.name,
+            file_title=file.title if file else "",
+        )
+        return json_response(_added_view(added), 201 if added.is_new else 200)
+
+    @router.get("", response_model=NotesView, summary="Your notes, the latest first")
+    async def page(
+        limit: Annotated[int, Query(ge=1, le=500)] = 50, before: str | None = None, owner: str = owner_id
+    ) -> Response:
+        after = None if before is None else cursor_of(before, is_id=NOTE_ID.fullmatch)
+        async with database.statement() as connection:
+            found = await Notes(connection).page(owner, limit=limit + 1, before=after)
+        shown = found[:limit]
+        following = cursor_text(shown[-1].updated_at, shown[-1].id) if len(found) > limit else None
+        return json_response({"notes": [note_view(note) for note in shown], "next": following})
+
+    @router.get("/search", response_model=PassagesView, summary="What the notes say to a question")
+    async def search(
+        q: Annotated[str, Query(max_length=4000)],
+        limit: Annotated[int, Query(ge=1, le=20)] = 5,
+        owner: str = owner_id,
+    ) -> Response:
+        question = plain(checked_text(q, what="q", limit=4000))
+        async with database.statement() as connection:
+            shelf = await Notes(connection).shelf(owner, retriever.embedder.name)
+        found = await retriever.find(owner, question, shelf=shelf, limit=max(limit, TOP))
+        return json_response(
+            {
+                "passages": [passage_view(passage) for passage in found.passages[:limit]],
+                "best_similarity": found.best,
+                "relevance": retriever.relevance_of(found),
+                "min_similarity": retriever.threshold(shelf),
+            }
+        )
+
+    @router.get("/{note_id}", response_model=NoteTextView, summary="A note with its text")
+    async def read(note_id: str, owner: str = owner_id) -> Response:
+        async with database.statement() as connection:
+            note, text = await Notes(connection).read(owner, note_id)
+        return json_response({**note_view(note), "text": text})
+
+    @router.put("/{note_id}", response_model=NoteView, openapi_extra=_BODY, summary="Replace a note's text")
+    async def replace(request: Request, note_id: str, owner: str = owner_id) -> Response:
+        body, _ = await _sent(request, owner, reader, uploads)
+        if body.id is not None and body.id != note_id:
+            raise InvalidInput("The id in the body is not the one in the address.")
+        return json_response(_added_view(await library.replace(owner, note_id, body.text, title=_title(body.title))))
+
+    @router.delete("/{note_id}", status_code=204, summary="Delete a note")
+    async def delete(note_id: str, owner: str = owner_id) -> Response:
+        await library.delete(owner, note_id)
+        return Response(status_code=204)
+
+    return router
+
+
+class _File(NamedTuple):
+    """What a note's file is called, and what it calls itself."""
+
+    name: str
+    title: str
+
+
+async def _sent(request: Request, owner_id: str, reader: FileReader, uploads: Uploads) -> tuple[NoteBody, _File | None]:
+    """A note as JSON or as a file, whichever was sent; and what is known of the file."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        sent = await request.json()
+        if not isinstance(sent, dict):
+            raise HTTPException(422, "The body is not a JSON object.")
+        return parsed_body(NoteBody, cast("object", sent)), None
+    if kind != "multipart/form-data":
+        raise HTTPException(
+            415, "Send a note as JSON (`Content-Type: application/json`) or a file as multipart/form-data."
+        )
+    with uploads.one_more(owner_id):
+        upload = await read_upload(request, max_bytes=reader.limits.max_bytes)
+        if "text" in upload.fields:
+            raise InvalidInput("The form has a file and a text: send one of them.")
+        document = await reader.read(upload.name, upload.data)
+    file = _File(f"{FileName.of(upload.name).stem}.{document.kind}", document.title)
+    return parsed_body(NoteBody, {**upload.fields, "text": document.text}), file
+
+
+def _added_view(added: Added) -> dict[str, Any]:
+    return {**note_view(added.note), "unchanged": added.unchanged}
+
+
+def _title(title: str | None) -> str:
+    return "" if title is None else checked_text(title, what="title", limit=200)

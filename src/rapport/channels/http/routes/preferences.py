@@ -1,0 +1,107 @@
+"""`/api/preferences`, `/api/autonomy/stats` and `/metrics`: when follow-ups are unwelcome, and what became of them."""
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import Field
+
+from rapport.channels.http.auth.authentication import require_operator
+from rapport.channels.http.problems import NOT_STORED
+from rapport.channels.http.rendering.json_views import json_response
+from rapport.channels.http.rendering.timer_views import PreferencesView, StatsView, outcomes_view, preference_view
+from rapport.channels.http.requests.json_bodies import Body, StrictRoute
+from rapport.channels.http.routes.conversations import Caller
+from rapport.domain.errors import Transient
+from rapport.domain.follow_up_outcomes import outcomes_by_type, outcomes_of
+from rapport.domain.follow_up_requests import Preference, checked_preference, hour_of
+from rapport.followups.gates import checked_zone
+from rapport.metrics import CONTENT_TYPE, Metrics
+from rapport.storage.database import Database
+from rapport.storage.followups.follow_up_turns import Followups
+from rapport.storage.followups.preferences import Preferences
+from rapport.storage.followups.timers import Timers
+
+PENDING_SECONDS = 5.0
+"""For so long a count of the waiting timers is believed: how often somebody scrapes is not a load on the database."""
+
+
+class PreferencesBody(Body):
+    """What isn't sent stays as it is; null for both of the quiet hours means none."""
+
+    time_zone: Annotated[str | None, Field(max_length=64)] = None
+    quiet_from: Annotated[str | None, Field(max_length=16)] = None
+    quiet_to: Annotated[str | None, Field(max_length=16)] = None
+
+
+def autonomy_routes(database: Database, caller: Caller, *, metrics: Metrics) -> APIRouter:
+    router = APIRouter(tags=["follow-ups"], route_class=StrictRoute)
+    owner_id = Depends(caller)
+    waiting = _Waiting(database)
+
+    @router.get("/api/preferences", response_model=PreferencesView, summary="Your time zone and quiet hours")
+    async def preferences(owner: str = owner_id) -> Response:
+        async with database.statement() as connection:
+            return json_response(preference_view(await Preferences(connection).get(owner)))
+
+    @router.put("/api/preferences", response_model=PreferencesView, summary="Set your time zone and quiet hours")
+    async def prefer(body: PreferencesBody, owner: str = owner_id) -> Response:
+        async with database.transaction() as connection:
+            preferences = Preferences(connection)
+            wanted = _preference(body, before=await preferences.get(owner, lock=True))
+            await preferences.put(owner, wanted)
+        return json_response(preference_view(wanted))
+
+    @router.get(
+        "/api/autonomy/stats",
+        response_model=StatsView,
+        summary="What became of the follow-ups in your conversations, and how many were answered",
+    )
+    async def stats(days: Annotated[int, Query(ge=1, le=3_660)] = 30, owner: str = owner_id) -> Response:
+        async with database.statement() as connection:
+            tallies = await Followups(connection).stats(owner, days=days)
+        by_type = {kind: outcomes_view(counted) for kind, counted in outcomes_by_type(tallies).items()}
+        return json_response({"days": days, **outcomes_view(outcomes_of(tallies)), "by_trigger_type": by_type})
+
+    @router.get("/metrics", tags=["health"], summary="Counts and durations of this process, for Prometheus")
+    async def measured(owner: str = owner_id) -> Response:
+        """Needs a key of the user `local`, the operator; on loopback without keys everybody is that user."""
+        require_operator(owner)
+        metrics.pending(await waiting.count())
+        return Response(metrics.render(), headers={**NOT_STORED, "Content-Type": CONTENT_TYPE})
+
+    return router
+
+
+def _preference(body: PreferencesBody, *, before: Preference) -> Preference:
+    """What is wanted now: what was sent, and of the rest what was set before."""
+    sent = body.model_fields_set
+    begin = None if body.quiet_from is None else hour_of(body.quiet_from)
+    end = None if body.quiet_to is None else hour_of(body.quiet_to)
+    return checked_preference(
+        Preference(
+            before.time_zone if body.time_zone is None else checked_zone(body.time_zone),
+            begin if "quiet_from" in sent else before.quiet_from,
+            end if "quiet_to" in sent else before.quiet_to,
+        )
+    )
+
+
+class _Waiting:
+    """How many timers wait, counted anew every few seconds at most."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._count: int | None = None
+        self._until = 0.0
+
+    async def count(self) -> int | None:
+        """None when the database can't say."""
+        if time.monotonic() >= self._until:
+            try:
+                async with self._database.statement() as connection:
+                    self._count = await Timers(connection).count_pending()
+            except Transient:
+                self._count = None
+            self._until = time.monotonic() + PENDING_SECONDS
+        return self._count

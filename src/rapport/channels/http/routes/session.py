@@ -1,0 +1,124 @@
+"""`/api/session`: a browser signs in with a key, once, and is known by a cookie from then on."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from rapport import __version__
+from rapport.agents.advice import advise
+from rapport.agents.health import ModelHealth
+from rapport.channels.http.auth.authentication import COOKIE, Keyless, is_operator, refuse_forged
+from rapport.channels.http.problems import NOT_STORED
+from rapport.channels.http.rendering.json_views import ProblemView, json_response
+from rapport.channels.http.requests.json_bodies import Body, StrictRoute
+from rapport.channels.http.routes.conversations import Caller
+from rapport.domain.errors import Unauthorized
+from rapport.storage.access.sessions import LIFETIME, Sessions
+from rapport.storage.database import Database
+
+BUILTIN = "builtin"
+
+
+class SessionView(BaseModel):
+    """Who is calling, and what answers here; `needs_key` says whether this server has keys.
+
+    `problem` says why the model doesn't work now, as far as this process knows, to whoever runs the server.
+    """
+
+    signed_in: bool
+    user: str | None
+    needs_key: bool
+    model: str
+    builtin: bool
+    version: str
+    telegram: bool
+    problem: ProblemView | None
+
+
+class SignIn(Body):
+    key: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a page says of the server it was served by."""
+
+    model: str
+    telegram: bool = False
+    health: ModelHealth = field(default_factory=ModelHealth)
+
+
+def session_routes(database: Database, caller: Caller, keyless: Keyless, server: Server) -> APIRouter:
+    router = APIRouter(prefix="/api/session", tags=["session"], route_class=StrictRoute)
+
+    @router.get("", response_model=SessionView, summary="Whether you are signed in, and what answers here")
+    async def look(request: Request) -> Response:
+        try:
+            user = await caller(request)
+        except Unauthorized:
+            user = None
+        view = {
+            "signed_in": user is not None,
+            "user": user,
+            "needs_key": not await keyless.is_open(),
+            "model": server.model,
+            "builtin": server.model == BUILTIN,
+            "version": __version__,
+            "telegram": server.telegram,
+            "problem": _problem(server) if user is not None and is_operator(user) else None,
+        }
+        return json_response(view)
+
+    @router.post("", status_code=204, summary="Sign in with a key: the answer brings a cookie")
+    async def sign_in(request: Request, body: SignIn) -> Response:
+        """Every route takes the cookie in place of the key; what changes something needs the header `X-Rapport: page` too."""
+        refuse_forged(request)  # or a page of another site could sign its visitor in as somebody else
+        answer = Response(status_code=204, headers=NOT_STORED)
+        if await keyless.is_open():
+            await caller(request)
+            return answer
+        async with database.statement() as connection:
+            token = await Sessions(connection).open(body.key.strip())
+        if token is None:
+            raise Unauthorized("This key is not valid (any more).")
+        answer.set_cookie(
+            COOKIE,
+            token,
+            max_age=int(LIFETIME.total_seconds()),
+            path="/",
+            secure=_is_encrypted(request),
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    @router.delete("", status_code=204, summary="Sign out: the session ends, here and in the browser")
+    async def sign_out(request: Request) -> Response:
+        refuse_forged(request)
+        if token := request.cookies.get(COOKIE):
+            async with database.statement() as connection:
+                await Sessions(connection).close(token)
+        answer = Response(status_code=204, headers=NOT_STORED)
+        answer.delete_cookie(COOKIE, path="/", secure=_is_encrypted(request), httponly=True, samesite="strict")
+        return answer
+
+    return router
+
+
+def _problem(server: Server) -> dict[str, str] | None:
+    problem = server.health.problem
+    return problem and {"kind": problem, "text": advise(problem, server.model)}
+
+
+def _is_encrypted(request: Request) -> bool:
+    """Whether the browser came by https, if need be to a proxy in front of this server.
+
+    Whoever claims so wrongly gets a cookie that their browser won't send: nothing depends on it being true.
+    """
+    return (
+        request.url.scheme == "https"
+        or request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower() == "https"
+        or request.headers.get("origin", "").lower().startswith("https://")
+    )

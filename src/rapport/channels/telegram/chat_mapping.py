@@ -1,0 +1,87 @@
+"""Which conversation a chat is: found, or begun with the first message that comes from there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import structlog
+
+from rapport.channels.telegram.admission import Admission
+from rapport.channels.telegram.update_types import Chat, Glance, Me
+from rapport.domain.conversation import Conversation
+from rapport.domain.errors import NotFound
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.database import Database
+from rapport.storage.telegram import Places
+
+log = structlog.get_logger()
+
+CHANNEL = "telegram"
+
+
+async def conversation_of(
+    database: Database, admission: Admission, chat: Chat, *, bot: int, me: Me
+) -> Conversation | None:
+    """The conversation that this chat is, and whose the settings say it is; None if it isn't let in (any more)."""
+    async with database.transaction() as connection:
+        places, conversations = Places(connection, bot), Conversations(connection)
+        place = await places.of_chat(chat.id)
+        glance = Glance(chat.id, chat.kind, chat.title, None, None)
+        first = place.first_id if place else await places.first_id(chat.id)
+        admitted = admission.admits(glance, known_as=first)
+        if admitted is None:
+            return None
+        owner = admission.owner_of(admitted, first=first)
+        if place is not None and place.owner_id == owner:
+            with suppress(NotFound):  # erased this very moment
+                found = await conversations.get(owner, place.conversation_id)
+                if found.title != chat.title:
+                    await conversations.rename(found.id, chat.title)
+                return found
+        made = await conversations.create(
+            owner, agent_id=me.agent_id, kind=chat.kind, channel=CHANNEL, title=chat.title, handle=me.username
+        )
+        await places.settle(chat.id, made.id, owner)
+    log.info("telegram.conversation", conversationId=made.id, chat=chat.id, kind=chat.kind, owner=owner)
+    return made
+
+
+async def chat_of_conversation(database: Database, conversation_id: str, *, bot: int) -> int:
+    """Where the conversation takes place; raises NotFound if that isn't a chat of this bot."""
+    async with database.statement() as connection:
+        place = await Places(connection, bot).of_conversation(conversation_id)
+    if place is None:
+        raise NotFound("This conversation is no chat of this bot.")
+    return place.chat_id
+
+
+async def moved(database: Database, old: int, new: int, *, bot: int) -> bool:
+    """A group has become a supergroup: it is the same conversation under another id. False if there is none to move."""
+    async with database.transaction() as connection:
+        was_moved = await Places(connection, bot).move(old, new)
+    if was_moved:
+        _tell_of_move(old, new)
+    return was_moved
+
+
+async def moved_unheard(database: Database, admission: Admission, old: int, new: int, *, bot: int) -> None:
+    """A group that is no conversation becomes a supergroup, and is let in by the id that it had: this remembers it."""
+    if admission.admits(Glance(old, "group", None, None, None)) is None:
+        return
+    async with database.transaction() as connection:
+        places = Places(connection, bot)
+        is_conversation = await places.of_chat(old) is not None or await places.of_chat(new) is not None
+        is_news = not is_conversation and await places.note_move(old, new)
+    if is_news:
+        _tell_of_move(old, new)
+
+
+async def called(database: Database, username: str, *, bot: int) -> None:
+    """The bot has this name now: people tag the agent by it in every chat, and the agent knows that it is meant."""
+    async with database.statement() as connection:
+        await Places(connection, bot).rename_bot(username)
+
+
+def _tell_of_move(old: int, new: int) -> None:
+    remedy = f"write {new} instead of {old} into TELEGRAM_ALLOWED_CHATS when you can"
+    log.warning("telegram.moved", old=old, new=new, remedy=remedy)

@@ -1,0 +1,62 @@
+"""A command as somebody has given it, and what it is carried out with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rapport.channels.base import Core
+from rapport.domain.agent_profile import AgentProfile, agent_of
+from rapport.domain.conversation import Author, Conversation, Message
+from rapport.memory.memory_store import MemoryBook
+from rapport.storage.database import Database
+from rapport.turns.group_context import Chooser
+
+FOR_ADMINS = "Only an admin of this group can do that."
+
+IsAdmin: TypeAlias = Callable[[], Awaitable[bool]]
+"""Asks the platform; in a direct chat it is always true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A command as somebody has given it."""
+
+    name: str
+    argument: str
+    conversation: Conversation
+    asker: Author
+    asker_is_admin: IsAdmin
+    replied_to: Message | None
+    """The stored message that it replies to."""
+    called: str
+    """The bot's username."""
+    is_reply: bool = False
+    """It replies to something, be that stored or not."""
+    thread_id: str | None = None
+    """The forum topic it was given in."""
+
+    @property
+    def agent(self) -> AgentProfile:
+        return agent_of(self.conversation.agent_id)
+
+    @property
+    def in_group(self) -> bool:
+        return self.conversation.kind == "group"
+
+    async def is_for_all(self) -> bool:
+        """Whether the asker may decide for everybody here."""
+        return not self.in_group or await self.asker_is_admin()
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What commands are carried out with."""
+
+    database: Database
+    core: Core
+    chooser: Chooser
+    memory: MemoryBook
+    autonomy: bool
+    """Whether anything is ever said unasked on this server."""

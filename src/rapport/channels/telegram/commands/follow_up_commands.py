@@ -1,0 +1,142 @@
+"""`/mute`, `/unmute` and `/followups`: what the agent may say unasked in a chat, and what it means to say (AUTO-12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from rapport.channels.telegram.commands.command import FOR_ADMINS, Desk, Order
+from rapport.channels.telegram.commands.notice_text import WallClock, quoted
+from rapport.domain.errors import InvalidInput
+from rapport.domain.follow_up import Timer
+from rapport.domain.follow_up_requests import FOREVER, LONGEST_MUTE, Permission, Preference, duration_of
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.followups.preferences import Preferences
+from rapport.storage.followups.timers import Timers
+
+MOST_LISTED = 10
+SORTS: Mapping[str, str] = {
+    "check_in": "to pick up our conversation",
+    "question_unanswered": "about a question of mine",
+    "task_incomplete": "about something that is still to be done",
+    "waiting_for_decision": "about a decision that is still open",
+}
+
+
+async def mute(order: Order, desk: Desk) -> str:
+    """Nothing is said unasked for so long, or until somebody unmutes. Raises InvalidInput."""
+    written = "".join(order.argument.split())
+    seconds = duration_of(written) if written else None
+    if seconds is not None and not 1 <= seconds <= LONGEST_MUTE:
+        raise InvalidInput("Mute me for 1 second to 10 years, or without a duration until /unmute.")
+    permission, preference = await _muted(order, desk, until=FOREVER if seconds is None else seconds)
+    until = _until(permission.muted_until or FOREVER, WallClock.of(preference))
+    before = "" if _is_on(order, permission) and not _never(order, desk) else " (I didn't before, either.)"
+    return (
+        f"Muted {until}: I don't write on my own here.{before} When you {_call(order)}, I answer as ever."
+        " /unmute ends it."
+    )
+
+
+async def unmute(order: Order, desk: Desk) -> str:
+    permission, _ = await _muted(order, desk, until=None)
+    return f"Not muted any more. {_whether(order, desk, permission)}"
+
+
+async def followups(order: Order, desk: Desk) -> str:
+    """What waits here and whether it will be said; or, with `on` or `off`, lets it. Raises InvalidInput."""
+    wanted = order.argument.strip().lower()
+    if wanted in ("on", "off"):
+        return await _switched(order, desk, on=wanted == "on")
+    if wanted:
+        raise InvalidInput("Send /followups to see them, or /followups on or /followups off.")
+    where = (order.conversation.owner_id, order.conversation.id)
+    async with desk.database.statement() as connection:
+        permission = await Conversations(connection).permission(*where)
+        waiting = await Timers(connection).pending(*where)
+        preference = await Preferences(connection).get(where[0])
+    clock = WallClock.of(preference)
+    parts = [_whether(order, desk, permission)]
+    can_be, is_on = not _never(order, desk), _is_on(order, permission)
+    if waiting:
+        parts.append(_listed(waiting, clock))
+        cancelled = (
+            "Whoever writes here first cancels them." if can_be and is_on else "As it is, I won't say any of it."
+        )
+        parts.append(f"{cancelled} Times are {clock.name}.")
+    elif can_be and is_on:
+        parts.append("There is nothing that I mean to come back to right now.")
+    if can_be:
+        parts += _held_back(permission, preference, clock)
+        parts.append(f"`/followups {'off' if is_on else 'on'}` turns them {'off' if is_on else 'on'}.")
+    return "\n\n".join(parts)
+
+
+async def _switched(order: Order, desk: Desk, *, on: bool) -> str:
+    if not await order.is_for_all():
+        return FOR_ADMINS
+    never = _never(order, desk)
+    if on and never:
+        return never
+    where = (order.conversation.owner_id, order.conversation.id)
+    async with desk.database.statement() as connection:
+        permission = await Conversations(connection).allow_followups(*where, on)
+        preference = await Preferences(connection).get(where[0])
+    held = _held_back(permission, preference, WallClock.of(preference)) if on else []
+    return "\n\n".join([_whether(order, desk, permission), *held])
+
+
+async def _muted(order: Order, desk: Desk, *, until: datetime | float | None) -> tuple[Permission, Preference]:
+    where = (order.conversation.owner_id, order.conversation.id)
+    async with desk.database.statement() as connection:
+        permission = await Conversations(connection).mute(*where, until=until)
+        return permission, await Preferences(connection).get(where[0])
+
+
+def _listed(waiting: Sequence[Timer], clock: WallClock) -> str:
+    lines: list[str] = []
+    for timer in waiting[:MOST_LISTED]:
+        about = quoted(timer.reason or timer.matter, limit=160)
+        when = f"- **{clock.shows(timer.due_at)}** ({clock.until(timer.due_at)}), {SORTS[timer.trigger_type]}"
+        lines.append(f"{when}: {about}" if about else when)
+    if len(waiting) > MOST_LISTED:
+        lines.append(f"- … and {len(waiting) - MOST_LISTED:,} more")
+    return "\n".join(lines)
+
+
+def _held_back(permission: Permission, preference: Preference, clock: WallClock) -> list[str]:
+    """What keeps it quiet although it may be allowed to speak."""
+    parts: list[str] = []
+    if permission.muted_until is not None:
+        parts.append(f"I'm muted {_until(permission.muted_until, clock)}. /unmute ends it.")
+    if preference.quiet_from is not None and preference.quiet_to is not None:
+        parts.append(f"I keep quiet from {preference.quiet_from:%H:%M} to {preference.quiet_to:%H:%M} ({clock.name}).")
+    return parts
+
+
+def _whether(order: Order, desk: Desk, permission: Permission) -> str:
+    """Whether anything is said unasked here."""
+    if never := _never(order, desk):
+        return never
+    if _is_on(order, permission):
+        return "Follow-ups are **on** here: after an answer I may come back to something on my own."
+    return f"Follow-ups are **off** here: I speak only when you {_call(order)}."
+
+
+def _never(order: Order, desk: Desk) -> str:
+    """Why nothing can ever be said unasked, whatever anybody wants here; empty if it can."""
+    if not desk.autonomy:
+        return "Follow-ups are off on this whole server: I never write on my own."
+    return "" if order.agent.autonomy else f"{order.agent.name} never writes on its own."
+
+
+def _is_on(order: Order, permission: Permission) -> bool:
+    return not order.in_group if permission.autonomy is None else permission.autonomy
+
+
+def _until(moment: datetime, clock: WallClock) -> str:
+    return "until you send /unmute" if moment >= FOREVER else f"until {clock.names(moment)}"
+
+
+def _call(order: Order) -> str:
+    return "call me" if order.in_group else "write to me"

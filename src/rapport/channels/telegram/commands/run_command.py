@@ -1,0 +1,198 @@
+"""Commands: what people may ask of the bot itself, and what it says to that. None of it is a message of anybody's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from rapport.channels.telegram.commands import follow_up_commands as followups
+from rapport.channels.telegram.commands.command import FOR_ADMINS, Desk, IsAdmin, Order
+from rapport.channels.telegram.commands.notice_text import WallClock, escaped, quoted
+from rapport.channels.telegram.commands.why import HOW_TO_ASK, explained
+from rapport.domain.conversation import Author, Conversation
+from rapport.domain.errors import InvalidInput, NotFound
+from rapport.domain.outgoing import Button, Notice
+from rapport.storage.followups.preferences import Preferences
+from rapport.storage.followups.timers import Timers
+
+__all__ = ["COMMANDS", "Desk", "IsAdmin", "Order", "obey", "press"]
+
+COMMANDS: tuple[tuple[str, str], ...] = (
+    ("start", "Who I am and what I can do"),
+    ("help", "What you can ask of me"),
+    ("mute", "I don't write on my own: /mute 2h, or until /unmute"),
+    ("unmute", "I may write on my own again"),
+    ("followups", "What I mean to come back to; /followups on or off"),
+    ("forget", "I erase what I have stored of this chat"),
+    ("why", "What I looked at for an answer: reply to it with this"),
+)
+"""Name, and what it does: as they are registered with the platform."""
+
+_PERSON = "user"
+"""What the ids of people begin with. Whoever speaks as a group or a channel has another, and still presses as a person."""
+_CAN = "I answer, I find what was said before, and I look into the notes that I was given."
+_MORE = "/help lists what you can ask of me."
+
+
+async def obey(order: Order, desk: Desk) -> Notice | None:
+    """Carry a command out and say so; None if it isn't one of ours. Safe to repeat.
+
+    Where the notice goes is for the caller to add. After a confirmed `/forget` the conversation is gone. Raises NotFound if
+    it was gone before, and Transient.
+    """
+    name = order.name.lower()
+    try:
+        if name == "forget":
+            return await _forget(order, desk)
+        answer = _ANSWERS.get(name)
+        return None if answer is None else Notice(await answer(order, desk))
+    except InvalidInput as error:
+        return Notice(quoted(str(error), limit=300))
+
+
+async def press(
+    data: str, conversation: Conversation, presser: Author, presser_is_admin: IsAdmin, desk: Desk
+) -> Notice | None:
+    """What pressing a button does, and what to say; None if it isn't one of ours, or not for this person to press.
+
+    It is good for the conversation that it was shown in: pressed again after that is erased, it erases nothing more.
+    """
+    match data.split(":"):
+        case ["forget", "yes" | "no" as answer, asker_id, conversation_id]:
+            pass
+        case _:
+            return None
+    if asker_id.startswith(_PERSON) and asker_id != presser.id:
+        return None
+    if conversation.kind == "group" and not await presser_is_admin():
+        return None
+    if answer == "no":
+        return Notice("All right, I keep everything as it is.")
+    if conversation_id != conversation.id:
+        return Notice("That is forgotten already.")
+    return Notice(await _erased(conversation, desk))
+
+
+# ---- who I am
+
+
+async def _start(order: Order, desk: Desk) -> str:
+    name = order.agent.name
+    if order.in_group:
+        return (
+            f"Hello! I'm {name}. {_CAN}\n\nTag me ({_tag(order)}) or reply to something that I said, and I join in."
+            f" Otherwise I only listen.\n\n{_MORE}"
+        )
+    remembers = " I remember what you tell me about yourself." if order.agent.remembers else ""
+    returns = " Now and then I come back to something on my own." if desk.autonomy and order.agent.autonomy else ""
+    return (
+        f"Hello, {quoted(order.asker.name, limit=40)}! I'm {name}. Just write to me. {_CAN}{remembers}{returns}\n\n"
+        f"What we say is stored on the server that I run on; /forget erases it.\n\n{_MORE}"
+    )
+
+
+async def _help(order: Order, _desk: Desk) -> str:
+    commands = (
+        "- /mute: I don't write on my own until you send /unmute; `/mute 2h` for two hours (also `30m`, `1d`, `1h30m`)\n"
+        "- /unmute: I may again\n"
+        "- /followups: what I mean to come back to on my own; `/followups on`, `/followups off`\n"
+        "- /why: as a reply to something that I said, what I looked at for it\n"
+        "- /forget: I erase what I have stored of this chat, and ask before I do\n"
+        "- /start: who I am\n"
+        "- /help: this"
+    )
+    if not order.in_group:
+        return f"Just write to me: I answer everything. And there are:\n\n{commands}"
+    return (
+        f"Tag me ({_tag(order)}) or reply to something that I said, and I answer. Reply to anybody's message and tag me,"
+        f" and I answer about that message. And there are:\n\n{commands}\n\n"
+        "Turning follow-ups on or off and /forget are for the group's admins.\n\n"
+        "I hear only what Telegram lets me. In privacy mode, which a bot has until it is turned off or the bot becomes an"
+        " admin, that is commands, messages that tag me and replies to me: of the rest of your talk I know nothing then."
+    )
+
+
+def _tag(order: Order) -> str:
+    return f"@{escaped(order.called.removeprefix('@'))}"
+
+
+# ---- what I have stored
+
+
+async def _forget(order: Order, desk: Desk) -> Notice:
+    answer = order.argument.strip().lower()
+    if answer not in ("", "yes"):
+        raise InvalidInput("Send /forget and I ask first, or /forget yes and I don't.")
+    if not await order.is_for_all():
+        return Notice(FOR_ADMINS)
+    if answer:
+        return Notice(await _erased(order.conversation, desk))
+    to_press = f"{order.asker.id}:{order.conversation.id}"
+    return Notice(
+        f"Shall I forget this {_place(order.conversation)}? This would go:\n\n{await _what_goes(order.conversation, desk)}"
+        "\n\nIt can't be undone. Telegram's own copy of the chat stays. Without the buttons: `/forget yes`",
+        buttons=[Button("Forget it", f"forget:yes:{to_press}"), Button("Keep it", f"forget:no:{to_press}")],
+    )
+
+
+async def _what_goes(conversation: Conversation, desk: Desk) -> str:
+    async with desk.database.statement() as connection:
+        waiting = len(await Timers(connection).pending(conversation.owner_id, conversation.id))
+    goes = [
+        f"everything said in this {_place(conversation)} that I have stored, yours and mine",
+        f"what I mean to come back to here ({_count(waiting)})",
+        "what was set here: muted or not, follow-ups on or off",
+    ]
+    if conversation.kind == "direct":
+        count = (await desk.memory.stats(conversation.owner_id, conversation.agent_id)).count
+        goes.append(f"all that I remember about you ({_count(count)})")
+    return "\n".join(f"- {one}" for one in goes)
+
+
+async def _erased(conversation: Conversation, desk: Desk) -> str:
+    """Erase what there is; again, there is nothing left to do."""
+    where = (conversation.owner_id, conversation.agent_id)
+    is_direct = conversation.kind == "direct"
+    # Memories first: after a crash between the two the conversation is still there, and a second attempt finds it. And once
+    # more: until the conversation was gone, a turn that still ran may have noted something down.
+    if is_direct:
+        await desk.memory.delete_all(*where)
+    with suppress(NotFound):
+        await desk.core.erase(conversation.owner_id, conversation.id)
+    if is_direct:
+        await desk.memory.delete_all(*where)
+    also = ", and all that I remembered about you" if is_direct else ""
+    return (
+        f"Forgotten: everything said in this {_place(conversation)}, what was planned and set here{also}."
+        " What you still see is Telegram's own copy."
+    )
+
+
+def _place(conversation: Conversation) -> str:
+    return "group" if conversation.kind == "group" else "chat"
+
+
+def _count(things: int) -> str:
+    return "nothing now" if things == 0 else "1 thing" if things == 1 else f"{things:,} things"
+
+
+# ---- why I said that
+
+
+async def _why(order: Order, desk: Desk) -> str:
+    if order.is_reply and order.replied_to is None:
+        return HOW_TO_ASK
+    async with desk.database.statement() as connection:
+        clock = WallClock.of(await Preferences(connection).get(order.conversation.owner_id))
+    where = (order.conversation, order.asker)
+    return await explained(desk.chooser, *where, order.replied_to, thread_id=order.thread_id, clock=clock)
+
+
+_ANSWERS: Mapping[str, Callable[[Order, Desk], Awaitable[str]]] = {
+    "start": _start,
+    "help": _help,
+    "mute": followups.mute,
+    "unmute": followups.unmute,
+    "followups": followups.followups,
+    "why": _why,
+}

@@ -1,0 +1,227 @@
+"""`/why`: what the agent looked at before it said something, in words for people who know nothing of how it works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rapport.channels.telegram.commands.notice_text import WallClock, quoted
+from rapport.domain.context_selection import RECENT
+from rapport.domain.conversation import Author, Conversation, Message
+from rapport.domain.errors import NotFound
+from rapport.domain.follow_up_requests import FOREVER
+from rapport.storage.database import Connection
+from rapport.storage.memories import Memories
+from rapport.storage.messages.neighbours import from_snapshot, in_order, recent
+from rapport.storage.notes.notes import Notes
+from rapport.turns.explain import Explanation, explain, timeline
+from rapport.turns.group_context import Chooser
+
+HOW_TO_ASK = "Reply with /why to something that I said, and I'll show you what I looked at for it."
+NOTHING_SAID = "I haven't said anything here lately that I could explain."
+
+MOST_MESSAGES = 10
+MOST_OTHERS = 3
+"""So many notes, and so many memories."""
+LONGEST_NAME = 32
+
+UNASKED: Mapping[str, str] = {
+    "check_in": "to pick up our conversation again",
+    "question_unanswered": "because a question of mine was still open",
+    "task_incomplete": "to ask about something that was still to be done",
+    "waiting_for_decision": "because a decision was still open",
+}
+_REASONS: Mapping[str, str] = {
+    "reply_chain": "linked by replies",
+    "addressed": "said to somebody who takes part",
+    "semantic": "similar in meaning",
+    "topic": "about the same thing",
+    "session": "part of the same talk",
+    "neighbour": "said right beside it",
+}
+_CIRCUMSTANCES: Mapping[str, str] = {
+    "guard_used": "Nothing in the notes was close enough to the question, so I didn't try to answer it.",
+    "fallback_used": "Something went wrong when I tried to answer, so I only said what I had found.",
+    "cancelled": "I was stopped before I had finished.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A message that was looked at, and why."""
+
+    message: Message
+    reasons: Sequence[str]
+    score: float
+
+
+async def explained(
+    chooser: Chooser,
+    conversation: Conversation,
+    asker: Author,
+    message: Message | None,
+    *,
+    thread_id: str | None,
+    clock: WallClock,
+) -> str:
+    """What a message of the agent's was made from; without one, its latest, in a topic the latest there. As Markdown.
+
+    Nothing that nobody said is in it, nor, in a group, what is remembered about anybody.
+    """
+    if message is not None and message.role != "assistant":
+        return HOW_TO_ASK
+    where = (conversation.owner_id, conversation.id)
+    if message is None and thread_id is not None:
+        async with chooser.database.statement() as connection:
+            message = await _latest_in_topic(connection, conversation, thread_id)
+        if message is None:
+            return NOTHING_SAID
+    try:
+        explanation = await explain(chooser, *where, None if message is None else message.id)
+    except NotFound:
+        return NOTHING_SAID
+    shown = await _shown(chooser, explanation)
+    async with chooser.database.statement() as connection:
+        notes = await _notes(connection, explanation)
+        memories = await _memories(connection, explanation)
+    told = _Telling(explanation, asker, clock)
+    return "\n\n".join(
+        part for part in (told.beginning(shown), told.listed(shown), *told.rest(notes, memories)) if part
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    explanation: Explanation
+    asker: Author
+    clock: WallClock
+
+    def beginning(self, shown: Sequence[_Shown]) -> str:
+        """What was said, on which occasion, and what the list that follows is."""
+        explanation = self.explanation
+        reply, call = explanation.reply, explanation.call
+        facts: Mapping[str, Any] = reply.metadata if reply else {}
+        sentences: list[str] = []
+        if facts.get("autonomous") is True:
+            sentences.append(
+                f"I wrote that on my own, {UNASKED.get(str(facts.get('trigger_type')), UNASKED['check_in'])}."
+            )
+        elif call is not None:
+            whose = "you" if self._is_asker(call) else self._speaker(call)
+            sentences.append(f"That was my answer to what {whose} said: “{_words(call)}”.")
+        sentences += [sentence for flag, sentence in _CIRCUMSTANCES.items() if facts.get(flag) is True]
+        if not shown:
+            sentences.append("I looked at nothing else that was said here.")
+        elif not explanation.stored:
+            sentences.append("I don't know any more what I looked at. Now it would be:")
+        elif explanation.receipt["strategy"] == "recent":
+            sentences.append("I looked at the latest messages:")
+        else:
+            sentences.append("I looked at these messages:")
+        return " ".join(sentences)
+
+    def listed(self, shown: Sequence[_Shown]) -> str:
+        """The surest of what was looked at, as it was said one after the other."""
+        surest = sorted(
+            shown, key=lambda one: ("anchor" not in one.reasons, -one.score, -one.message.created_at.timestamp())
+        )
+        kept = {one.message.id for one in surest[:MOST_MESSAGES]}
+        lines = [self._line(one) for one in shown if one.message.id in kept]
+        if len(shown) > len(lines):
+            lines.append(f"- … and {len(shown) - len(lines):,} more")
+        return "\n".join(lines)
+
+    def rest(self, notes: Sequence[str], memories: Sequence[str]) -> Iterator[str]:
+        receipt = self.explanation.receipt
+        if receipt.get("summary_id") is not None:
+            yield "I also had a summary of what was said before."
+        if receipt.get("looked_up"):
+            yield "I looked for more in this chat by myself, too."
+        if notes:
+            yield f"Notes I looked at: {', '.join(notes)}."
+        if memories:
+            yield f"What I remembered: {', '.join(memories)}."
+        if any("trigger" not in one["reasons"] for one in receipt["messages"]):
+            yield f"Times are {self.clock.name}."
+
+    def _line(self, one: _Shown) -> str:
+        reason = self._reason(one)
+        at = self.clock.shows(one.message.created_at)
+        return f"- **{self._speaker(one.message)}**, {at}: “{_words(one.message)}”{f' – {reason}' if reason else ''}"
+
+    def _reason(self, one: _Shown) -> str:
+        if "anchor" not in one.reasons:
+            return next((_REASONS[reason] for reason in one.reasons if reason in _REASONS), "")
+        call = self.explanation.call
+        if call is not None and (call.reply_to_id == one.message.id or call.context_snapshot):
+            return f"{self._speaker(call)} replied to it"
+        return "what the question was about"
+
+    def _speaker(self, message: Message) -> str:
+        if message.role == "assistant":
+            return "me"
+        if self._is_asker(message):
+            return "you"
+        name = quoted(message.author.name, limit=LONGEST_NAME) if message.author else ""
+        return (name or "somebody") + (" (a bot)" if message.is_bot else "")
+
+    def _is_asker(self, message: Message) -> bool:
+        if message.author is None:
+            return self.explanation.conversation.kind == "direct"
+        return message.author.id == self.asker.id
+
+
+async def _latest_in_topic(connection: Connection, conversation: Conversation, thread_id: str) -> Message | None:
+    where = (conversation.owner_id, conversation.id)
+    said = await recent(connection, *where, before=(FOREVER, ""), limit=RECENT, thread_id=thread_id)
+    return next((one for one in reversed(said) if one.role == "assistant"), None)
+
+
+async def _shown(chooser: Chooser, explanation: Explanation) -> list[_Shown]:
+    """What was looked at beside the call itself, as far as it is still there; oldest first."""
+    said = {one.id: one for one in await timeline(chooser.database, explanation)}
+    brought = from_snapshot(explanation.call) if explanation.call else None
+    if brought is not None:  # it was never stored, and is as much looked at
+        said[brought.id] = brought
+    chosen: Mapping[str, Mapping[str, Any]] = {
+        one["id"]: one for one in explanation.receipt["messages"] if "trigger" not in one["reasons"]
+    }
+    kept = in_order([message for id_, message in said.items() if id_ in chosen])
+    return [_Shown(one, chosen[one.id]["reasons"], chosen[one.id]["score"]) for one in kept]
+
+
+async def _notes(connection: Connection, explanation: Explanation) -> list[str]:
+    """By their titles; those that the answer cites are marked, and come first.
+
+    A group hears only of those: what else was found may be somebody's own, and have nothing to do with the question.
+    """
+    cited = [str(source["id"]) for source in explanation.reply.sources] if explanation.reply else []
+    also = [] if explanation.conversation.kind == "group" else [str(one["id"]) for one in explanation.notes]
+    ids = dict.fromkeys([*cited, *also])
+    titles: list[str] = []
+    for id_ in list(ids)[:MOST_OTHERS]:
+        try:
+            note = await Notes(connection).get(explanation.conversation.owner_id, id_)
+        except NotFound:  # deleted since
+            continue
+        titles.append(f"“{quoted(note.title or id_)}”{' (quoted in the answer)' if id_ in cited else ''}")
+    return titles
+
+
+async def _memories(connection: Connection, explanation: Explanation) -> list[str]:
+    conversation = explanation.conversation
+    contents: list[str] = []
+    if conversation.kind == "group":  # what one person has told it is not for a group to hear
+        return contents
+    for one in explanation.memories[:MOST_OTHERS]:
+        try:
+            memory = await Memories(connection).get(conversation.owner_id, conversation.agent_id, one["id"])
+        except NotFound:  # forgotten since
+            continue
+        contents.append(f"“{quoted(memory.content, limit=120)}”")
+    return contents
+
+
+def _words(message: Message) -> str:
+    return quoted(message.text) or "a picture"

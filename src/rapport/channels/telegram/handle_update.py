@@ -1,0 +1,245 @@
+"""What is done about what has happened in a chat: it is handed to the core, obeyed as a command, or noted."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import structlog
+
+from rapport.channels.telegram.admission import Admission
+from rapport.channels.telegram.albums import Albums
+from rapport.channels.telegram.api import BotApi
+from rapport.channels.telegram.chat_mapping import CHANNEL, conversation_of, moved, moved_unheard
+from rapport.channels.telegram.commands.run_command import COMMANDS, Desk, Order, obey, press
+from rapport.channels.telegram.update_types import Belongs, Chat, Happened, Me, Moved, Nothing, Person, Pressed, Said
+from rapport.domain.conversation import Conversation, Incoming, Message
+from rapport.domain.errors import Conflict, NotFound, Permanent, Transient
+from rapport.domain.outgoing import Notice
+from rapport.ingest.accept import change
+from rapport.ingest.archive_rows import mapping
+from rapport.ingest.content import MAX_MENTIONS
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.messages.messages import Messages
+from rapport.storage.telegram import People
+
+log = structlog.get_logger()
+
+CALLED_BY_CHANGE = timedelta(hours=1)
+"""Whoever tags the agent by changing what they said is answered if they said it lately."""
+NOT_YOURS = "This button is for whoever asked for it."
+_OURS = frozenset(name for name, _ in COMMANDS)
+_REMEMBERED = 10_000
+_ADMINS = frozenset({"creator", "administrator"})
+
+
+class Post(Protocol):
+    """Has a notice sent, once under each name."""
+
+    async def __call__(
+        self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str
+    ) -> None: ...
+
+
+@dataclass(slots=True)
+class Hearing:
+    """Hears one bot's chats. Everything it does may be done again without harm."""
+
+    api: BotApi
+    admission: Admission
+    desk: Desk
+    post: Post
+    me: Me
+    _seen: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
+    """Who has which name, as it is stored: so that it is not stored with every message."""
+    _albums: Albums = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._albums = Albums(self.desk.database, self.api.number, self.me)
+
+    async def handle(self, happened: Happened, *, update_id: int, payload: Mapping[str, Any]) -> None:
+        """Raises Transient: then the same again, later."""
+        match happened:
+            case Said():
+                await self._hear(happened, update_id, payload)
+            case Pressed():
+                await self._pressed(happened, update_id)
+            case Moved():
+                await self._moved(happened)
+            case Belongs():
+                await self._belongs(happened)
+            case Nothing():
+                log.debug("telegram.nothing", updateId=update_id, why=happened.why)
+
+    async def _hear(self, said: Said, update_id: int, payload: Mapping[str, Any]) -> None:
+        for _ in range(2):
+            conversation = await self._conversation(said.chat)
+            if conversation is None:
+                return None
+            try:
+                return await self._heard(said, conversation, update_id, payload)
+            except NotFound:  # erased this very moment: it begins anew
+                continue
+        raise Transient("The conversation is being erased.")
+
+    async def _heard(self, said: Said, conversation: Conversation, update_id: int, payload: Mapping[str, Any]) -> None:
+        if said.command is not None and said.edited_at is None and self._is_ours(said):
+            await self._obey(said, conversation, update_id)
+            return
+        incoming = await self._incoming(said, conversation, payload)
+        edited_at = said.edited_at
+        if edited_at is not None:
+            edited_at += timedelta(microseconds=update_id % 1_000_000)  # changes of one second keep their order
+            is_late = datetime.now(UTC) - said.said_at > CALLED_BY_CHANGE
+            incoming = replace(incoming, for_agent=incoming.for_agent and not is_late)
+            if await change(self.desk.database, incoming, edited_at=edited_at):
+                return
+            if said.command is not None and self._is_ours(said):
+                return  # what was asked for has been done, and is nothing that anybody said
+        try:
+            ticket = await self.desk.core.accept(incoming)
+        except Conflict:  # what it says has changed since, and that came first
+            return
+        ticket.close()  # it is sent when it is there: nobody waits here
+        if edited_at is not None:  # the change came first, and is known as one when an older one comes
+            await change(self.desk.database, incoming, edited_at=edited_at)
+
+    async def _incoming(self, said: Said, conversation: Conversation, payload: Mapping[str, Any]) -> Incoming:
+        return Incoming(
+            owner_id=conversation.owner_id,
+            conversation_id=conversation.id,
+            content=said.text,
+            author=said.author,
+            mentions=(*said.mentions, *await self._named(said))[:MAX_MENTIONS],
+            thread_id=said.thread_id,
+            is_bot=said.is_bot,
+            platform_id=said.platform_id,
+            reply_to_platform_id=said.reply_to_platform_id,
+            context_snapshot=said.context_snapshot,
+            payload=payload,
+            said_at=said.said_at,
+            for_agent=said.for_agent and not said.is_bot and await self._albums.is_call(said, conversation),
+        )
+
+    async def _named(self, said: Said) -> list[str]:
+        """The ids of those whom it names with an @; and who speaks is known by theirs from now on."""
+        async with self.desk.database.statement() as connection:
+            people = People(connection)
+            if said.person is not None and said.person.username is not None:
+                name = said.person.username.lower()
+                if self._seen.get(name) != said.person.id:
+                    await people.seen(name, said.person.id)
+                    self._seen[name] = said.person.id
+                    if len(self._seen) > _REMEMBERED:
+                        self._seen.popitem(last=False)
+            if not said.usernames:
+                return []
+            return [f"user{user_id}" for user_id in (await people.named(said.usernames)).values()]
+
+    # ---- commands
+
+    def _is_ours(self, said: Said) -> bool:
+        assert said.command is not None
+        return said.command.name in _OURS and not said.is_bot
+
+    async def _obey(self, said: Said, conversation: Conversation, update_id: int) -> None:
+        command = said.command
+        assert command is not None
+        order = Order(
+            command.name,
+            command.argument,
+            conversation,
+            said.author,
+            lambda: self._is_admin(said.chat, said.person, anonymous=said.is_admin),
+            await self._replied_to(said, conversation),
+            self.me.username,
+            is_reply=said.reply_to_platform_id is not None,
+            thread_id=said.thread_id,
+        )
+        notice = await obey(order, self.desk)
+        if notice is None:
+            return
+        about = replace(notice, reply_to_platform_id=said.platform_id, thread_id=said.thread_id)
+        await self._say(about, said.chat, update_id)
+
+    async def _pressed(self, pressed: Pressed, update_id: int) -> None:
+        conversation = await self._conversation(pressed.chat)
+        if conversation is None:
+            return
+        try:
+            notice = await press(
+                pressed.data,
+                conversation,
+                pressed.person.author,
+                lambda: self._is_admin(pressed.chat, pressed.person),
+                self.desk,
+            )
+        except NotFound:
+            notice = None
+        # Both only tidy up: the button may stay, and the platform forgets by itself that it was pressed.
+        told = NOT_YOURS if notice is None else None
+        await self._try("answerCallbackQuery", callback_query_id=pressed.callback_id, text=told)
+        if notice is None:
+            return
+        if pressed.message_id is not None:
+            await self._try("editMessageReplyMarkup", chat_id=pressed.chat.id, message_id=pressed.message_id)
+        about = replace(notice, reply_to_platform_id=pressed.platform_id, thread_id=pressed.thread_id)
+        await self._say(about, pressed.chat, update_id)
+
+    async def _say(self, notice: Notice, chat: Chat, update_id: int) -> None:
+        """Also when the conversation has just been erased: then in the one that begins."""
+        conversation = await self._conversation(chat)
+        if conversation is not None:
+            name = f"update {update_id}"
+            await self.post(conversation.owner_id, conversation.id, notice, name=name, channel=CHANNEL)
+
+    async def _replied_to(self, said: Said, conversation: Conversation) -> Message | None:
+        if said.reply_to_platform_id is None:
+            return None
+        async with self.desk.database.statement() as connection:
+            return await Messages(connection).of_platform(
+                conversation.owner_id, conversation.id, said.reply_to_platform_id
+            )
+
+    async def _is_admin(self, chat: Chat, person: Person | None, *, anonymous: bool = False) -> bool:
+        if chat.kind == "direct" or anonymous:
+            return True
+        if person is None:
+            return False
+        try:
+            member = await self.api.call("getChatMember", chat_id=chat.id, user_id=person.id)
+        except Permanent as error:
+            log.warning("telegram.unknown_member", chat=chat.id, reason=str(error))
+            return False
+        return (mapping(member) or {}).get("status") in _ADMINS
+
+    # ---- chats
+
+    async def _conversation(self, chat: Chat) -> Conversation | None:
+        return await conversation_of(self.desk.database, self.admission, chat, bot=self.api.number, me=self.me)
+
+    async def _moved(self, move: Moved) -> None:
+        where = (move.old, move.new)
+        if not await moved(self.desk.database, *where, bot=self.api.number):
+            await moved_unheard(self.desk.database, self.admission, *where, bot=self.api.number)
+
+    async def _belongs(self, belongs: Belongs) -> None:
+        """The bot was blocked or removed: nothing is said there on its own; or it was let back in."""
+        conversation = await self._conversation(belongs.chat)
+        if conversation is None:
+            return
+        async with self.desk.database.statement() as connection:
+            conversations = Conversations(connection)
+            if belongs.is_member and belongs.can_speak:
+                await conversations.found_again(conversation.id)
+            else:
+                await conversations.lost(conversation.id)
+
+    async def _try(self, method: str, **parameters: Any) -> None:
+        try:
+            await self.api.call(method, **parameters)
+        except (Transient, Permanent) as error:
+            log.debug("telegram.not_done", method=method, reason=str(error))

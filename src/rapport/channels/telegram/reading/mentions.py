@@ -1,0 +1,117 @@
+"""Whom the words of a message address: this bot, other people, and by which command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import telegram
+
+from rapport.channels.telegram.reading.names import number
+from rapport.channels.telegram.update_types import Command, Me
+from rapport.ingest.addressing import own_words
+from rapport.ingest.content import MAX_MENTIONS
+
+_QUOTED = frozenset({"blockquote", "expandable_blockquote", "pre", "code"})
+"""Who quotes a name, or writes it as code, talks about somebody and not to them."""
+
+# Not inside a word or an address ("me@bot.example"), nor the beginning of a longer name; in front of the @ may stand a
+# command.
+_NAME = re.compile(r"(?:(?<![\w@./])|(?<!\S)/\w{1,64})@(\w{1,64})(?![\w-]|\.\w)")
+_USERNAME = re.compile(r"[a-z0-9_]{1,64}")
+# As Telegram finds them: /etc/passwd is none.
+_COMMAND = re.compile(r"/([A-Za-z0-9_]{1,64})(?:@([A-Za-z0-9_]{1,64}))?(?![\w/<>@])")
+_MOST_PARTS = 1000
+"""Telegram tells of a hundred. Each is compared with each: nobody shall keep the server busy with more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """Whom some words address."""
+
+    is_me: bool = False
+    """Whether they tag this bot."""
+    usernames: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
+    command: Command | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A text, or a caption, and what Telegram says of its parts."""
+
+    text: str
+    entities: Sequence[telegram.MessageEntity] | None
+    """None if nothing was said of them at all: then the words are all there is."""
+
+    @property
+    def told(self) -> str:
+        """The text, with the addresses that only its links know."""
+        links = [(part, entity.url) for part, entity in self.parts() if entity.type == "text_link" and entity.url]
+        units = self.text.encode("utf-16-le")
+        kept: list[str] = []
+        end = 0
+        for part, url in sorted(links, key=lambda link: link[0].end):
+            kept += [_decoded(units[2 * end : 2 * part.end]), "" if url == part.text else f" ({url})"]
+            end = part.end
+        return "".join([*kept, _decoded(units[2 * end :])])
+
+    def parts(self) -> list[tuple[_Part, telegram.MessageEntity]]:
+        """The parts that are something; Telegram counts in units of UTF-16, where an emoji is two."""
+        units = self.text.encode("utf-16-le")
+        found: list[tuple[_Part, telegram.MessageEntity]] = []
+        for entity in (self.entities or ())[:_MOST_PARTS]:
+            begin, end = entity.offset, entity.offset + entity.length
+            if 0 <= begin < end:
+                found.append((_Part(begin, end, _decoded(units[2 * begin : 2 * end])), entity))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    begin: int
+    end: int
+    text: str
+
+    def touches(self, other: _Part) -> bool:
+        return self.begin < other.end and other.begin < self.end
+
+
+def tags_of(words: Words, me: Me) -> Tags:
+    """Whom the words address, each of them once."""
+    if words.entities is None:
+        names = [name.lower() for name in _NAME.findall(own_words(words.text))] if "@" in words.text else []
+        return _tags(names, [], _command(words.text, me), me)
+    parts = words.parts()
+    quoted = [part for part, entity in parts if entity.type in _QUOTED]
+    own = [(part, entity) for part, entity in parts if not any(part.touches(other) for other in quoted)]
+    names = [part.text.removeprefix("@").lower() for part, entity in own if entity.type == "mention"]
+    commands = [part for part, entity in own if entity.type == "bot_command"]
+    names += [part.text.partition("@")[2].lower() for part in commands]
+    people = [number(entity.user.id) for _, entity in own if entity.type == "text_mention" and entity.user]
+    begins = any(part.begin == 0 for part in commands)
+    return _tags(names, people, _command(words.text, me) if begins else None, me)
+
+
+def _tags(names: Iterable[str], people: Sequence[int], command: Command | None, me: Me) -> Tags:
+    mine = me.username.lower()
+    others = dict.fromkeys(name for name in names if _USERNAME.fullmatch(name))
+    is_me = mine in others or me.id in people
+    others.pop(mine, None)
+    known = [*([me.agent_id] if is_me else []), *(f"user{person}" for person in people if person != me.id)]
+    mentions = tuple(dict.fromkeys(known))[:MAX_MENTIONS]
+    # Together they are no more than a message may name, once they are resolved.
+    return Tags(is_me, tuple(others)[: MAX_MENTIONS - len(mentions)], mentions, command)
+
+
+def _command(text: str, me: Me) -> Command | None:
+    """The command that the text begins with, unless it is another bot's."""
+    found = _COMMAND.match(text)
+    if found is None or (found[2] and found[2].lower() != me.username.lower()):
+        return None
+    return Command(found[1].lower(), text[found.end() :].strip(), named=bool(found[2]))
+
+
+def _decoded(units: bytes) -> str:
+    return units.decode("utf-16-le", "replace")

@@ -1,0 +1,137 @@
+"""Works through the updates that are stored: in order within each chat, several chats at once, each update once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from rapport.channels.telegram.albums import StillComing
+from rapport.channels.telegram.reading.extract import read_update
+from rapport.channels.telegram.update_types import Happened, Me
+from rapport.domain.errors import InvalidInput, NotFound, Permanent, Transient
+from rapport.storage.database import Database
+from rapport.storage.telegram import Updates, Waiting
+
+log = structlog.get_logger()
+
+BATCH = 100
+CHATS_AT_ONCE = 8
+"""Chats that are read at once: one that hangs holds up nobody else."""
+LOOK_SECONDS = 1.0
+PAUSE_SECONDS = 1.0
+"""So long a chat is left alone whose next update can't be worked through now, unless Telegram asks for more."""
+MAX_ATTEMPTS = 8
+"""After so many failures, some two minutes, an update is left alone: what comes after it in its chat must not wait for ever."""
+FORGET_SECONDS = 3_600.0
+"""So often the numbers of old updates are dropped."""
+
+
+class Handler(Protocol):
+    """What is done about what has happened. Safe to repeat."""
+
+    async def handle(self, happened: Happened, *, update_id: int, payload: Mapping[str, Any]) -> None: ...
+
+
+class Reader:
+    """One at a time reads for a bot; whatever it was at when it died, the next one does again."""
+
+    def __init__(self, database: Database, handler: Handler, *, bot: int) -> None:
+        self._database = database
+        self._handler = handler
+        self._bot = bot
+        self._woken = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._taken: set[int] = set()
+        self._resting: dict[int, float] = {}
+        self._forget_at = 0.0
+
+    def wake(self) -> None:
+        """Something has been stored."""
+        self._woken.set()
+
+    async def run(self, me: Me) -> None:
+        """Read until cancelled."""
+        await asyncio.gather(*(self._read_chats(me) for _ in range(CHATS_AT_ONCE)))
+
+    async def _read_chats(self, me: Me) -> None:
+        """One chat after the other, each until nothing waits there or something can't be done now."""
+        while True:
+            updates = await self._next()
+            chat_id = updates[0].chat_id
+            rest = 0.0
+            try:
+                rest = await self._read_in_order(updates, me)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong here, other chats are to be read, and this one again
+                log.warning("telegram.waiting", chat=chat_id, reason=str(error), errorType=type(error).__name__)
+                rest = PAUSE_SECONDS
+            if rest:
+                self._resting[chat_id] = time.monotonic() + rest
+            self._taken.discard(chat_id)
+            self._woken.set()  # more may have come from there, which nobody could take meanwhile
+
+    async def _next(self) -> Sequence[Waiting]:
+        """What waits in the chat that waits longest, of those that nobody is at; one at a time looks for it."""
+        async with self._looking:
+            while True:
+                try:
+                    if updates := await self._look():
+                        self._taken.add(updates[0].chat_id)
+                        return updates
+                except (Transient, Permanent) as error:
+                    log.warning("telegram.waiting", reason=str(error))
+                    await asyncio.sleep(PAUSE_SECONDS)
+                rested = [until - time.monotonic() for until in self._resting.values()]
+                try:
+                    async with asyncio.timeout(max(0.0, min([LOOK_SECONDS, *rested]))):
+                        await self._woken.wait()
+                except TimeoutError:
+                    pass
+                self._woken.clear()
+
+    async def _look(self) -> Sequence[Waiting]:
+        now = time.monotonic()
+        self._resting = {chat_id: until for chat_id, until in self._resting.items() if until > now}
+        async with self._database.statement() as connection:
+            updates = Updates(connection, self._bot)
+            if now >= self._forget_at:
+                await updates.forget_old()
+                self._forget_at = now + FORGET_SECONDS
+            return await updates.waiting(BATCH, except_for=[*self._taken, *self._resting])
+
+    async def _read_in_order(self, updates: Sequence[Waiting], me: Me) -> float:
+        """Those of one chat, until one of them fails; for how many seconds the chat is left alone then."""
+        for update in updates:
+            if rest := await self._read(update, me):
+                return rest
+        return 0.0
+
+    async def _read(self, update: Waiting, me: Me) -> float:
+        """One update; the seconds after which it has to be tried again, while what comes after it waits; 0 if it hasn't."""
+        error: str | None = None
+        bound = log.bind(updateId=update.update_id, chat=update.chat_id)
+        try:
+            payload = json.loads(update.payload)
+            await self._handler.handle(read_update(payload, me), update_id=update.update_id, payload=payload)
+        except (InvalidInput, NotFound) as refused:
+            error = str(refused)
+            bound.warning("telegram.unreadable", reason=error)
+        except StillComing as more:
+            return more.retry_after
+        except Transient as later:
+            bound.warning("telegram.postponed", reason=str(later))
+            return max(later.retry_after, PAUSE_SECONDS)
+        except Exception as failure:  # noqa: BLE001 - whatever is wrong with one update, those of other chats are to be read
+            bound.exception("chat.error", conversationId=None, errorType=type(failure).__name__, message=str(failure))
+            if update.attempts + 1 < MAX_ATTEMPTS:
+                async with self._database.statement() as connection:
+                    await Updates(connection, self._bot).failed(update.update_id, error=type(failure).__name__)
+                return PAUSE_SECONDS * 2**update.attempts
+            error = type(failure).__name__
+        async with self._database.statement() as connection:
+            await Updates(connection, self._bot).done(update.update_id, error=error)
+        return 0.0

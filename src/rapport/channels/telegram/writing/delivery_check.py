@@ -1,0 +1,130 @@
+"""Whether a message has arrived whose sending had no answer. The platform can't be asked that; but it says of any number
+whether the bot may edit the message that has it, and the numbers of a chat rise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rapport.channels.telegram.api import Refused, Unanswered
+from rapport.delivery.sender import NotYet, OutcomeUnknown
+from rapport.domain.errors import Permanent
+from rapport.ingest.archive_rows import mapping
+
+MISSES = 25
+"""So many numbers in a row that nothing has, after the last that something is known to have: nothing comes after them."""
+LOOKS = 400
+"""So many questions at most for one message. Numbers of which it is known who has them need none."""
+PACE_SECONDS = 0.05
+"""So long after a question comes the next one, whatever it is about: the platform counts them."""
+FEW = 10
+"""So many updates may still wait at the platform: fewer than what is taken for the end of a chat."""
+BACKLOG_SECONDS = 2.0
+"""So often it is asked whether they have come."""
+FAILURES = 3
+"""A server that so many times in a row does not say how many wait has no answer to that: it is gone on without."""
+_REMEMBERED = 100
+
+_OURS = "message is not modified"
+_THEIRS = "message can't be edited"
+_NOBODYS = "message to edit not found"
+
+
+class Asks(Protocol):
+    """The Bot API."""
+
+    async def call(self, method: str, **parameters: Any) -> Any: ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far it has been looked for one message."""
+
+    after: int
+    """Up to here everything is known."""
+    looks: int = 0
+
+
+@dataclass(slots=True)
+class Whereabouts:
+    """Looks for messages, one question at a time. Who is interrupted goes on where it was."""
+
+    api: Asks
+    _untold: int = 0
+    """So many times in a row it was not said how many updates wait."""
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _progress: OrderedDict[str, Progress] = field(default_factory=OrderedDict[str, Progress])
+
+    async def caught_up(self) -> None:
+        """Raises NotYet while much of what others have said has not come here: what they have is not to be asked for, and in
+        chats that share their numbers not to be taken for nothing."""
+        try:
+            told = mapping(await self.api.call("getWebhookInfo")) or {}
+        except Permanent:  # a server that doesn't tell
+            return
+        except Unanswered as error:
+            self._untold += 1
+            if self._untold < FAILURES:
+                raise NotYet(str(error), retry_after=BACKLOG_SECONDS) from error
+            return
+        self._untold = 0
+        waiting = told.get("pending_update_count")
+        if isinstance(waiting, int) and waiting > FEW:
+            raise NotYet(f"{waiting} updates are to be heard first.", retry_after=BACKLOG_SECONDS)
+
+    async def find(
+        self, message: str, chat_id: int, *, after: int, known: Collection[int], elsewhere: Collection[int] = ()
+    ) -> int | None:
+        """The first message of the bot's own that comes after that number and isn't known; None if there is none.
+
+        Numbers that are known to be `elsewhere` are nobody's here; and before the last number that anybody is known to have,
+        nothing has come to its end. `message` is under what name it is gone on with, if this is interrupted. Raises
+        OutcomeUnknown if the answers don't tell, and Transient.
+        """
+        name = f"{chat_id} {message}"  # a group that has moved numbers its messages anew
+        progress = self._progress.setdefault(name, Progress(after))
+        progress.after = max(progress.after, after)
+        if len(self._progress) > _REMEMBERED:
+            self._progress.popitem(last=False)
+        found = await self._search(chat_id, progress, known, elsewhere)
+        self._progress.pop(name, None)
+        return found
+
+    async def _search(
+        self, chat_id: int, progress: Progress, known: Collection[int], elsewhere: Collection[int]
+    ) -> int | None:
+        number, misses = progress.after, 0
+        last = max((*known, *elsewhere), default=number)
+        while misses < MISSES:
+            number += 1
+            if number not in known and number not in elsewhere:
+                if progress.looks >= LOOKS:
+                    raise OutcomeUnknown("Too much was said since to find out whether it has arrived.")
+                said = await self._ask(chat_id, number)
+                progress.looks += 1
+                if _OURS in said:
+                    return number
+                if _THEIRS not in said and _NOBODYS not in said:
+                    raise OutcomeUnknown("Telegram does not say whether it has arrived.")
+                last = max(last, number) if _THEIRS in said else last
+            # Only what comes after the last that anybody has may still be given to somebody.
+            misses = misses + 1 if number > last else 0
+            progress.after = min(number, last)
+        return None
+
+    async def _ask(self, chat_id: int, number: int) -> str:
+        """Edit a message without buttons so that it has none: that changes nothing, and is refused with words that tell
+        whose it is."""
+        async with self._one_at_a_time:
+            try:
+                edited = await self.api.call("editMessageReplyMarkup", chat_id=chat_id, message_id=number)
+            except Refused as error:
+                return str(error).lower()
+            finally:
+                await asyncio.sleep(PACE_SECONDS)
+        # It had buttons, and nobody can take them from a message of somebody else's. A server that says yes to anything has
+        # no message to show.
+        return _OURS if edited else ""

@@ -1,0 +1,266 @@
+"""The engine that chooses context as a filter: one request a line in, one answer a line out, nothing else needed."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, BinaryIO, TypeAlias, cast
+
+import orjson
+
+from rapport.context.engine import Choice, select
+from rapport.context.question import spoken
+from rapport.domain.context_selection import RECENT, Surroundings
+from rapport.domain.conversation import Author, Message
+from rapport.domain.errors import InvalidInput
+from rapport.ingest.archive_rows import identifier, mapping, named
+
+MAX_LINE = 50_000_000
+"""Bytes of one request."""
+DEPTH, REPLIES = 20, 40
+"""So far replies are followed up from the anchor, so many are looked at below it: as many as a turn loads."""
+NEIGHBOURS = 20
+"""So many messages on either side of the anchor, as a turn loads them, too."""
+
+Given: TypeAlias = "str | int"
+"""An id as the request has it."""
+
+_MOMENT = timedelta(microseconds=1)
+_LAST_YEAR = 9998
+_EXPECTED = "`{qid, messages: [{id, author, time, text, mentions?, reply_to?, is_agent?}], trigger: {…}}`"
+
+
+class BadRequest(InvalidInput):
+    """A line that can't be answered: why, and which request it was, as far as that can be told."""
+
+    def __init__(self, reason: str, qid: str | float | None = None) -> None:
+        super().__init__(reason)
+        self.qid = qid
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call, and what to choose from, as a turn would have them."""
+
+    qid: str | float
+    call: Message
+    found: Surroundings
+    given: Mapping[str, Given]
+
+
+def answer_all(
+    source: BinaryIO, sink: BinaryIO, choice: Choice, *, explain: bool, complain: Callable[[str], None]
+) -> bool:
+    """Answer each line before the next one is read; whether all could be. A bad one gets its error in place of an answer."""
+    is_good = True
+    for number, line in enumerate(_lines(source), 1):
+        if line is not None and not line.strip():
+            continue
+        try:
+            if line is None:
+                raise BadRequest(f"The line has more than {MAX_LINE:,} bytes.")
+            answer = answered(read(line), choice, explain=explain)
+        except BadRequest as error:
+            is_good = False
+            answer = {"qid": error.qid, "error": str(error)}
+            complain(f"line {number:,}: {error}")
+        sink.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
+        sink.flush()
+    return is_good
+
+
+def _lines(source: BinaryIO) -> Generator[bytes | None]:
+    """Line by line; None for one that is too long, of which no more than that is ever held."""
+    while line := source.readline(MAX_LINE + 1):
+        if len(line) <= MAX_LINE:
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = source.readline(MAX_LINE)
+        yield None
+
+
+def answered(request: Request, choice: Choice, *, explain: bool) -> dict[str, Any]:
+    """What belongs to the call, oldest first, without the call itself: it is none of the given messages."""
+    selection, given = select(request.call, request.found, choice), request.given
+    earlier = selection.earlier
+    answer: dict[str, Any] = {"qid": request.qid, "ids": [given[one.message.id] for one in earlier]}
+    if explain:
+        answer["strategy"] = selection.strategy
+        answer["anchor"] = given[selection.anchor.id] if selection.anchor else None
+        answer["messages"] = [
+            {"id": given[one.message.id], "reasons": one.reasons, "score": round(one.score, 3)} for one in earlier
+        ]
+        answer["passed_over"] = [
+            {"id": given[message.id], "score": round(score, 3)} for message, score in selection.passed_over
+        ]
+    return answer
+
+
+def read(line: bytes) -> Request:
+    """The request that a line is; raises BadRequest."""
+    row = mapping(_parsed(line))
+    if row is None:
+        raise BadRequest(f"A request is a JSON object: {_EXPECTED}.")
+    qid: object = row.get("qid")
+    if not isinstance(qid, str | int | float) or isinstance(qid, bool):
+        raise BadRequest("`qid` is missing or is neither a text nor a number.")
+    try:
+        return _request(qid, row.get("messages"), row.get("trigger"))
+    except InvalidInput as error:
+        raise BadRequest(str(error), qid) from error
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError as error:
+        raise _not_json(line, str(error)) from error
+
+
+def _not_json(line: bytes, reason: str) -> BadRequest:
+    """What some programs write although it isn't JSON is named, and the request, too."""
+    constants: list[str] = []
+    try:
+        row = mapping(json.loads(line, parse_constant=constants.append))
+    except (ValueError, RecursionError):
+        return BadRequest(f"It isn't valid JSON: {reason}.")
+    qid = (row or {}).get("qid")
+    told = f"JSON has no {constants[0]}: every number is finite" if constants else f"It isn't valid JSON: {reason}"
+    return BadRequest(f"{told}.", qid if isinstance(qid, str) and qid.isprintable() else None)
+
+
+def _request(qid: str | float, messages: object, trigger: object) -> Request:
+    if not isinstance(messages, list):
+        raise InvalidInput(f"`messages` is missing or isn't a list: {_EXPECTED}.")
+    given: dict[str, Given] = {}
+    authors: dict[str, Author] = {}
+    told: list[Message] = []
+    for row in cast("list[Any]", messages):
+        try:
+            told.append(_message(row, given, authors))
+        except InvalidInput as error:
+            raise InvalidInput(f"`messages[{len(told)}]`: {error}") from error
+    try:
+        call = _message(trigger, given, authors)
+    except InvalidInput as error:
+        raise InvalidInput(f"`trigger`: {error}") from error
+    if call.reply_to_id == call.id:
+        raise InvalidInput("`trigger`: It can't be a reply to itself.")
+    if call.role != "user":
+        raise InvalidInput("`trigger`: `is_agent` can't be true: the agent doesn't call itself.")
+    told = _in_order([message for message in spoken(told) if message.created_at <= call.created_at])
+    if told and call.created_at <= told[-1].created_at:
+        call = replace(call, created_at=told[-1].created_at + _MOMENT)
+    return Request(qid, call, _surroundings(call, told), given)
+
+
+def _message(value: object, given: dict[str, Given], authors: dict[str, Author]) -> Message:
+    row = mapping(value)
+    if row is None:
+        raise InvalidInput(
+            "It is missing or isn't a JSON object, `{id, author, time, text, mentions?, reply_to?, is_agent?}`."
+        )
+    id_ = identifier(row.get("id"))
+    if id_ in given:
+        raise InvalidInput(f"Another message has the id {id_[:60]!r} already.")
+    given[id_] = row["id"]
+    text, reply_to = row.get("text"), row.get("reply_to")
+    if not isinstance(text, str):
+        raise InvalidInput("`text` is missing or isn't a text.")
+    is_agent = row.get("is_agent", False)
+    if not isinstance(is_agent, bool):
+        raise InvalidInput("`is_agent` is true or false: whether the agent said it.")
+    return Message(
+        id_,
+        "",
+        "assistant" if is_agent else "user",
+        text,
+        _moment(row.get("time")),
+        _author(row, authors),
+        None if reply_to is None else identifier(reply_to, what="reply_to"),
+        mentions=_mentions(row.get("mentions")),
+    )
+
+
+def _author(row: Mapping[str, Any], known: dict[str, Author]) -> Author | None:
+    """Who said it; whoever speaks often is read once."""
+    if "author" not in row:
+        raise InvalidInput("`author` is missing: a name, or null if nobody is named.")
+    name = row["author"]
+    if name is None:
+        return None
+    if not isinstance(name, str) or name not in known:
+        name = named(name, what="author")
+        known[name] = Author(name, name)
+    return known[name]
+
+
+def _mentions(value: object) -> Sequence[str]:
+    if not value and (value is None or isinstance(value, list)):
+        return ()
+    if isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value)):
+        return cast("list[str]", value)
+    raise InvalidInput("`mentions` is a list of names.")
+
+
+def _moment(value: object) -> datetime:
+    try:
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value.strip())
+            found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found = datetime.fromtimestamp(value, UTC)
+        else:
+            raise InvalidInput("`time` is missing or isn't a time: seconds since 1970, or ISO 8601.")
+        if found.year > _LAST_YEAR:
+            raise OverflowError
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidInput(
+            f"`time` isn't a time: {str(value)[:40]!r}; it is seconds since 1970, or ISO 8601."
+        ) from error
+    return found
+
+
+def _in_order(told: list[Message]) -> list[Message]:
+    """Oldest first and each at a moment of its own, as they are stored; of one moment, in the order they were given."""
+    told.sort(key=lambda message: message.created_at)
+    for number in range(1, len(told)):
+        before, message = told[number - 1], told[number]
+        if message.created_at <= before.created_at:
+            told[number] = replace(message, created_at=before.created_at + _MOMENT)
+    return told
+
+
+def _surroundings(call: Message, told: Sequence[Message]) -> Surroundings:
+    recent = told[-RECENT:]
+    place = next((n for n, message in enumerate(told) if message.id == call.reply_to_id), None)
+    if call.reply_to_id is None or place is None:
+        return Surroundings(recent)
+    around = told[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
+    return Surroundings(recent, told[place], _chain(told[place], told), around)
+
+
+def _chain(anchor: Message, told: Sequence[Message]) -> list[Message]:
+    """What is linked to the anchor by replies, up and down from it; who replies in a circle is met once."""
+    known = {message.id: message for message in told}
+    replies: defaultdict[str, list[Message]] = defaultdict(list)
+    for message in told:
+        if message.reply_to_id is not None:
+            replies[message.reply_to_id].append(message)
+    met = {anchor.id: anchor}
+    above = known.get(anchor.reply_to_id or "")
+    while above is not None and above.id not in met and len(met) <= DEPTH:
+        met[above.id] = above
+        above = known.get(above.reply_to_id or "")
+    most, below = len(met) + REPLIES, deque([anchor])
+    while below:
+        for message in replies[below.popleft().id]:
+            if message.id not in met and len(met) < most:
+                met[message.id] = message
+                below.append(message)
+    del met[anchor.id]
+    return sorted(met.values(), key=lambda message: message.created_at)

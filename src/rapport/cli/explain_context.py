@@ -1,0 +1,137 @@
+"""What `rapport context show` shows: a message found by its id, what belonged to it, and what was said around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rapport.app import make_chooser
+from rapport.cli.note_library import open_library
+from rapport.cli.timeline import Told, Used, Why
+from rapport.domain.agent_profile import AGENTS, COMPANION
+from rapport.domain.context_selection import RECENT, Strategy
+from rapport.domain.conversation import Conversation, Message
+from rapport.domain.errors import InvalidInput, NotFound
+from rapport.domain.ids import is_id
+from rapport.settings import Settings
+from rapport.storage.conversations.conversations import Conversations, no_such_conversation
+from rapport.storage.database import Connection, Database
+from rapport.storage.memories import Memories
+from rapport.storage.messages.chat_search import Hit
+from rapport.storage.messages.messages import Messages
+from rapport.storage.messages.neighbours import from_snapshot, in_order
+from rapport.storage.notes.notes import Notes
+from rapport.turns.explain import Explanation, explain, timeline
+from rapport.turns.group_context import checked_question
+
+SHORTEST = 8
+"""So many characters of an id at least: they tell within a second when it was made."""
+
+
+async def explained(
+    settings: Settings, message: str, *, user: str, conversation: str | None, strategy: Strategy | None
+) -> tuple[Explanation, Told]:
+    """Why a reply was what it was, or what would be chosen for a message; raises NotFound, and InvalidInput if it isn't one."""
+    async with open_library(settings) as (library, _):
+        async with library.database.statement() as connection:
+            conversation_id, message_id = await _meant(connection, user, message, conversation)
+        chooser = make_chooser(settings, library.database, library.embedder)
+        explanation = await explain(chooser, user, conversation_id, message_id, strategy=strategy)
+        return explanation, await _told(library.database, explanation)
+
+
+async def searched(
+    settings: Settings, conversation: str, question: str, *, user: str, topic: str | None, limit: int
+) -> tuple[Conversation, list[Hit]]:
+    """Return a conversation and its messages that a question is about, the best match first; raises NotFound or InvalidInput."""
+    question = checked_question(question)
+    async with open_library(settings) as (library, _):
+        async with library.database.statement() as connection:
+            place = await _conversation(connection, user, conversation)
+        chooser = make_chooser(settings, library.database, library.embedder)
+        return place, await chooser.search_all(user, place.id, question, thread_id=topic, limit=limit)
+
+
+async def _conversation(connection: Connection, user: str, conversation: str) -> Conversation:
+    """Return the conversation that is meant by its id or the beginning of it, in any case."""
+    if not (conversation.isascii() and conversation.isalnum()):
+        raise no_such_conversation(conversation.encode(errors="replace").decode())
+    return await Conversations(connection).beginning_with(user, conversation.upper())
+
+
+async def _meant(connection: Connection, user: str, message: str, conversation: str | None) -> tuple[str, str]:
+    """The conversation and the message that are meant by their ids or the beginnings of those, in any case."""
+    place = None
+    if conversation is not None:
+        place = (await _conversation(connection, user, conversation)).id
+    beginning = message.strip().upper()
+    if not is_id(beginning.ljust(26, "0")):
+        raise NotFound(f"There is no message {message[:64]!r}.")
+    if len(beginning) < SHORTEST:
+        raise InvalidInput(f"Give more of the id than {beginning!r}: at least {SHORTEST} characters.")
+    found = await Messages(connection).beginning_with(user, beginning, place)
+    if len(found) > 1:
+        told = ", ".join(id_ for _, id_ in found)
+        raise InvalidInput(f"Several messages begin with {beginning!r}: give more of the id. ({told})")
+    if not found:
+        raise NotFound(f"There is no message {message[:64]!r}.")
+    return found[0]
+
+
+async def _told(database: Database, explanation: Explanation) -> Told:
+    conversation, receipt = explanation.conversation, explanation.receipt
+    said = await timeline(database, explanation)
+    anchor = _anchor(explanation, said)
+    if anchor is not None and all(one.id != anchor.id for one in said):
+        said = in_order([anchor, *said])
+    chosen = {one["id"]: Why(one["reasons"], one["score"]) for one in receipt["messages"]}
+    gathered = explanation.gathered
+    async with database.statement() as connection:
+        return Told(
+            conversation,
+            AGENTS.get(conversation.agent_id, COMPANION).name,
+            explanation.call,
+            receipt["strategy"],
+            explanation.stored,
+            said,
+            chosen,
+            anchor,
+            whole_from=_whole_from(said, explanation.call),
+            passed_over={one.id: score for one, score in gathered.selection.passed_over} if gathered else None,
+            reply=explanation.reply,
+            has_summary=receipt.get("summary_id") is not None,
+            memories=[await _memory(connection, explanation, one) for one in explanation.memories],
+            notes=[await _note(connection, explanation, one) for one in explanation.notes if one["given"]],
+            looked_up=receipt.get("looked_up", ()),
+        )
+
+
+def _anchor(explanation: Explanation, said: Sequence[Message]) -> Message | None:
+    """What the call is about: among what was chosen, or else what the call itself has brought along."""
+    anchor_id = explanation.receipt["anchor_id"]
+    brought = from_snapshot(explanation.call) if explanation.call else None
+    return next((one for one in [*said, *([brought] if brought else [])] if one.id == anchor_id), None)
+
+
+def _whole_from(said: Sequence[Message], call: Message | None) -> datetime | None:
+    """From where on nothing is missing: before the latest RECENT there is only what was chosen."""
+    before = [one for one in said if call is None or one.id != call.id]
+    return before[-RECENT].created_at if len(before) > RECENT else None
+
+
+async def _memory(connection: Connection, explanation: Explanation, used: Mapping[str, Any]) -> Used:
+    conversation = explanation.conversation
+    try:
+        memory = await Memories(connection).get(conversation.owner_id, conversation.agent_id, used["id"])
+    except NotFound:  # forgotten since
+        return Used(used["id"], used["score"])
+    return Used(used["id"], used["score"], memory.content)
+
+
+async def _note(connection: Connection, explanation: Explanation, used: Mapping[str, Any]) -> Used:
+    try:
+        note = await Notes(connection).get(explanation.conversation.owner_id, used["id"])
+    except NotFound:  # deleted since
+        return Used(used["id"], used["score"])
+    return Used(used["id"], used["score"], note.title)

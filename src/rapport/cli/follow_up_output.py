@@ -1,0 +1,177 @@
+"""What commands say about follow-ups, and do to them, whichever command it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rapport.domain.errors import InvalidInput
+from rapport.domain.follow_up import Timer
+from rapport.domain.follow_up_requests import FOREVER, LONGEST_MUTE, Permission, duration_of
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from rapport.domain.conversation import Conversation
+    from rapport.storage.database import Connection
+
+_SET_BY = {"planner": "the agent", "user": "by hand"}
+_SET_BY_IN_A_SENTENCE = {"planner": "by the agent", "user": "by hand"}
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+WIDE = 140
+"""Columns of a terminal from which on a table has room for whole ids and for what people wrote. On fewer it would leave out
+the very names that other commands ask for."""
+
+
+async def mute(connection: Connection, owner_id: str, conversation_id: str, duration: str | None) -> Permission:
+    """Mute a conversation for so long, or for good."""
+    from rapport.storage.conversations.conversations import Conversations
+
+    seconds = None if duration is None else duration_of(duration)
+    if seconds is not None and not 1 <= seconds <= LONGEST_MUTE:
+        raise InvalidInput("Mute for 1 second to 10 years; without a duration it is for good.")
+    return await Conversations(connection).mute(
+        owner_id, conversation_id, until=FOREVER if seconds is None else seconds
+    )
+
+
+def muted_words(permission: Permission) -> str:
+    if permission.muted_until is None:
+        return "Follow-ups are not muted."
+    if permission.muted_until >= FOREVER:
+        return "Follow-ups are muted for good."
+    return f"Follow-ups are muted until {permission.muted_until.astimezone():%Y-%m-%d %H:%M}."
+
+
+def held_back_words(conversation: Conversation, permission: Permission) -> str:
+    """Why a follow-up would not be said if it were due now, as far as its owner has a say in it; empty if it would."""
+    from rapport.domain.agent_profile import AGENTS
+
+    agent = AGENTS.get(conversation.agent_id)
+    if agent is None or agent.autonomy is None:
+        return f"It will not be said: {conversation.agent_id} never follows up."
+    allowed = conversation.kind == "direct" if permission.autonomy is None else permission.autonomy
+    if not allowed:
+        return "It will not be said as long as follow-ups are off here: `rapport timers on CONVERSATION`"
+    return "" if permission.muted_until is None else muted_words(permission)
+
+
+def due_words(due_at: datetime, now: datetime | None = None) -> str:
+    """When something is due, from now and by the clock on the wall."""
+    seconds = round((due_at - (now or datetime.now(UTC))).total_seconds())
+    local = due_at.astimezone()
+    if seconds <= 0:
+        return f"now ({local:%H:%M:%S})"
+    parts: list[str] = []
+    for unit, length in _UNITS:
+        count, seconds = divmod(seconds, length)
+        if count and len(parts) < 2:
+            parts.append(f"{count}{unit}")
+    today = (now or datetime.now(UTC)).astimezone().date() == local.date()
+    return f"in {' '.join(parts)} ({local:{'%H:%M:%S' if today else '%Y-%m-%d %H:%M'}})"
+
+
+def waiting_list(timers: Sequence[Timer], *, width: int) -> Table | Group:
+    """Follow-ups that wait, on a terminal of so many columns."""
+    if width < WIDE:
+        return waiting_lines(timers)
+    from rich.table import Column, Table
+
+    table = Table(
+        Column("conversation", no_wrap=True),  # whole, to be copied
+        Column("timer", overflow="fold"),
+        Column("type", no_wrap=True),
+        Column("due", no_wrap=True),
+        Column("set", no_wrap=True),
+        Column("reason", overflow="fold"),
+        box=None,
+    )
+    for timer in timers:
+        table.add_row(
+            timer.conversation_id,
+            timer.timer_id,
+            timer.trigger_type,
+            due_words(timer.due_at),
+            _SET_BY[timer.origin],
+            _shown(timer.reason or ""),
+        )
+    return table
+
+
+def waiting_lines(timers: Sequence[Timer], *, with_conversation: bool = True) -> Group:
+    """Follow-ups that wait, a few lines each."""
+    return in_lines(
+        [
+            f"{timer.conversation_id}  {timer.timer_id}" if with_conversation else timer.timer_id,
+            f"{timer.trigger_type}, due {due_words(timer.due_at)}, set {_SET_BY_IN_A_SENTENCE[timer.origin]}",
+            _plain(timer.reason or ""),
+        ]
+        for timer in timers
+    )
+
+
+def past_list(timers: Sequence[Timer], *, width: int) -> Table | Group:
+    """Follow-ups that fired, and what became of each, on a terminal of so many columns."""
+    rows = [
+        (
+            timer.conversation_id,
+            timer.timer_id,
+            timer.trigger_type,
+            f"{(timer.fired_at or timer.due_at).astimezone():%Y-%m-%d %H:%M:%S}",
+            f"{timer.state}: {timer.gate}" if timer.gate else timer.state,
+            _plain(timer.reason or ""),
+        )
+        for timer in timers
+    ]
+    if width < WIDE:
+        return in_lines(
+            [f"{where}  {name}", f"{kind}, {fired}, {became}", reason]
+            for where, name, kind, fired, became, reason in rows
+        )
+    from rich.markup import escape
+    from rich.table import Column, Table
+
+    table = Table(
+        Column("conversation", no_wrap=True),
+        Column("timer", overflow="fold"),
+        Column("type", no_wrap=True),
+        Column("fired", no_wrap=True),
+        Column("became", no_wrap=True),
+        Column("reason", overflow="fold"),
+        box=None,
+    )
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def in_lines(records: Iterable[Sequence[str]]) -> Group:
+    """Each record as its first line, with the others below it; nothing in them is markup, and empty ones are left out."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Group(
+        *(
+            Group(
+                Text(first, style="bold", overflow="fold"),
+                *(Padding(Text(line, overflow="fold"), (0, 0, 0, 2), expand=False) for line in rest if line),
+            )
+            for first, *rest in records
+        )
+    )
+
+
+def _plain(text: str) -> str:
+    """Somebody's text as one line that a terminal shows and doesn't obey."""
+    from rapport.retrieval.files.document import one_line
+
+    return one_line(text, limit=500)
+
+
+def _shown(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(_plain(text))

@@ -1,0 +1,295 @@
+"""`rapport import` and `rapport export`: conversations in from elsewhere, and out to a file."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rapport.domain.agent_profile import AGENTS, COMPANION, AgentProfile
+from rapport.domain.conversation import LOCAL_USER
+from rapport.domain.errors import InvalidInput, NotFound, TooLarge
+from rapport.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from rapport.domain.chat_archive import Archive, Problem
+    from rapport.ingest.telegram_export import TelegramChat
+    from rapport.storage.database import Database
+    from rapport.storage.messages.import_export import Added
+
+MAX_BYTES = 200_000_000
+"""Of one file: it is read whole, and takes several times its size in memory."""
+MAX_TOLD = 100
+"""Rows whose problem is printed; the others are counted."""
+
+User = Annotated[str, typer.Option(help="Whose conversation; `local` is the user of a server without keys.")]
+
+
+def import_(
+    file: Annotated[
+        Path | None, typer.Argument(help="The file: `.jsonl`, or Telegram Desktop's `result.json`.")
+    ] = None,
+    form: Annotated[Literal["jsonl", "telegram"] | None, typer.Option("--format", help="What the file is.")] = None,
+    user: User = LOCAL_USER,
+    agent: Annotated[str, typer.Option(help="Who takes part in a conversation that is new.")] = COMPANION.id,
+    conversation: Annotated[str | None, typer.Option(help="Import into this one instead of one of its own.")] = None,
+    title: Annotated[str | None, typer.Option(help="Of a conversation that is new.")] = None,
+    kind: Annotated[Literal["direct", "group"] | None, typer.Option(help="Of a conversation that is new.")] = None,
+    chat: Annotated[
+        str | None, typer.Option(help="Which chat of a Telegram file, by name or id; of jsonl, what to call it.")
+    ] = None,
+    agent_author: Annotated[
+        list[str] | None, typer.Option(help="Who in a Telegram chat was the agent, by name or id; may be repeated.")
+    ] = None,
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="The file is an export of Rapport: keep its sources and tags, too.")
+    ] = False,
+    tag_legacy: Annotated[
+        bool, typer.Option("--tag-legacy", help="Tag follow-ups of older systems among what is stored already.")
+    ] = False,
+) -> None:
+    """Import a conversation from a file. The same file again adds what is new in it. Nothing of it is answered."""
+    from rapport.cli.main import fail, start
+
+    if tag_legacy and file is None:
+        start(lambda settings: _tag_legacy(settings, user), level="warning")
+        return
+    if tag_legacy or file is None or form is None:
+        fail("say what to import: `--format jsonl FILE`, `--format telegram FILE`, or `--tag-legacy` alone.")
+
+    async def job(settings: Settings) -> bool:
+        from datetime import UTC, datetime
+
+        from rapport.cli.database import migrated_database
+        from rapport.ingest.archive_rows import read_jsonl
+        from rapport.ingest.telegram_export import read_telegram, telegram_chats
+
+        now, limit = datetime.now(UTC), settings.max_message_characters
+        content = await _content(file)
+        async with migrated_database(settings) as database:
+            speaker = await _agent(database, user, conversation, agent)
+            if form == "jsonl":
+                archive = read_jsonl(
+                    content, agent=speaker, now=now, trusted=trusted, chat=chat, title=file.stem, limit=limit
+                )
+            else:
+                wanted = _chosen(telegram_chats(content.getvalue()), chat)
+                archive = read_telegram(wanted, now=now, agent_authors=agent_author or (), limit=limit)
+                del wanted  # as large as the file, and more
+            content.close()
+            return await _store(database, archive, user, speaker, conversation, title=title, kind=kind)
+
+    if not start(job, level="warning"):
+        raise typer.Exit(1)
+
+
+async def _agent(database: Database, user: str, conversation: str | None, agent: str) -> AgentProfile:
+    """Who the agent is in the conversation that was named, or will be in a new one."""
+    from rapport.storage.conversations.conversations import Conversations
+
+    if conversation is not None:
+        async with database.statement() as connection:
+            agent = (await Conversations(connection).get(user, conversation)).agent_id
+    if agent not in AGENTS:
+        raise NotFound(f"There is no agent {agent!r}: {', '.join(AGENTS)}.")
+    return AGENTS[agent]
+
+
+async def _content(file: Path) -> io.BytesIO:
+    """What is in a file; what is larger than any file may be, or no file at all, is not read."""
+    import asyncio
+
+    def read() -> bytes:
+        size = file.stat().st_size
+        if not file.is_file():
+            raise InvalidInput(f"{_shown(file)} isn't a file.")
+        if size > MAX_BYTES:
+            raise TooLarge(
+                f"{_shown(file)} has {size:,} bytes; at most {MAX_BYTES:,} are read. Split it, or export less."
+            )
+        return file.read_bytes()
+
+    try:
+        return io.BytesIO(await asyncio.to_thread(read))
+    except OSError as error:
+        raise InvalidInput(f"{_shown(file)}: {error.strerror or error}.") from error
+
+
+def _chosen(chats: list[TelegramChat], wanted: str | None) -> TelegramChat:
+    found = chats if wanted is None else [chat for chat in chats if chat.is_called(wanted)]
+    if len(found) == 1:
+        return found[0]
+    listed = "\n".join(
+        f"  {chat.id}  {_shown(chat.name) or '(no name)'} ({chat.type.replace('_', ' ')}, {len(chat.rows):,} rows)"
+        for chat in (found or chats)
+    )
+    why = "There is no such chat" if wanted is not None and not found else f"There are {len(found)} chats"
+    raise InvalidInput(f"{why} in this file: choose one by `--chat` and its id or name.\n{listed}")
+
+
+async def _store(
+    database: Database,
+    archive: Archive,
+    user: str,
+    agent: AgentProfile,
+    target: str | None,
+    *,
+    title: str | None,
+    kind: Literal["direct", "group"] | None,
+) -> bool:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from rapport.ingest.import_messages import bring_in
+
+    console = Console(highlight=False)
+    _tell(console, archive.problems, "[red]✗[/red]")
+    _tell(console, archive.warnings, "[yellow]![/yellow]")
+    with Progress(
+        TextColumn("messages"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("messages", total=len(archive.messages))
+        done = await bring_in(
+            database,
+            archive,
+            owner_id=user,
+            agent_id=agent.id,
+            conversation_id=target,
+            kind=kind,
+            title=_shown(title if title is not None else archive.title or "") or None,
+            on_progress=lambda count: bar.advance(task, count),
+        )
+    summary = _summary(archive, done, target or archive.conversation_id(user))
+    console.print(summary, soft_wrap=True, markup=False)
+    return bool(archive.messages) and not archive.problems
+
+
+def _tell(console: Console, problems: Sequence[Problem], mark: str) -> None:
+    from rich.markup import escape
+
+    for problem in problems[:MAX_TOLD]:
+        console.print(f"{mark} {escape(_shown(f'{problem.place}: {problem.reason}', limit=500))}", soft_wrap=True)
+    if len(problems) > MAX_TOLD:
+        console.print(f"{mark} and {len(problems) - MAX_TOLD:,} more")
+
+
+def _summary(archive: Archive, done: Added, conversation_id: str) -> str:
+    from rapport.domain.synthetic import is_synthetic
+
+    if not archive.messages:
+        return "There is no message to import in this file."
+    tagged = sum(is_synthetic(message) for message in archive.messages)
+    told = [
+        f"Imported {_count(done.added, 'message')} into {conversation_id}",
+        f"{done.known:,} were there already" if done.known else "",
+        f"{done.changed:,} of those with other words, which stay" if done.changed else "",
+        f"{_count(len(archive.problems), 'row')} left out" if archive.problems else "",
+        f"{_count(archive.skipped, 'row')} in which nobody says anything skipped" if archive.skipped else "",
+        f"{_count(tagged, 'trigger')} of follow-ups tagged, which no history shows" if tagged else "",
+        f"{_count(done.loose, 'reply', 'replies')} to a message that isn't there" if done.loose else "",
+    ]
+    return "; ".join(part for part in told if part) + "."
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+async def _tag_legacy(settings: Settings, user: str) -> None:
+    from rich.console import Console
+
+    from rapport.cli.database import migrated_database
+    from rapport.ingest.import_messages import tag_legacy
+
+    async with migrated_database(settings) as database:
+        found = await tag_legacy(database, user)
+    _tell(Console(highlight=False), found.warnings, "[yellow]![/yellow]")
+    triggers, replies = _count(found.triggers, "trigger"), _count(found.replies, "reply", "replies")
+    typer.echo(f"Tagged {triggers} of follow-ups and {replies} to them.")
+
+
+def export(
+    conversation: Annotated[str, typer.Argument(help="The conversation's id, or the beginning of it.")],
+    user: User = LOCAL_USER,
+    form: Annotated[
+        Literal["jsonl", "markdown"], typer.Option("--format", help="For programs or for people.")
+    ] = "jsonl",
+    include_synthetic: Annotated[
+        bool, typer.Option("--include-synthetic", help="Also what the system said to itself to start follow-ups.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+) -> None:
+    """Write down everything that was said in a conversation, oldest first."""
+    from rapport.cli.main import start
+
+    async def job(settings: Settings) -> None:
+        from rapport.cli.database import migrated_database
+        from rapport.cli.transcript import Transcript, as_jsonl, as_markdown
+        from rapport.storage.conversations.conversations import Conversations
+        from rapport.storage.messages.import_export import Archives
+
+        async with migrated_database(settings) as database, database.statement() as connection:
+            found = await Conversations(connection).beginning_with(user, conversation)
+            transcript = Transcript(found, include_synthetic)
+            agent = AGENTS.get(found.agent_id, COMPANION)
+            written = as_jsonl(transcript) if form == "jsonl" else as_markdown(transcript, agent_name=agent.name)
+            with _writing(output) as write:
+                cursor = None
+                while page := await Archives(connection).after(user, found.id, limit=200, cursor=cursor):
+                    for message in page:
+                        if transcript.shown(message):
+                            write(written(message))
+                    cursor = (page[-1].created_at, page[-1].id)
+        typer.echo(f"Exported {_count(transcript.exported, 'message')}.", err=True)
+        if transcript.filtered:
+            typer.echo(f"Filtered {_count(transcript.filtered, 'synthetic message')}", err=True)
+
+    start(job, level="warning")
+
+
+@contextmanager
+def _writing(output: Path | None) -> Generator[Callable[[str], object]]:
+    """A place to write to. A file is there when it is whole, or not at all."""
+    if output is None:
+        yield _to_terminal if sys.stdout.isatty() else lambda text: typer.echo(text, nl=False)
+        return
+    if output.is_dir():
+        raise InvalidInput(f"{_shown(output)} can't be written: it is a folder.")
+    unfinished = output.with_name(f".{output.name}.part")
+    try:
+        with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+            yield file.write
+        unfinished.replace(output)
+    except OSError as error:
+        raise InvalidInput(f"{_shown(output)} can't be written: {error.strerror or error}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _to_terminal(text: str) -> None:
+    """Show what others wrote; a terminal must not obey it."""
+    from rapport.retrieval.files.plain import cleaned
+
+    typer.echo(cleaned(text), nl=False)
+
+
+def _shown(value: object, *, limit: int = 200) -> str:
+    """Somebody else's text as one line that a terminal shows and doesn't obey."""
+    from rapport.retrieval.files.document import one_line
+
+    return one_line(str(value).encode(errors="replace").decode(), limit=limit)

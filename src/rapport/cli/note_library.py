@@ -1,0 +1,26 @@
+"""The library and its search, for commands that need no server around them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from rapport.cli.database import migrated_database
+from rapport.retrieval.embedders.registry import close_embedder, make_embedder
+from rapport.retrieval.library import Library
+from rapport.retrieval.retriever import Retriever, make_retriever
+from rapport.settings import Settings
+from rapport.storage.notes.note_index import Catalogue
+from rapport.storage.notes.passage_search import Search
+
+
+@asynccontextmanager
+async def open_library(settings: Settings) -> AsyncGenerator[tuple[Library, Retriever]]:
+    """Open for as long as the block lasts, with the embedder that the settings name."""
+    embedder = make_embedder(settings.embeddings, environment=os.environ)
+    try:
+        async with migrated_database(settings) as database:
+            yield Library(database, embedder), make_retriever(embedder, Search(database), Catalogue(database))
+    finally:
+        await close_embedder(embedder)

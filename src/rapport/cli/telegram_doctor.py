@@ -1,0 +1,109 @@
+"""What `rapport doctor` says of Telegram: which bot it is, what it hears in groups, and who may talk with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rapport.channels.telegram.admission import Admission, read_admission
+from rapport.channels.telegram.api import BotApi, TokenRefused
+from rapport.channels.telegram.bot import PRIVACY, webhook_address
+from rapport.channels.telegram.inbox import remedy_for
+from rapport.domain.errors import RapportError
+from rapport.domain.text_checks import visible
+from rapport.ingest.archive_rows import mapping
+from rapport.settings import Settings
+from rapport.storage.database import Database
+from rapport.storage.telegram import Refused, Updates
+
+SHOWN = 5
+
+
+class Caution(str):
+    """It works, and somebody should know this of it."""
+
+    __slots__ = ()
+
+
+async def which_bot(settings: Settings) -> str:
+    """The bot that the token is for, and how it gets its updates; raises RapportError if it can't."""
+    async with _api(settings) as api:
+        me = await _asked(api, "getMe")
+        info = await _asked(api, "getWebhookInfo")
+        # Many programs have their token in the address: it is not for the screen, nor for where that is shown.
+        set_to = api.redacted(str(info.get("url") or ""))
+        wanted = api.redacted(webhook_address(settings.telegram_webhook_url or ""))
+    waiting = info.get("pending_update_count") or 0
+    name = f"@{me.get('username')}"
+    if settings.telegram_webhook_url is None:
+        if set_to:
+            return Caution(f"{name}; a webhook is set to {set_to}, and will be deleted when the server starts to poll")
+        return f"{name}, by polling; {waiting} updates wait"
+    if set_to != wanted:
+        now = f"set to {set_to}" if set_to else "not set"
+        return Caution(f"{name}, by webhook; it is {now}, and will be set to {wanted} when the server starts")
+    if failed := info.get("last_error_message"):
+        return Caution(f"{name}, by webhook at {set_to}; Telegram's last call failed: {failed}; {waiting} updates wait")
+    return f"{name}, by webhook at {set_to}; {waiting} updates wait"
+
+
+async def what_it_hears(settings: Settings) -> str:
+    """Whether privacy mode hides what is said in groups, and what turning it off means."""
+    async with _api(settings) as api:
+        me = await _asked(api, "getMe")
+    if me.get("can_read_all_group_messages") is False:
+        return Caution(PRIVACY)
+    if me.get("can_join_groups") is False:
+        return Caution("the bot can't be added to groups: @BotFather, /setjoingroups, Enable")
+    return "privacy mode is off: it is given every message of its groups, and Rapport stores them"
+
+
+async def who_may_talk(database: Database, settings: Settings) -> str:
+    """The allow-lists, and who has tried without being on them."""
+    admission = read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users)
+    assert settings.telegram_bot_token is not None
+    async with database.statement() as connection:
+        tried = await Updates(connection, BotApi(settings.telegram_bot_token).number).refused()
+    left = [one for one in tried if one.chat_id not in admission.chats and one.chat_id not in admission.users]
+    told = "; ".join(map(_told, left[:SHOWN]))
+    if admission.is_nobody:
+        return Caution(f"nobody may talk with it yet. {told or 'Write to it: then its log and this line say your id.'}")
+    allowed = f"{_count(admission)} may talk with it"
+    return f"{allowed}. Not let in: {told}" if told else allowed
+
+
+def _told(refused: Refused) -> str:
+    name = "".join(character for character in refused.name if character.isprintable())[:60]
+    who = f"{name} ({refused.chat_id})" if visible(name) else str(refused.chat_id)
+    times = "once" if refused.times == 1 else f"{refused.times} times"
+    return f"{who} tried {times}: {remedy_for(refused.chat_id, refused.kind)}"
+
+
+def _count(admission: Admission) -> str:
+    groups = sum(chat < 0 for chat in admission.chats)
+    people = len(admission.chats) - groups + len(admission.users)
+    parts = [
+        f"{number} {one if number == 1 else several}"
+        for number, one, several in ((people, "person", "people"), (groups, "group", "groups"))
+        if number
+    ]
+    return " and ".join(parts)
+
+
+@asynccontextmanager
+async def _api(settings: Settings) -> AsyncGenerator[BotApi]:
+    assert settings.telegram_bot_token is not None
+    api = BotApi(settings.telegram_bot_token, url=settings.telegram_api_url)
+    await api.open()
+    try:
+        yield api
+    finally:
+        await api.close_connections()
+
+
+async def _asked(api: BotApi, method: str) -> Mapping[str, Any]:
+    try:
+        return mapping(await api.call(method)) or {}
+    except TokenRefused as error:
+        raise RapportError(f"{error} @BotFather shows the right one under /mybots, API Token.") from None

@@ -1,0 +1,79 @@
+"""A chat's messages as the scorer sees them: who speaks, to whom, when, and what replies to what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from itertools import islice
+
+from rapport.context.question import author_of
+from rapport.context.relevance.line_features import READ_CHARACTERS, REMEMBERED, Line
+from rapport.domain.conversation import Message
+
+_MENTION = re.compile(r"(?<![\w@.])@([\w.|\[\]{}^`\\-]*\w)")
+MOST_MENTIONS = 20
+"""So many people one message addresses; who names everybody addresses nobody in particular."""
+
+
+def as_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line]:
+    """The messages, oldest first, each a line; the same person is the same author under any of their names.
+
+    `handles` are the agent's, in small letters. They link nobody: who speaks to the agent may mean any talk. In a call a name
+    that nobody here has is taken for one of them, such as the name of the agent's account on a platform.
+    """
+    people = _people(messages)
+    people.update(dict.fromkeys(handles))
+    numbers = {message.id: number for number, message in enumerate(messages)}
+    lines: list[Line] = []
+    for number, message in enumerate(messages):
+        text = message.text[:READ_CHARACTERS]
+        named = _named(message)
+        is_call = any(name in handles for name in named)
+        mentions = dict.fromkeys(people.get(name, None if is_call else name) for name in named)
+        author = author_of(message)
+        for nobody in (author, None):
+            mentions.pop(nobody, None)
+        replied = numbers.get(message.reply_to_id) if message.reply_to_id else None
+        lines.append(
+            Line(
+                author,
+                message.created_at.timestamp(),
+                text,
+                tuple(name for name in mentions if name),
+                replied if replied is not None and replied < number else None,
+                message.author.name if message.author else "",
+            )
+        )
+    return lines
+
+
+def addresses(message: Message, handles: Collection[str]) -> bool:
+    """Return whether the message names the agent, whose handles these are, in small letters."""
+    return any(name in handles for name in _named(message))
+
+
+def _named(message: Message) -> list[str]:
+    """Whom the message names: in its channel's list, or after an @ in its words. In small letters."""
+    text = message.text[:READ_CHARACTERS]
+    names = [*(name.casefold() for name in message.mentions), *(_mentioned(text) if "@" in text else ())]
+    return names[:MOST_MENTIONS]
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _mentioned(text: str) -> tuple[str, ...]:
+    """The names after an @ in a text, in small letters."""
+    return tuple(found.group(1).casefold() for found in islice(_MENTION.finditer(text), MOST_MENTIONS))
+
+
+def _people(messages: Sequence[Message]) -> dict[str, str | None]:
+    """What people may be called, each name with the author it means; a name that two have means neither."""
+    called: dict[str, str | None] = {}
+    for message in messages:
+        if message.author is None:
+            continue
+        name = message.author.name.casefold()
+        for one in {message.author.id.casefold(), name, name.replace(" ", ""), name.split(" ")[0]}:
+            if one and called.setdefault(one, message.author.id) != message.author.id:
+                called[one] = one
+    return called

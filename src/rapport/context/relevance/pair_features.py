@@ -1,0 +1,300 @@
+"""What can be said about two messages of a chat without understanding them: numbers for the scorer, all pairs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapport.context.relevance.line_features import FORMS, Line, Reading, read
+
+Matrix: TypeAlias = "NDArray[np.floating[Any]]"
+
+PAIR_FEATURES: tuple[str, ...] = (
+    "distance", "distance_1", "distance_2", "distance_3", "distance_4_6", "distance_7_12", "distance_13_25", "distance_far",
+    "same_author", "addresses", "addressed_by", "each_other", "same_addressee", "addresses_another", "other_addresses_another",
+    "other_addresses_nobody", "names", "named_by",
+    "authors_last", "authors_since", "own_since", "own_last", "called_since", "called_last", "exchange_last", "exchanges_since",
+    "partners", "strangers",
+    "silence", "silence_relative", "silence_before", "silences_between",
+    "shared_words", "shared_rare", "cosine", "cosine_rank", "vector_cosine", "vector_rank",
+    "replies", "replies_elsewhere", "was_replied_to",
+    "authors_between",
+)  # fmt: skip
+LINE_FEATURES: tuple[str, ...] = (
+    *(name for name, _ in FORMS), "length", "says_little", "first_of_author", "activity", "addresses_somebody", "addresses_stranger",
+    "position",
+)  # fmt: skip
+CHAT_FEATURES: tuple[str, ...] = ("mention_rate", "crowd", "size")
+FEATURES: tuple[str, ...] = (
+    *PAIR_FEATURES,
+    *(f"later.{name}" for name in LINE_FEATURES),
+    *(f"earlier.{name}" for name in LINE_FEATURES),
+    *(f"chat.{name}" for name in CHAT_FEATURES),
+    "none",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Every line with each line before it, and with itself: that pair stands for "answers nothing here"."""
+
+    later: NDArray[np.intp]
+    earlier: NDArray[np.intp]
+    flat: NDArray[np.intp]
+    """Where a pair stands in a square matrix that is read row by row."""
+    alone: NDArray[np.intp]
+    """Which of the pairs are lines with themselves."""
+
+
+@lru_cache(maxsize=256)
+def pairs(count: int) -> Pairs:
+    """The pairs of so many lines."""
+    later, earlier = np.tril_indices(count)
+    return Pairs(later, earlier, later * count + earlier, np.flatnonzero(later == earlier))
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """All that is known about some lines."""
+
+    pairs: Matrix
+    """One row for each of PAIR_FEATURES, one column for each pair."""
+    lines: Matrix
+    """One row for each of LINE_FEATURES, one column for each line."""
+    chat: Matrix
+    """One number for each of CHAT_FEATURES."""
+
+    @property
+    def table(self) -> Matrix:
+        """One row for each of FEATURES, one column for each pair."""
+        every = pairs(self.lines.shape[1])
+        earlier = self.lines.take(every.earlier, axis=1)
+        earlier[:, every.alone] = 0
+        chat = np.broadcast_to(self.chat[:, None], (len(self.chat), len(every.later)))
+        none = np.zeros((1, len(every.later)), np.float32)
+        none[0, every.alone] = 1
+        return np.concatenate([self.pairs, self.lines.take(every.later, axis=1), earlier, chat, none])
+
+
+def describe(lines: Sequence[Line], vectors: Matrix | None = None) -> Described:
+    """What can be said about the lines, oldest first. `vectors` has a row of length 1 (or 0) for each of them."""
+    n = len(lines)
+    every = pairs(n)
+    chat = _Chat.of(lines)
+    readings = [read(line.text) for line in lines]
+    columns: dict[str, Matrix] = {}
+    _distances(columns, n)
+    _people(columns, chat, readings)
+    _silences(columns, np.array([line.at for line in lines]))
+    _words(columns, readings, vectors)
+    _links(columns, lines)
+    out = np.empty((len(PAIR_FEATURES), len(every.flat)), np.float32)
+    for number, name in enumerate(PAIR_FEATURES):
+        columns[name].take(every.flat, out=out[number], mode="clip")
+    out[:, every.alone] = 0
+    return Described(out, _about_lines(chat, readings), _about_chat(chat))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chat:
+    author: NDArray[np.intp]
+    """The number of each line's author."""
+    addresses: NDArray[np.bool_]
+    """Line by person: whether it addresses them. Authors come first, then names that no author has."""
+    names: Mapping[str, int]
+    """What authors are called in a sentence: their first names, in small letters, where only one has it."""
+    authors: int
+
+    @classmethod
+    def of(cls, lines: Sequence[Line]) -> _Chat:
+        people: dict[str, int] = {}
+        author = np.array([people.setdefault(line.author, len(people)) for line in lines], np.intp)
+        authors = len(people)
+        for line in lines:
+            for name in line.mentions:
+                people.setdefault(name, len(people))
+        names: dict[str, int] = {}
+        for line in lines:
+            first = (line.name or line.author).casefold().split(" ")[0]
+            if len(first) > 2 and names.setdefault(first, people[line.author]) != people[line.author]:
+                names[first] = -1
+        addresses = np.zeros((len(lines), len(people)), np.bool_)
+        for number, line in enumerate(lines):
+            for name in line.mentions:
+                addresses[number, people[name]] = True
+        return cls(author, addresses, names, authors)
+
+
+def _distances(columns: dict[str, Matrix], n: int) -> None:
+    steps = np.arange(n)[:, None] - np.arange(n)[None, :]
+    columns["distance"] = _log(np.maximum(steps, 0)) / 3
+    for name, low, high in (
+        ("distance_1", 1, 1), ("distance_2", 2, 2), ("distance_3", 3, 3), ("distance_4_6", 4, 6),
+        ("distance_7_12", 7, 12), ("distance_13_25", 13, 25), ("distance_far", 26, 10_000),
+    ):  # fmt: skip
+        columns[name] = _number((steps >= low) & (steps <= high))
+
+
+def _people(columns: dict[str, Matrix], chat: _Chat, readings: Sequence[Reading]) -> None:
+    author, addresses = chat.author, chat.addresses
+    n = len(author)
+    numbers = np.arange(n)
+    same = author[:, None] == author[None, :]
+    to = addresses[:, author]  # [i, j]: i addresses the author of j
+    back = to.T
+    anybody = cast("NDArray[np.bool_]", addresses.any(1))
+    columns["same_author"] = _number(same)
+    columns["addresses"] = _number(to)
+    columns["addressed_by"] = _number(back)
+    columns["each_other"] = _number(to & back)
+    wide = addresses.astype(np.float32)
+    columns["same_addressee"] = _number(wide @ wide.T > 0)
+    columns["addresses_another"] = _number(anybody[:, None] & ~to)
+    columns["other_addresses_another"] = _number(anybody[None, :] & ~back)
+    columns["other_addresses_nobody"] = _number(np.broadcast_to(~anybody[None, :], (n, n)))
+    names = _names(chat, readings)
+    columns["names"] = _number(names[:, author])
+    columns["named_by"] = _number(names[:, author].T)
+
+    spoke = np.zeros((n, chat.authors), np.int32)
+    spoke[numbers, author] = 1
+    said = np.cumsum(spoke, 0)  # [t, a]: how often a has spoken up to t
+    before = said - spoke  # … before t
+    authors_since = before[:, author] - said[numbers, author][None, :]  # by the author of j, after j and before i
+    own_since = before[numbers, author][:, None] - said[:, author].T  # by the author of i
+    columns["authors_since"] = _log(np.maximum(authors_since, 0))
+    columns["authors_last"] = _number(authors_since <= 0)
+    columns["own_since"] = _log(np.maximum(own_since, 0))
+    columns["own_last"] = _number(same & (own_since <= 0))
+    calls = np.cumsum(addresses[:, : chat.authors], 0, dtype=np.int32)
+    called = (calls - addresses[:, : chat.authors])[numbers, author][:, None] - calls[:, author].T
+    columns["called_since"] = _log(np.maximum(called, 0))
+    columns["called_last"] = _number(back & (called <= 0))
+    # What two people have said to each other by name: how much in all before j, and how much between j and i.
+    exchanged = _exchanges(chat)
+    until_later = exchanged[author[:, None], author[None, :], numbers[:, None]]
+    until_earlier = exchanged[author[:, None], author[None, :], numbers[None, :]]
+    since = until_later - until_earlier
+    since = np.maximum(since - to, 0)
+    columns["exchanges_since"] = _log(since)
+    columns["exchange_last"] = _number((since <= 0) & back)
+    columns["partners"] = _log(np.maximum(until_later - to, 0))
+    columns["strangers"] = _number((until_later - to <= 0) & ~same)
+    fresh = np.zeros(n, np.int32)
+    seen: set[int] = set()
+    for number in range(n - 1, -1, -1):  # how many different people speak from here to the end, for short stretches
+        seen.add(int(author[number]))
+        fresh[number] = len(seen)
+    columns["authors_between"] = _log(np.abs(fresh[None, :] - fresh[:, None]))
+
+
+def _names(chat: _Chat, readings: Sequence[Reading]) -> NDArray[np.bool_]:
+    """Line by author: whether it has the author's name among its words, without an @."""
+    names = np.zeros((len(readings), max(1, chat.authors)), np.bool_)
+    for number, one in enumerate(readings):
+        for word in one.words:
+            if (who := chat.names.get(word, -1)) >= 0:
+                names[number, who] = True
+    return names
+
+
+def _exchanges(chat: _Chat) -> NDArray[np.int32]:
+    """[a, b, t]: how often up to line t one of a and b has addressed the other."""
+    n = len(chat.author)
+    said = np.zeros((chat.authors, chat.authors, n), np.int32)
+    who, whom = np.nonzero(chat.addresses[:, : chat.authors])
+    said[chat.author[who], whom, who] += 1
+    said = said + said.transpose(1, 0, 2)
+    return np.cumsum(said, 2, dtype=np.int32)
+
+
+def _silences(columns: dict[str, Matrix], at: NDArray[np.float64]) -> None:
+    n = len(at)
+    gaps = np.maximum(np.diff(at, prepend=at[:1]), 0)
+    usual = max(1.0, float(np.median(gaps[1:]))) if n > 1 else 1.0
+    passed = np.maximum(at[:, None] - at[None, :], 0)
+    columns["silence"] = _log(passed / 60) / 5
+    columns["silence_relative"] = _log(passed / usual) / 5
+    columns["silence_before"] = np.broadcast_to(_log(gaps / usual)[:, None] / 3, (n, n))
+    long = np.cumsum(gaps > 10 * usual)
+    columns["silences_between"] = _log(np.maximum(long[:, None] - long[None, :], 0))
+
+
+def _words(columns: dict[str, Matrix], readings: Sequence[Reading], vectors: Matrix | None) -> None:
+    n = len(readings)
+    known: dict[str, int] = {}
+    rows: list[int] = []
+    cells: list[int] = []
+    for number, one in enumerate(readings):
+        for word in dict.fromkeys(one.words):
+            rows.append(number)
+            cells.append(known.setdefault(word, len(known)))
+    counts = np.zeros((n, max(1, len(known))), np.float32)
+    counts[rows, cells] = 1
+    rarity = (np.log((n + 1) / np.maximum(counts.sum(0), 1)) / np.log(n + 1)).astype(np.float32)
+    weighed = counts * rarity
+    together = weighed @ counts.T
+    length = np.sqrt(np.maximum((weighed * weighed).sum(1), 1e-6))
+    cosine = (weighed @ weighed.T) / (length[:, None] * length[None, :])
+    columns["shared_words"] = _log(counts @ counts.T)
+    columns["shared_rare"] = together
+    columns["cosine"] = cosine
+    columns["cosine_rank"] = _standing(cosine)
+    near = np.zeros((n, n), np.float32) if vectors is None else vectors @ vectors.T
+    columns["vector_cosine"] = near
+    columns["vector_rank"] = _standing(near)
+
+
+def _standing(near: Matrix) -> Matrix:
+    """How much nearer each earlier line is than the earlier lines are on the whole."""
+    lower = np.tril(near, -1)
+    count = np.maximum(np.arange(len(near), dtype=np.float32), 1)[:, None]
+    mean = lower.sum(1, keepdims=True) / count
+    spread = np.sqrt(np.maximum((lower * lower).sum(1, keepdims=True) / count - mean * mean, 1e-3))
+    return np.clip((near - mean) / spread, -3, 6) / 3
+
+
+def _links(columns: dict[str, Matrix], lines: Sequence[Line]) -> None:
+    n = len(lines)
+    link = np.zeros((n, n), np.float32)
+    for number, line in enumerate(lines):
+        if line.reply_to is not None and line.reply_to < number:
+            link[number, line.reply_to] = 1
+    columns["replies"] = link
+    columns["replies_elsewhere"] = link.max(1, keepdims=True, initial=0) * (1 - link)
+    columns["was_replied_to"] = np.broadcast_to(link.max(0, keepdims=True, initial=0), (n, n))
+
+
+def _about_lines(chat: _Chat, readings: Sequence[Reading]) -> Matrix:
+    n = len(readings)
+    about = np.zeros((len(LINE_FEATURES), n), np.float32)
+    forms = len(FORMS)
+    about[:forms] = np.array([one.forms for one in readings], np.float32).T
+    about[forms] = [one.length for one in readings]
+    about[forms + 1] = [1 / (1 + len(one.words)) for one in readings]
+    counts = np.bincount(chat.author, minlength=chat.authors)
+    _, firsts = np.unique(chat.author, return_index=True)
+    about[forms + 2, firsts] = 1
+    about[forms + 3] = np.log1p(counts[chat.author]) / 3
+    about[forms + 4] = chat.addresses.any(1)
+    about[forms + 5] = chat.addresses[:, chat.authors :].any(1)
+    about[forms + 6] = np.log1p(np.arange(n)) / 5
+    return about
+
+
+def _about_chat(chat: _Chat) -> Matrix:
+    n = len(chat.author)
+    return np.array([chat.addresses.any(1).mean(), np.log1p(chat.authors) / 3, np.log1p(n) / 5], np.float32)
+
+
+def _log(values: NDArray[np.generic]) -> Matrix:
+    return np.log1p(values).astype(np.float32)
+
+
+def _number(truth: NDArray[np.bool_]) -> Matrix:
+    return truth.astype(np.float32)

@@ -1,0 +1,156 @@
+"""Sends what the outbox holds, each through its channel, in order per conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Protocol
+
+import structlog
+
+from rapport.domain import failpoints
+from rapport.domain.errors import Permanent, Transient
+from rapport.domain.outgoing import Outgoing
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.database import Database
+from rapport.storage.work.outbox import Effect, Outbox
+
+log = structlog.get_logger()
+
+SEND_SECONDS = 60.0
+PATIENCE = 86_400.0
+"""Seconds after which what can't be sent is given up: an answer of yesterday answers nothing any more."""
+LONGEST_PAUSE = 300.0
+"""Seconds between two tries, unless the channel asks for more."""
+MARK_SECONDS = 0.5
+"""So long it is waited for a database that is away, before it is told again what became of something."""
+
+
+class OutcomeUnknown(Transient):
+    """The send may or may not have arrived: repeating it could show the message twice."""
+
+
+class NotYet(Transient):
+    """It can be done soon, and nothing has gone wrong: it is tried again when it says, however often that was."""
+
+
+class Unreachable(Permanent):
+    """Nobody is there any more: the chat is gone, or whoever it was with wants to hear nothing."""
+
+
+class Channel(Protocol):
+    """A way to reach people outside."""
+
+    def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
+        """Deliver what has not arrived yet, part by part, and give the platform's id of each part that has arrived.
+
+        Raises Transient (that part was not delivered), OutcomeUnknown, Unreachable or Permanent.
+        """
+        ...
+
+    async def locate(self, outgoing: Outgoing) -> str | None:
+        """What the platform calls the next part of it, of which it is not known whether it has arrived; None: it has not.
+
+        Raises OutcomeUnknown if nobody can tell, Transient if that can't be found out now.
+        """
+        ...
+
+    async def show_typing(self, conversation_id: str, message_id: str) -> None:
+        """Let people see for some seconds that an answer to that message is being written. May fail in any way."""
+        ...
+
+
+async def claim_waiting(
+    database: Database, channels: Collection[str], *, worker_id: str, limit: int, under_way: Collection[str]
+) -> list[Effect]:
+    """The next things that are due, to be sent by this worker, which is at those `under_way`.
+
+    A crash between send and mark leaves the row `sending`; it is doubtful then, and looked for before it is sent again.
+    """
+    async with database.transaction() as connection:
+        outbox = Outbox(connection)
+        await outbox.give_up_own(worker_id=worker_id, except_for=under_way)
+        if taken_back := await outbox.take_back():
+            log.info("deliver.taken_back", messages=taken_back)
+        return await outbox.claim(worker_id=worker_id, channels=channels, limit=limit, patience=PATIENCE)
+
+
+async def deliver(database: Database, channels: Mapping[str, Channel], effect: Effect) -> None:
+    """Send it, or look for it if it may have arrived; and mark what became of it."""
+    bound = log.bind(conversationId=effect.conversation_id, messageId=effect.outgoing.id, channel=effect.channel)
+    act = _look_for if effect.is_doubtful else _send
+    try:
+        await act(database, channels[effect.channel], effect)
+    except (OutcomeUnknown, TimeoutError) as error:
+        reason = str(error) or "no answer in time"
+        if effect.is_doubtful:
+            await _park(database, effect, error, unknown=True)
+            bound.warning("deliver.unknown", reason=reason)
+            return
+        delay = error.retry_after if isinstance(error, OutcomeUnknown) else 1.0
+        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_doubtful=True))
+        bound.warning("deliver.doubtful", reason=reason)
+    except Transient as error:
+        if effect.is_overdue:
+            await _park(database, effect, error, unknown=effect.is_doubtful)
+            bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
+            return
+        pause = 0.0 if isinstance(error, NotYet) else min(2.0 ** min(effect.attempts, 10), LONGEST_PAUSE)
+        delay = max(error.retry_after, pause)
+        reason, doubt = str(error), effect.is_doubtful
+        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_doubtful=doubt))
+        bound.info("deliver.delayed", reason=str(error), delay=delay)
+    except Unreachable as error:
+        await _park(database, effect, error, unknown=False)
+        await _mark(database, lambda outbox: Conversations(outbox.connection).lost(effect.conversation_id))
+        bound.warning("deliver.unreachable", reason=str(error))
+    except Permanent as error:
+        await _park(database, effect, error, unknown=False)
+        bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
+    except Exception as error:  # noqa: BLE001 - a channel may fail in any way; what may have arrived is not repeated
+        await _park(database, effect, error, unknown=True)
+        bound.exception("deliver.unknown", reason=type(error).__name__)
+    else:
+        bound.info("deliver.looked_for" if effect.is_doubtful else "deliver.sent")
+
+
+async def _send(database: Database, channel: Channel, effect: Effect) -> None:
+    """Send it part by part, and mark each part that has arrived before the next one goes."""
+    arriving = aiter(channel.send(effect.outgoing))
+    while True:
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                platform_id = await anext(arriving)
+        except StopAsyncIteration:
+            break
+        failpoints.reach("deliver.sent")
+        await _mark(database, lambda outbox, name=platform_id: outbox.arrived(effect, name))
+    await _mark(database, lambda outbox: outbox.sent(effect))
+
+
+async def _look_for(database: Database, channel: Channel, effect: Effect) -> None:
+    """Whether the part that was on its way has arrived; what has not goes out as if it had never been tried."""
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            found = await channel.locate(effect.outgoing)
+    except TimeoutError as error:  # who looks changes nothing, and may look again
+        raise Transient("Not found within a minute.") from error
+    if found is not None:
+        await _mark(database, lambda outbox: outbox.arrived(effect, found))
+    await _mark(database, lambda outbox: outbox.try_again(effect, error=None))
+
+
+async def _park(database: Database, effect: Effect, error: Exception, *, unknown: bool) -> None:
+    await _mark(database, lambda outbox: outbox.give_up(effect, error=str(error), unknown=unknown))
+
+
+async def _mark(database: Database, mark: Callable[[Outbox], Awaitable[None]]) -> None:
+    """Store what became of it, also if the database is away for a while: nobody else knows, and to forget that something
+    has arrived is to send it twice."""
+    while True:
+        try:
+            async with database.transaction() as connection:
+                return await mark(Outbox(connection))
+        except Transient as error:
+            log.warning("deliver.unmarked", reason=str(error))
+            await asyncio.sleep(MARK_SECONDS)

@@ -1,0 +1,110 @@
+"""Whether a reply to a follow-up gives away how it came about (AUTO-9)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from rapport.followups.leak_signs import ENGLISH, MARKERS, Leak
+from rapport.followups.leak_signs_european import ABROAD
+from rapport.followups.leak_signs_other import AFAR
+from rapport.followups.openings import OPENINGS
+from rapport.followups.word_stems import SMALL_WORDS, plain, sentences, stem
+
+
+def _with_short_words(sign: str) -> str:
+    """Return the pattern with words of a limited length, so that its time is linear in that of the text."""
+    return sign.replace(r"\w+", r"\w{1,30}").replace(r"\w*", r"\w{0,30}").replace(r"[\w'-]+", r"[\w'-]{1,30}")
+
+
+_PHRASES: tuple[tuple[Leak, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile("|".join(f"(?:{_with_short_words(sign)})" for sign in signs)))
+    for language in (ENGLISH, OPENINGS, ABROAD, AFAR)
+    for kind, signs in language.items()
+)
+_WORD = re.compile(r"\w+")
+_EMPHASIS = re.compile(r'["*_]+')
+_SHORTEST_PROMPT = 4
+"""Words: fewer are anybody's words ("Say hi"), unless they are all that is said."""
+_SHORTEST_SENTENCE = 6
+"""Words of a sentence that gives a longer prompt away: "Follow up on it." does not."""
+_RUN = 8
+"""So many words in a row in common are a quotation."""
+_NEARLY = 0.8
+_SLACK = 3
+"""Words that may be slipped in between those of the prompt."""
+_CONTRACTIONS = (
+    (re.compile(r"\b(?:the user|the human|user)\b"), "you"),
+    (re.compile(r"n't\b"), " not"),
+    (re.compile(r"'(?:re|m|s|ve|ll|d)\b"), " "),
+)
+
+
+def leak_in(reply: str, *, prompts: Collection[str]) -> Leak | None:
+    """What kind of machinery the reply talks about, or None: then a person can't tell that nobody had asked.
+
+    `prompts` are the texts that no reply may repeat, word for word or nearly so.
+    """
+    text = plain(reply)
+    if any(marker.search(text) for marker in MARKERS):
+        return "marker"
+    if any(_repeats(text, prompt) for prompt in prompts):
+        return "prompt"
+    line = " ".join(_EMPHASIS.sub(" ", text).split())
+    return next((kind for kind, sign in _PHRASES if sign.search(line)), None)
+
+
+def _repeats(text: str, prompt: str) -> bool:
+    said = _canonical(text)
+    asked = _canonical(plain(prompt))
+    if not asked:
+        return False
+    if said == asked:
+        return True
+    pieces = [asked] if len(asked) >= _SHORTEST_PROMPT else []
+    pieces += [piece for each in sentences(prompt) if len(piece := _canonical(plain(each))) >= _SHORTEST_SENTENCE]
+    return any(_nearly(said, piece) for piece in pieces) or _quotes(said, asked)
+
+
+def _canonical(text: str) -> list[str]:
+    """The stems of a plain text, where speaking to the user and speaking of the user are the same."""
+    for pattern, replacement in _CONTRACTIONS:
+        text = pattern.sub(replacement, text)
+    return [stem(word) for word in _WORD.findall(text)]
+
+
+def _quotes(said: Sequence[str], asked: Sequence[str]) -> bool:
+    runs = set(_runs(asked))
+    return bool(runs) and any(run in runs for run in _runs(said))
+
+
+def _runs(found: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return (tuple(found[at : at + _RUN]) for at in range(len(found) - _RUN + 1))
+
+
+def _nearly(said: Sequence[str], piece: Sequence[str]) -> bool:
+    """Whether some stretch of the reply holds nearly all words of the piece in their order, and all that matter."""
+    wanted = Counter(piece)
+    content = {word for word in piece if word not in SMALL_WORDS}
+    enough = _NEARLY * len(piece)
+    size = len(piece) + _SLACK
+    for at in range(len(said)):
+        stretch = said[at : at + size]
+        if not stretch or stretch[0] not in wanted or not content <= set(stretch):
+            continue
+        if (Counter(stretch) & wanted).total() >= enough and _in_order(stretch, piece) >= enough:
+            return True
+    return False
+
+
+def _in_order(stretch: Sequence[str], piece: Sequence[str]) -> int:
+    """How many words of the piece stand in the stretch in the same order."""
+    best = [0] * (len(piece) + 1)
+    for word in stretch:
+        diagonal = 0
+        for index, wanted in enumerate(piece, start=1):
+            above = best[index]
+            best[index] = diagonal + 1 if word == wanted else max(above, best[index - 1])
+            diagonal = above
+    return best[-1]

@@ -1,0 +1,46 @@
+"""What starts a follow-up: a message that the system made and that says so in its metadata alone (AUTO-1, AUTO-3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from langchain_core.messages import HumanMessage
+
+from rapport.domain.follow_up import TriggerType, trigger_type_of
+
+log = structlog.get_logger()
+
+_LONGEST_NAME = 40
+"""Of an unknown type's name in the log: it may be anything that a model wrote."""
+
+
+def synthetic_message(
+    trigger_type: TriggerType,
+    *,
+    prompt: str,
+    reason: str | None,
+    id: str,  # noqa: A002 - LangChain's name for it
+) -> HumanMessage:
+    """A message with the prompt as its content; what it is, and why it was made, stands in `additional_kwargs` only."""
+    tags: dict[str, Any] = {"synthetic": True, "trigger_type": trigger_type, "lc_source": "autonomy"}
+    if reason:
+        tags["trigger_reason"] = reason
+    log.debug(
+        "autonomy.synthetic_created",
+        messageId=id,
+        synthetic=True,
+        trigger_type=trigger_type,
+        lc_source="autonomy",
+        has_reason=bool(reason),
+    )
+    return HumanMessage(content=prompt, id=id, additional_kwargs=tags)
+
+
+def known_trigger_type(name: str) -> TriggerType:
+    """The type of that name; an unknown name stands for a check-in, and the log says so."""
+    known = trigger_type_of(name)
+    if known is None:
+        log.warning("autonomy.unknown_trigger", trigger_type=name[:_LONGEST_NAME])
+        return "check_in"
+    return known

@@ -1,0 +1,330 @@
+"""Archives, read row by row: what a row says becomes a message, or a sentence about what is wrong with it.
+
+A file is outside data: what it claims about a message beside its words (metadata, sources) counts only if it is trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, cast
+
+from rapport.domain.agent_profile import AgentProfile
+from rapport.domain.chat_archive import MAX_REASON, Archive, ArchivedMessage, Format, Problem, travelling
+from rapport.domain.conversation import Author, Content, Kind, text_of
+from rapport.domain.errors import InvalidInput
+from rapport.domain.follow_up import TriggerType, trigger_type_of
+from rapport.domain.synthetic import is_synthetic
+from rapport.domain.text_checks import checked_text
+from rapport.ingest.content import MAX_CHARACTERS, MAX_NAME, checked_content, checked_mentions, checked_snapshot
+
+MAX_ID = 120
+MAX_SOURCE = 160
+MARKER = "[AUTONOMOUS_FOLLOWUP:"
+"""How older systems began the messages they made themselves. Only archives are ever searched for it."""
+
+_LEGACY = re.compile(r"\[AUTONOMOUS_FOLLOWUP:([^\]\r\n]*)\](.*)", re.DOTALL)
+_EPOCH = re.compile(r"-?\d{9,}(\.\d+)?")
+_NOTE_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECONDS = 100_000_000_000
+"""An epoch from here on counts milliseconds: as seconds it would be the year 5138."""
+
+
+@dataclass
+class Collected:
+    """The rows of one chat, as they are read."""
+
+    messages: list[ArchivedMessage] = field(default_factory=list[ArchivedMessage])
+    problems: list[Problem] = field(default_factory=list[Problem])
+    warnings: list[Problem] = field(default_factory=list[Problem])
+    skipped: int = 0
+    _places: dict[str, str] = field(default_factory=dict[str, str])
+    _platform: dict[str, str] = field(default_factory=dict[str, str])
+
+    def add(self, place: str, message: ArchivedMessage) -> None:
+        """Keep a message; raises InvalidInput if another row has its id, or what the platform calls it."""
+        if first := self._places.get(message.row_id):
+            raise InvalidInput(f"The id {message.row_id[:60]!r} was used on {first} already.")
+        if message.platform_id is not None:
+            if first := self._platform.get(message.platform_id):
+                raise InvalidInput(f"The platform_id {message.platform_id[:60]!r} was used on {first} already.")
+            self._platform[message.platform_id] = place
+        self._places[message.row_id] = place
+        self.messages.append(message)
+
+    def archive(self, form: Format, chat_id: str, *, title: str | None, kind: Kind) -> Archive:
+        """All of it, oldest first, with what older systems made themselves tagged as that."""
+        told = self.messages
+        if told and told[0].created_at > told[-1].created_at:
+            told.reverse()  # newest first: of rows with the same time, too
+        told.sort(key=lambda message: message.created_at)
+        self._tag_legacy(told)
+        # What nobody sees can't be replied to.
+        unseen = {message.row_id for message in told if is_synthetic(message)}
+        for number, message in enumerate(told):
+            if message.reply_to in unseen:
+                told[number] = replace(message, reply_to=None)
+        return Archive(form, chat_id, title, kind, told, self.problems, self.warnings, self.skipped)
+
+    def _tag_legacy(self, told: list[ArchivedMessage]) -> None:
+        for number, message in enumerate(told):
+            trigger = legacy_trigger(message.content) if message.role == "user" and not is_synthetic(message) else None
+            if trigger is None:
+                continue
+            if trigger.unknown is not None:
+                self.warnings.append(Problem(self._places[message.row_id], unknown_type(trigger)))
+            told[number] = replace(message, metadata={**message.metadata, **trigger.tags})
+            following = told[number + 1] if number + 1 < len(told) else None
+            if following is not None and following.role == "assistant":
+                told[number + 1] = replace(following, metadata={**following.metadata, **trigger.reply_tags})
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyTrigger:
+    """A message that an older system made to start a follow-up."""
+
+    trigger_type: TriggerType
+    reason: str | None
+    unknown: str | None
+    """What it was called, if that is no type of ours."""
+
+    @property
+    def tags(self) -> dict[str, Any]:
+        """Of the message itself."""
+        tags: dict[str, Any] = {"synthetic": True, "trigger_type": self.trigger_type, "lc_source": "autonomy"}
+        return tags if self.reason is None else {**tags, "trigger_reason": self.reason}
+
+    @property
+    def reply_tags(self) -> dict[str, Any]:
+        """Of the reply that follows it."""
+        return {"autonomous": True, "trigger_type": self.trigger_type}
+
+
+def legacy_trigger(content: Content) -> LegacyTrigger | None:
+    """What older systems wrote to start a follow-up, `[AUTONOMOUS_FOLLOWUP: type]` and perhaps a reason; else None.
+
+    With a picture it is somebody's own message: no system sent itself any.
+    """
+    if not isinstance(content, str) and any(block.get("type") != "text" for block in content):
+        return None
+    found = _LEGACY.fullmatch(text_of(content).strip())
+    if found is None:
+        return None
+    name = found[1].strip()
+    known = trigger_type_of(name.lower())
+    return LegacyTrigger(known or "check_in", found[2].strip()[:MAX_REASON] or None, None if known else name)
+
+
+def unknown_type(trigger: LegacyTrigger) -> str:
+    """The warning about a follow-up of a type that there isn't."""
+    return f"There is no trigger type {(trigger.unknown or '')[:60]!r}: it is taken as {trigger.trigger_type!r}."
+
+
+def read_jsonl(
+    lines: Iterable[bytes],
+    *,
+    agent: AgentProfile,
+    now: datetime,
+    trusted: bool = False,
+    chat: str | None = None,
+    title: str | None = None,
+    limit: int = MAX_CHARACTERS,
+) -> Archive:
+    """The archive that the lines are, one JSON object each; blank lines don't count.
+
+    It is known again by `chat`, by the conversation that its rows name, or else by the oldest of its rows.
+    """
+    rows, conversation, oldest = Collected(), None, None
+    chat = None if chat is None else identifier(chat, what="chat")
+    for number, line in enumerate(lines, 1):
+        place = f"line {number}"
+        if not line.strip(b"\xef\xbb\xbf \t\r\n"):
+            continue
+        try:
+            row = _row(line)
+            created_at, row_id = moment(row.get("created_at"), now=now), identifier(row.get("id"))
+            # Before its words are looked at: a row that is mended later must not make it another archive.
+            mark = (created_at, row_id, json.dumps(row.get("author"), sort_keys=True))
+            oldest = min(oldest or mark, mark)
+            named = row.get("conversation")
+            if named is not None and chat is None:
+                conversation = conversation or identifier(named, what="conversation")
+                if identifier(named, what="conversation") != conversation:
+                    raise InvalidInput(f"It belongs to another conversation than those before, {str(named)[:60]!r}.")
+            rows.add(place, _message(row, row_id, created_at, agent=agent, trusted=trusted, limit=limit))
+        except InvalidInput as error:
+            rows.problems.append(Problem(place, str(error)))
+    people = {message.author.id for message in rows.messages if message.role == "user" and message.author}
+    return rows.archive(
+        "jsonl",
+        chat or conversation or _fingerprint(oldest),
+        title=title,
+        kind="group" if len(people) > 1 else "direct",
+    )
+
+
+def _fingerprint(oldest: tuple[datetime, str, str] | None) -> str:
+    told = "" if oldest is None else f"{oldest[0].isoformat()} {oldest[1]} {oldest[2]}"
+    return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+
+def _row(line: bytes) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line.removeprefix(b"\xef\xbb\xbf").decode())
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"It isn't UTF-8 text (byte {error.start}).") from error
+    except (ValueError, RecursionError) as error:
+        told = error.msg if isinstance(error, json.JSONDecodeError) else "too deep, or a number too long"
+        raise InvalidInput(f"It isn't valid JSON: {told}.") from error
+    found = mapping(row)
+    if found is None:
+        raise InvalidInput("A row is a JSON object: `{id, author, text, created_at, …}`.")
+    return found
+
+
+def _message(
+    row: Mapping[str, Any], row_id: str, created_at: datetime, *, agent: AgentProfile, trusted: bool, limit: int
+) -> ArchivedMessage:
+    if "author" not in row:
+        raise InvalidInput("`author` is missing: a name, `{id, name}`, or null if nobody is named.")
+    author = _author(row["author"])
+    role = _role(row.get("role"), author, agent)
+    metadata = travelling(role, mapping(row.get("metadata")) or {}) if trusted else {}
+    for name, value in metadata.items():
+        checked_text(str(value), what=f"metadata.{name}", limit=MAX_REASON)
+    replied = row.get("reply_to")
+    return ArchivedMessage(
+        row_id,
+        role,
+        _content(row, limit=limit),
+        created_at,
+        author,
+        None if replied is None else identifier(replied, what="reply_to"),
+        _sources(row.get("sources")) if trusted and role == "assistant" else (),
+        metadata,
+        mentions=_mentions(row.get("mentions")),
+        thread_id=_optional(row, "thread_id"),
+        is_bot=role == "assistant" or row.get("is_bot") is True,
+        platform_id=_optional(row, "platform_id"),
+        context_snapshot=_snapshot(row.get("context_snapshot"), limit=limit),
+    )
+
+
+def _optional(row: Mapping[str, Any], name: str) -> str | None:
+    return None if row.get(name) is None else identifier(row[name], what=name, limit=MAX_NAME)
+
+
+def _snapshot(value: object, *, limit: int) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    told = mapping(value) or {}
+    text, known_as, said_at = told.get("text"), told.get("id"), told.get("created_at")
+    if not isinstance(text, str) or not isinstance(said_at, str | None):
+        raise InvalidInput("`context_snapshot` is what is replied to: `{id?, author?, text, created_at?}`.")
+    return checked_snapshot(
+        text,
+        id=None if known_as is None else identifier(known_as, what="context_snapshot.id", limit=MAX_NAME),
+        author=_author(told.get("author")),
+        created_at=said_at,
+        limit=limit,
+    )
+
+
+def _mentions(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in cast("list[Any]", value)):
+        raise InvalidInput("`mentions` is a list of names or ids.")
+    return checked_mentions(cast("list[str]", value))
+
+
+def _content(row: Mapping[str, Any], *, limit: int) -> Content:
+    """Its words; `content` holds the blocks of a message that is more than words."""
+    blocks = row.get("content")
+    if isinstance(blocks, list):
+        found = [mapping(block) for block in cast("list[Any]", blocks)]
+        if any(block is None for block in found):
+            raise InvalidInput("`content` is a list of blocks: `{type, …}`.")
+        return checked_content([block for block in found if block is not None], limit=limit)
+    text = row.get("text")
+    if not isinstance(text, str):
+        raise InvalidInput("`text` is missing or isn't a text.")
+    return checked_content(text, limit=limit)
+
+
+def _role(value: object, author: Author | None, agent: AgentProfile) -> Literal["user", "assistant"]:
+    if value not in ("user", "assistant", None):
+        raise InvalidInput("`role` is `user` or `assistant`.")
+    is_agent = author is not None and agent.id in (author.id, author.name.lower())
+    return "assistant" if value == "assistant" or (value is None and is_agent) else "user"
+
+
+def _author(value: object) -> Author | None:
+    if value is None:
+        return None
+    if (told := mapping(value)) is not None:
+        author_id = identifier(told.get("id"), what="author.id", limit=MAX_NAME)
+        name = told.get("name")
+        return Author(author_id, author_id if name is None else named(name, what="author.name"))
+    name = named(value, what="author")
+    return Author(name, name)
+
+
+def _sources(value: object) -> Sequence[Mapping[str, str]]:
+    if value is None:
+        return ()
+    found: list[Mapping[str, str]] = []
+    for one in cast("list[Any]", value) if isinstance(value, list) else [value]:
+        source = mapping(one) or {}
+        note_id, text = source.get("id"), source.get("text")
+        if not isinstance(note_id, str) or _NOTE_ID.fullmatch(note_id) is None or not isinstance(text, str):
+            raise InvalidInput("`sources` is a list of `{id, text}`.")
+        found.append({"id": note_id, "text": checked_text(text, what="sources", limit=MAX_SOURCE)})
+    return found
+
+
+def mapping(value: object) -> Mapping[str, Any] | None:
+    """`value` if it is a JSON object."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def named(value: object, *, what: str) -> str:
+    """A name that can be stored."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(f"`{what}` is missing or isn't a name.")
+    return checked_text(value, what=what, limit=MAX_NAME)
+
+
+def identifier(value: object, *, what: str = "id", limit: int = MAX_ID) -> str:
+    """An id, which may be a text or a whole number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if value.bit_length() < 200 else None
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(f"`{what}` is missing or is neither a text nor a whole number.")
+    return checked_text(value, what=what, limit=limit)
+
+
+def moment(value: object, *, now: datetime, what: str = "created_at") -> datetime:
+    """When something was said: ISO 8601 (UTC if it names no zone) or seconds or milliseconds since 1970."""
+    if isinstance(value, str) and _EPOCH.fullmatch(value.strip()):
+        value = float(value)
+    try:
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value.strip())
+            found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found = _BEGINNING + timedelta(seconds=value / 1000 if abs(value) >= _MILLISECONDS else value)
+        else:
+            raise InvalidInput(f"`{what}` is missing or isn't a time.")
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"`{what}` isn't a time: {str(value)[:40]!r}.") from error
+    if not _BEGINNING <= found <= now:
+        raise InvalidInput(
+            f"`{what}` lies {'before 1970' if found < _BEGINNING else 'in the future'}: {found:%Y-%m-%d}."
+        )
+    return found

@@ -1,0 +1,132 @@
+"""Giving messages of groups their vectors: stretch by stretch, so that it can be given up and gone on with at any time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from rapport.domain.agent_profile import AGENTS
+from rapport.domain.errors import RapportError
+from rapport.domain.note import Vector
+from rapport.domain.text_checks import visible
+from rapport.storage.database import Database
+from rapport.storage.messages.message_vectors import MessageVectors, ensure_index, has_index
+from rapport.storage.migrate import schema_lock
+
+STRETCH = 64
+"""Messages looked at in one go: embedded in some tenths of a second, and stored in one short transaction."""
+MAX_CHARACTERS = 2_000
+"""Of a message that are embedded: no embedder reads much more."""
+REFUSALS = 3
+"""A text that was refused so often, while others were taken, stays without a vector."""
+_PLAIN = "hello"
+"""What every embedder takes, if it is there."""
+
+log = structlog.get_logger()
+
+_HANDLES = "|".join(re.escape(handle) for handle in sorted({one for agent in AGENTS.values() for one in agent.handles}))
+# On Telegram every bot's name ends so.
+_CALLS = re.compile(rf"(?<![\w@.])(?:/\w{{1,64}})?@(?:{_HANDLES}|\w{{2,29}}bot)(?![\w-]|\.\w)", re.IGNORECASE)
+
+
+class Embedder(Protocol):
+    """Texts as vectors."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]: ...
+
+
+class Went(NamedTuple):
+    """How far a step went."""
+
+    made: int
+    """So many messages have got a vector."""
+    more: bool
+    """There is more to do in this group."""
+
+
+def embedded_words(text: str) -> str:
+    """What of a message is embedded: not that it calls the agent, which says nothing about what it means."""
+    return " ".join(_CALLS.sub(" ", text[:MAX_CHARACTERS]).split())
+
+
+@dataclass(slots=True)
+class ChatIndex:
+    """Makes the vectors of one embedder. Any number of processes may do the same work."""
+
+    database: Database
+    embedder: Embedder
+    _ready: set[int] = field(default_factory=set[int])
+    """The lengths of vectors whose index is known to be there."""
+    _refused: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """How often, by conversation and message. Forgotten with the process, which costs a few more tries."""
+
+    async def behind(self, *, limit: int = 1_000, after: str = "") -> list[str]:
+        """Groups in which something may be without a vector, in the order of their ids."""
+        async with self.database.statement() as connection:
+            return await MessageVectors(connection).behind(self.embedder.name, limit=limit, after=after)
+
+    async def go_on(self, conversation_id: str) -> Went:
+        """Embed the next messages of a group, if any are left. A text that the embedder won't take holds up no others."""
+        name = self.embedder.name
+        async with self.database.statement() as connection:
+            stretch = await MessageVectors(connection).following(
+                conversation_id, name, limit=STRETCH, characters=MAX_CHARACTERS
+            )
+        if stretch is None:
+            return Went(0, more=False)
+        words = [(message_id, embedded_words(text)) for message_id, text in stretch.words]
+        words = [(message_id, text) for message_id, text in words if visible(text)]
+        made = await self._embed(words) if words else []
+        if made:
+            await self._be_ready_for(len(made[0][1]))
+        taken = {message_id for message_id, _ in made}
+        is_whole = self._give_up_on(conversation_id, [one for one, _ in words if one not in taken])
+        async with self.database.transaction() as connection:
+            moved = await MessageVectors(connection).store(conversation_id, name, stretch, made, is_whole=is_whole)
+        return Went(len(made), more=not (moved and stretch.is_last))
+
+    async def _embed(self, words: Sequence[tuple[str, str]]) -> list[tuple[str, Vector]]:
+        """The vectors of those that the embedder takes; raises what it raises when it is away."""
+        ids, texts = [message_id for message_id, _ in words], [text for _, text in words]
+        try:
+            return list(zip(ids, await self.embedder.embed(texts), strict=True))
+        except RapportError as error:
+            # Either it is away, or it refuses all because of one: that is told apart by what it can't refuse.
+            await self.embedder.embed([_PLAIN])
+            reason = str(error)
+        made: list[tuple[str, Vector]] = []
+        for message_id, text in words:
+            try:
+                made += [(message_id, vector) for vector in await self.embedder.embed([text])]
+            except RapportError as error:
+                reason = str(error)
+        log.warning("messages.refused", messages=len(words) - len(made), reason=reason)
+        return made
+
+    def _give_up_on(self, conversation_id: str, refused: Sequence[str]) -> bool:
+        """Count what was refused; whether all of it was often enough to go on without it."""
+        keys = [(conversation_id, message_id) for message_id in refused]
+        for key in keys:
+            self._refused[key] = self._refused.get(key, 0) + 1
+        if any(self._refused[key] < REFUSALS for key in keys):
+            return False
+        for key in keys:
+            del self._refused[key]
+        return True
+
+    async def _be_ready_for(self, dimensions: int) -> None:
+        if dimensions in self._ready:
+            return
+        async with self.database.statement() as connection:
+            is_there = await has_index(connection, dimensions)
+        if not is_there:
+            async with schema_lock(self.database), self.database.statement() as connection:
+                await ensure_index(connection, dimensions)
+        self._ready.add(dimensions)

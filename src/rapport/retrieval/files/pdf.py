@@ -1,0 +1,91 @@
+"""PDFs as text: line by line as drawn, put together to paragraphs where the page shows them."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from typing import Any
+
+from pypdf import PasswordType, PdfReader
+from pypdf.errors import DependencyError, LimitReachedError
+
+from rapport.retrieval.files.paragraphs import Line, text_of
+from rapport.retrieval.files.read_errors import Fault, Unreadable
+
+_MEANINGLESS_TITLE = re.compile(
+    r"microsoft (word|powerpoint|excel)\b.*|untitled.*|\(?anonymous\)?|(document|slide|title|unnamed)\s*\d*"
+    r"|.*\.(docx?|dotx?|indd|tex|dvi|qxd|pptx?|xlsx?|pdf|rtf|odt|html?|ps|txt)|(https?|file):.*|\W*",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def read(data: bytes, *, limit: int) -> tuple[str, str]:
+    """The title, if the file names a sensible one, and the text; a page that can't be read is said to be missing."""
+    try:
+        reader = PdfReader(BytesIO(data))
+        if reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED:
+            raise Unreadable(Fault.PASSWORD)
+        return _title(reader), _text(reader, limit)
+    except DependencyError as error:
+        raise Unreadable(Fault.CIPHER) from error
+    except LimitReachedError as error:
+        raise Unreadable(Fault.BOMB) from error
+
+
+def _title(reader: PdfReader) -> str:
+    try:
+        title = (reader.metadata.title if reader.metadata else None) or ""
+    except Exception:  # noqa: BLE001 - broken metadata is no reason to refuse the pages
+        return ""
+    return "" if _MEANINGLESS_TITLE.fullmatch(title.strip()) else title
+
+
+def _text(reader: PdfReader, limit: int) -> str:
+    pages: list[list[Line]] = []
+    length = failed = 0
+    for number, page in enumerate(reader.pages, start=1):
+        try:
+            lines = _lines(page)
+        except (Unreadable, DependencyError, LimitReachedError, MemoryError):
+            raise
+        except Exception:  # noqa: BLE001 - one page that its author's software got wrong should not cost the others
+            failed += 1
+            lines = [Line(f"[Page {number} could not be read.]", None, 0.0)]
+        pages.append(lines)
+        length += sum(len(line.text) for line in lines)
+        if length > limit:
+            raise Unreadable(Fault.TOO_MUCH_TEXT)
+    if failed == len(pages):
+        raise Unreadable(Fault.DAMAGED)
+    return text_of(pages)
+
+
+def _lines(page: Any) -> list[Line]:
+    """The lines of a page with their height on it, as far as the pieces that were drawn tell it."""
+    lines: list[Line] = []
+    pieces: list[str] = []
+    place: list[tuple[float, float]] = []
+
+    def see(text: str, cm: list[float], tm: list[float], _font: Any, size: float) -> None:
+        first, *others = text.split("\n")
+        _add(first, cm, tm, size)
+        for other in others:
+            _end_line()
+            _add(other, cm, tm, size)
+
+    def _add(text: str, cm: list[float], tm: list[float], size: float) -> None:
+        pieces.append(text)
+        if text.strip() and not place:
+            height = tm[4] * cm[1] + tm[5] * cm[3] + cm[5]
+            place.append((height, abs(size * (tm[3] or 1) * (cm[3] or 1))))
+
+    def _end_line() -> None:
+        text = " ".join("".join(pieces).split())
+        height, size = place[0] if place else (None, 0.0)
+        lines.append(Line(text, height, size))
+        pieces.clear()
+        place.clear()
+
+    page.extract_text(visitor_text=see)
+    _end_line()
+    return lines

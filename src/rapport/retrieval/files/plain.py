@@ -1,0 +1,106 @@
+"""Bytes as text: UTF-8, UTF-16 with its mark, and the old Windows encoding where the result makes sense."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from rapport.retrieval.files.document import one_line
+from rapport.retrieval.files.read_errors import Fault, Unreadable
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is the beginning of this one
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_NEWLINES = re.compile("\r\n|[\r\f\v\x85\u2028\u2029]")
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_CONTROL_SHARE = 0.01
+_HIGH_SHARE = 0.3
+_BROKEN_SHARE = 0.2
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+
+
+def decoded(data: bytes, *, declared: str | None = None) -> str:
+    """The text with `\\n` line ends and no stray control characters; raises Unreadable if it isn't text.
+
+    `declared` is an encoding to believe when the bytes are not UTF-8.
+    """
+    text = _characters(data, declared)
+    if "\x00" in text:
+        raise Unreadable(Fault.NUL)
+    text = unified(text)
+    visible, controls = _CONTROLS.subn("", text)
+    if controls > len(text) * _CONTROL_SHARE + 2:
+        raise Unreadable(Fault.NOT_TEXT)
+    return visible
+
+
+def unified(text: str) -> str:
+    """Every way to end a line or a page as `\\n`."""
+    return _NEWLINES.sub("\n", text)
+
+
+def cleaned(text: str) -> str:
+    """Text that a parser has extracted, made storable: no control characters, no halves of surrogate pairs."""
+    kept = _CONTROLS.sub("", unified(text))
+    try:
+        kept.encode()
+    except UnicodeEncodeError:
+        kept = kept.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return kept
+
+
+def markdown_title(text: str) -> str:
+    """The first heading outside of code, as a line; empty if there is none."""
+    fence, previous = "", ""
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if mark and (not fence or mark.group(1).startswith(fence)):
+            fence = "" if fence else mark.group(1)[:3]
+        if fence:
+            previous = ""
+            continue
+        if (heading := _HEADING.fullmatch(line)) and (title := _plain(heading.group(1))):
+            return title
+        if previous and _UNDERLINE.fullmatch(line):
+            return _plain(previous)
+        previous = line.strip()
+    return ""
+
+
+def _plain(heading: str) -> str:
+    return one_line(_LINK.sub(r"\1", heading)).strip("*_` ")
+
+
+def _characters(data: bytes, declared: str | None) -> str:
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            return _strictly(data[len(bom) :], encoding)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        if b"\x00" in data:
+            raise Unreadable(Fault.NUL) from None
+    if declared:
+        return _strictly(data, declared)
+    almost = data.decode("utf-8", "replace")
+    if almost.count("\ufffd") <= sum(character > "\x7f" for character in almost) * _BROKEN_SHARE:
+        return almost  # it was UTF-8 and has been cut or patched: better a few marks than every umlaut as two letters
+    text = _strictly(data, "cp1252")
+    # In Western European text, the letters beyond ASCII are few; text in another encoding is nearly all of them.
+    if sum(character > "\x7f" for character in text) > len(text) * _HIGH_SHARE:
+        raise Unreadable(Fault.NOT_TEXT)
+    return text
+
+
+def _strictly(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise Unreadable(Fault.NOT_TEXT) from error

@@ -1,0 +1,330 @@
+"""The library: notes are taken in, cut, embedded and stored; the same again changes nothing (RAG-1)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLarge, Transient
+from rapport.domain.note import NOTE_ID, Chunk, Note, Vector
+from rapport.domain.text_checks import visible
+from rapport.retrieval.chunking import chunks_of, embedded_text, points_of
+from rapport.retrieval.files.document import one_line
+from rapport.retrieval.note_ids import readable_id
+from rapport.retrieval.ports import Embedder
+from rapport.storage.database import Database
+from rapport.storage.migrate import schema_lock
+from rapport.storage.notes.notes import NewNote, Notes, ensure_vector_index, has_vector_index
+
+MAX_NOTE_CHARACTERS = 500_000
+MAX_POINTS = 40_000
+"""Of one note. Prose of that length has some 6,000; only headings and lines of a word or two come to more than this."""
+MAX_UNDER_WAY = 4_000_000
+"""Characters of notes that are embedded at a time: each is held in memory with its vectors until it is stored.
+
+One owner may take half of it. Who has nothing under way is let in beyond it too, up to SPARE times as much.
+"""
+SPARE = 4
+BATCH = 16
+"""Passages embedded between two signs of progress."""
+MOST_OF_ONE_NAME = 1_000
+RESERVED = frozenset({"search"})
+"""Ids that are addresses beside the notes."""
+
+NO_TEXT = "The note has no text."
+
+_Cut: TypeAlias = tuple[Chunk, Sequence[str]]
+"""A passage, and the texts that are embedded for it."""
+_Embedded: TypeAlias = Sequence[tuple[Chunk, Sequence[Vector]]]
+
+OnProgress: TypeAlias = Callable[[int, int], None]
+"""Called with how many passages are embedded, and of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What adding a note did."""
+
+    note: Note
+    unchanged: bool = False
+    """It was there already, word for word: nothing was done."""
+    is_new: bool = False
+    """There was nothing under its id before."""
+
+
+@dataclass(slots=True)
+class Library:
+    """Takes notes in for their owners."""
+
+    database: Database
+    embedder: Embedder
+    max_under_way: int = MAX_UNDER_WAY
+    _indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _under_way: Counter[str] = field(default_factory=Counter[str])
+    """Characters of notes that are being embedded, by owner."""
+    _stopping: bool = False
+    _embedding: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
+    """The tasks in which a note is just being embedded."""
+
+    async def add(
+        self,
+        owner_id: str,
+        text: str,
+        *,
+        title: str = "",
+        note_id: str | None = None,
+        file_name: str | None = None,
+        file_title: str = "",
+        on_progress: OnProgress | None = None,
+    ) -> Added:
+        """A new note. Its id is the given one, or a readable one made from its file's name, its title or its words.
+
+        `title` is what somebody calls it, `file_title` what its file calls itself, which counts where nobody does.
+        The same text again is a no-op. A file that is added again with other content replaces its note; an id
+        given by hand that has other content already is refused.
+        """
+        content = _checked(text, title if title.strip() else file_title, file_name)
+        if note_id is not None:
+            _check_id(note_id)
+        embedded: _Embedded | None = None
+        for _ in range(MOST_OF_ONE_NAME):
+            place = await self._place(owner_id, content, note_id, titled=bool(title.strip()))
+            try:
+                if isinstance(place, Note):
+                    return await self._as_it_is(place)
+                if embedded is None:
+                    embedded = await self._embedded(owner_id, content, on_progress)
+                return await self._store(
+                    owner_id, place.id, content, embedded, replace=place.replaces is not None, only_if=place.replaces
+                )
+            except (Conflict, NotFound):  # somebody took, changed or deleted it meanwhile: look again
+                continue
+        raise Transient("Others are adding notes of this name all the time; try again.")
+
+    async def replace(
+        self, owner_id: str, note_id: str, text: str, *, title: str = "", on_progress: OnProgress | None = None
+    ) -> Added:
+        """Other content for a note that is there; raises NotFound if it isn't."""
+        async with self.database.statement() as connection:
+            before, text_before = await Notes(connection).read(owner_id, note_id)
+        made_up = _checked(text_before, "", before.file_name).title  # a title made from the words goes with them
+        kept = "" if before.title == made_up else before.title
+        content = _checked(text, title if title.strip() else kept, before.file_name)
+        if text == text_before and before.title == content.title:
+            return await self._as_it_is(before)
+        embedded = await self._embedded(owner_id, content, on_progress)
+        return await self._store(owner_id, note_id, content, embedded, replace=True)
+
+    async def reindex(self, owner_id: str, note_id: str) -> Added:
+        """The same note, embedded by this library's embedder; raises Conflict if it gets another text meanwhile."""
+        async with self.database.statement() as connection:
+            note, text = await Notes(connection).read(owner_id, note_id)
+        content = _Content(note.title, text, note.file_name)
+        embedded = await self._embedded(owner_id, content, None)
+        return await self._store(owner_id, note_id, content, embedded, replace=True, only_if=content.hash)
+
+    async def delete(self, owner_id: str, note_id: str) -> None:
+        """Remove a note; raises NotFound if it isn't there."""
+        async with self.database.transaction() as connection:
+            await Notes(connection).delete(owner_id, note_id)
+
+    async def _place(self, owner_id: str, content: _Content, note_id: str | None, *, titled: bool) -> Note | _Place:
+        """The note that has this very content already, or else the id to store it under."""
+        async with self.database.statement() as connection:
+            notes = Notes(connection)
+            if note_id is not None:
+                return _given_place(note_id, content, await notes.find(owner_id, note_id), titled=titled)
+            if content.file_name is not None and (found := await notes.of_file(owner_id, content.file_name)):
+                note, hash_ = found
+                return note if hash_ == content.hash else _Place(note.id, replaces=hash_)
+            if (same := await notes.same(owner_id, content.hash)) is not None:
+                return same
+            return _Place(await _free_id(notes, owner_id, readable_id(content.file_name or content.title)))
+
+    async def _as_it_is(self, note: Note) -> Added:
+        """Nothing to do, unless another embedder has indexed it: then this one finds it from now on."""
+        if note.embedder != self.embedder.name:
+            return await self.reindex(note.owner_id, note.id)
+        return Added(note, unchanged=True)
+
+    async def _store(
+        self,
+        owner_id: str,
+        note_id: str,
+        content: _Content,
+        embedded: _Embedded,
+        *,
+        replace: bool,
+        only_if: bytes | None = None,
+    ) -> Added:
+        new = NewNote(
+            owner_id=owner_id,
+            id=note_id,
+            title=content.title,
+            text=content.text,
+            hash=content.hash,
+            file_name=content.file_name,
+            embedder=self.embedder.name,
+            chunks=embedded,
+        )
+        async with self.database.transaction() as connection:
+            note = await Notes(connection).put(new, replace=replace, only_if=only_if)
+        return Added(note, is_new=not replace)
+
+    async def _embedded(self, owner_id: str, content: _Content, on_progress: OnProgress | None) -> _Embedded:
+        """The passages with their vectors, for which the index is ready."""
+        with self._one_more(owner_id, len(content.text)), self._until_stopped():
+            # Cutting a long text takes a while too: not on the loop.
+            cut = await asyncio.to_thread(_cut, content)
+            embedded: list[tuple[Chunk, Sequence[Vector]]] = []
+            for start in range(0, len(cut), BATCH):
+                embedded += await self._batch(cut[start : start + BATCH])
+                if on_progress is not None:
+                    on_progress(len(embedded), len(cut))
+        sizes = {len(vector) for _, vectors in embedded for vector in vectors}
+        if len(sizes) != 1:
+            raise Transient("The embedder gave vectors of different lengths; try again.")
+        await self._ready_for(sizes.pop())
+        return embedded
+
+    def stop(self) -> None:
+        """Take in no more notes: whoever is just being embedded is refused, and nothing of it is stored."""
+        self._stopping = True
+        for task in self._embedding:
+            task.cancel()
+
+    @contextmanager
+    def _until_stopped(self) -> Generator[None]:
+        """Around the embedding of a note; raises Busy when the library is stopped."""
+        task = asyncio.current_task()
+        assert task is not None
+        if self._stopping:
+            raise _stopping()
+        self._embedding.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._stopping and task.uncancel() == 0:  # nobody else has cancelled it
+                raise _stopping() from None
+            raise
+        finally:
+            self._embedding.discard(task)
+
+    @contextmanager
+    def _one_more(self, owner_id: str, characters: int) -> Generator[None]:
+        """Count a note while it is embedded; raises Busy when its owner, or everybody, has enough of them under way."""
+        mine, all_ = self._under_way[owner_id], self._under_way.total()
+        is_too_much = mine + characters > self.max_under_way / 2 or all_ + characters > self.max_under_way
+        if (mine and is_too_much) or all_ > SPARE * self.max_under_way:
+            raise Busy("The server is taking in as many notes as it can; send this one again later.", retry_after=30)
+        self._under_way[owner_id] += characters
+        try:
+            yield
+        finally:
+            self._under_way[owner_id] -= characters
+            if not self._under_way[owner_id]:
+                del self._under_way[owner_id]
+
+    async def _batch(self, cut: Sequence[_Cut]) -> list[tuple[Chunk, Sequence[Vector]]]:
+        """These passages with a vector for each point of each, embedded together."""
+        vectors = iter(await self.embedder.embed([text for _, texts in cut for text in texts]))
+        # As an array: a list of floats takes eight times the memory, and a long note has thousands of them.
+        return [(chunk, [array("f", next(vectors)) for _ in texts]) for chunk, texts in cut]
+
+    async def _ready_for(self, dimensions: int) -> None:
+        """The vector index for this embedder is there."""
+        # One at a time: who makes it takes two connections, and many who wait would leave none.
+        async with self._indexing:
+            async with self.database.statement() as connection:
+                if await has_vector_index(connection, dimensions):
+                    return
+            async with schema_lock(self.database), self.database.statement() as connection:
+                await ensure_vector_index(connection, dimensions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a note says, as it is stored."""
+
+    title: str
+    text: str
+    file_name: str | None
+
+    @property
+    def hash(self) -> bytes:
+        return hashlib.sha256(self.text.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An id to store a note under."""
+
+    id: str
+    replaces: bytes | None = None
+    """The hash of the older version of it that is there."""
+
+
+def _given_place(note_id: str, content: _Content, found: tuple[Note, bytes] | None, *, titled: bool) -> Note | _Place:
+    """The place under an id given by hand; a title counts only where one was given too."""
+    if found is None:
+        return _Place(note_id)
+    note, hash_ = found
+    if hash_ == content.hash and not (titled and note.title != content.title):
+        return note
+    raise Conflict(f"There is a note {note_id!r} with other content already; PUT replaces it.")
+
+
+async def _free_id(notes: Notes, owner_id: str, wanted: str) -> str:
+    """The wanted id, or the first one with a number after it that nothing else has."""
+    for number in range(1, MOST_OF_ONE_NAME + 1):
+        note_id = wanted if number == 1 else f"{wanted}-{number}"
+        if note_id not in RESERVED and await notes.find(owner_id, note_id) is None:
+            return note_id
+    raise Conflict(f"There are {MOST_OF_ONE_NAME} notes called {wanted!r} already; give this one an id.")
+
+
+def _checked(text: str, title: str, file_name: str | None) -> _Content:
+    if "\x00" in text or "\x00" in title:
+        raise InvalidInput("The note has a NUL character in it, which no text has.")
+    if len(text) > MAX_NOTE_CHARACTERS:
+        raise TooLarge(
+            f"The note has {len(text):,} characters; at most {MAX_NOTE_CHARACTERS:,} fit into one. Split it into several."
+        )
+    if not visible(text):
+        raise InvalidInput(NO_TEXT)
+    if not title.strip():
+        title = file_name or next(line for line in text.splitlines() if line.strip()).strip("#*>- \t")
+    return _Content(one_line(title) or "Note", text, file_name)
+
+
+def _cut(content: _Content) -> Sequence[_Cut]:
+    """The passages of a note; raises InvalidInput if there are none, TooLarge if they say too many things."""
+    cut = [
+        (chunk, [embedded_text(content.title, chunk, point) for point in points_of(chunk)])
+        for chunk in chunks_of(content.text, title=content.title)
+    ]
+    if not cut:
+        raise InvalidInput(NO_TEXT)
+    if (points := sum(len(texts) for _, texts in cut)) > MAX_POINTS:
+        raise TooLarge(
+            f"The note falls into {points:,} headings and short lines; at most {MAX_POINTS:,} fit into one."
+            " Split it into several."
+        )
+    return cut
+
+
+def _stopping() -> Busy:
+    return Busy("The server is stopping; send the note again in a moment.", retry_after=5)
+
+
+def _check_id(note_id: str) -> None:
+    if note_id in RESERVED:
+        raise InvalidInput(f"A note can't be called {note_id!r}: that address means something else.")
+    if not NOTE_ID.fullmatch(note_id):
+        raise InvalidInput("A note's id has 1 to 80 of the characters A-Z, a-z, 0-9, _ and -.")

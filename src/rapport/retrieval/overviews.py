@@ -1,0 +1,140 @@
+"""Questions about the notes themselves: which there are, and what one of them is about.
+
+No passage answers these, so no similarity to a passage tells them. They are told by their similarity to a few phrasings, and
+by having no other words than those phrasings have, except for the name of a note.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rapport.domain.note import Vector
+from rapport.retrieval.ports import Embedder
+from rapport.retrieval.standalone_question import plain, telling
+
+LISTING = (
+    "What documents do you have?",
+    "Which documents are available to you?",
+    "Do you have any documents?",
+    "Which notes are there?",
+    "How many notes do you have?",
+    "List all my notes.",
+    "What files do you know?",
+    "Which files have been added or uploaded?",
+    "What sources can you use?",
+    "Show me the list of documents.",
+    "Name all the documents that you have access to.",
+    "What are the titles of the documents?",
+    "Which topics do the documents cover?",
+    "What are my notes about?",
+    "Summarise all the notes.",
+    "Give me a summary of my documents.",
+    "Welche Dokumente hast du?",
+    "Welche Notizen gibt es?",
+    "Quels documents as-tu ?",
+    "Quelles notes y a-t-il ?",
+    "¿Qué documentos tienes?",
+    "¿Qué notas hay?",
+)
+"""Ways to ask which notes there are."""
+
+ABOUT_ONE = (
+    "Summarise the document.",
+    "Summarize the document.",
+    "Sum up the document.",
+    "Give me a summary of the document.",
+    "Give me an overview of the document.",
+    "What is the document about?",
+    "What does the document say?",
+    "What is in the document?",
+    "Tell me about the document.",
+    "What are the main points of the document?",
+    "What are the contents of the document?",
+    "Describe the document.",
+    "Outline the document.",
+    "Show me the document.",
+    "Fasse das Dokument zusammen.",
+    "Résume le document.",
+    "Resume el documento.",
+)
+"""Ways to ask what a note is about, with "document" in place of its name."""
+
+_ALIKE = 0.5
+"""The similarity to a phrasing that is needed, as a part of the room between the embedder's own threshold and 1."""
+_NAMED = "document"
+_KINDS = frozenset(["document", "note", "file", "page", "text", "source"])
+"""What people call a note, beside its name."""
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_MOST_CHARACTERS = 200
+"""A longer message says more than that it wants an overview."""
+
+
+def asks_which(question: str) -> bool:
+    """Return whether a question has words of asking which notes there are, and none of anything else."""
+    words = _telling_words(question)
+    return len(question) <= _MOST_CHARACTERS and bool(words) and words <= _LISTING_WORDS
+
+
+def named_in(question: str) -> str:
+    """Return the words of a question that could name a note; "" where it has none, or too many words for that."""
+    if len(question) > _MOST_CHARACTERS:
+        return ""
+    return " ".join(word for word in _WORD.findall(telling(question)) if _stem(word) not in _ABOUT_WORDS)
+
+
+def asks_for_overview(question: str) -> bool:
+    """Return whether a question has one of the words by which people ask for an overview, beside a name."""
+    return bool(_telling_words(question) & _ABOUT_WORDS - _KINDS) and bool(named_in(question))
+
+
+def with_name_hidden(question: str) -> str:
+    """Return the question with "document" in place of the words that could name a note."""
+    hidden = {word.casefold() for word in named_in(question).split()}
+    words = [_NAMED if word.casefold() in hidden or _stem(word) in _KINDS else word for word in _WORD.findall(question)]
+    return " ".join(
+        word for number, word in enumerate(words) if word != _NAMED or words[number - 1 : number] != [_NAMED]
+    )
+
+
+def _stem(word: str) -> str:
+    return word.casefold().removesuffix("s")
+
+
+def _telling_words(text: str) -> frozenset[str]:
+    return frozenset(map(_stem, _WORD.findall(telling(plain(text)))))
+
+
+def _words_of(phrasings: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for phrasing in phrasings for word in _telling_words(phrasing))
+
+
+_LISTING_WORDS = _words_of(LISTING) | _KINDS
+_ABOUT_WORDS = _words_of(ABOUT_ONE) | _KINDS
+
+
+@dataclass(slots=True)
+class Phrasings:
+    """Compares questions with the phrasings, whose vectors are made once, when a question first has the words of one."""
+
+    embedder: Embedder
+    _vectors: dict[Sequence[str], Sequence[Vector]] = field(default_factory=dict[Sequence[str], Sequence[Vector]])
+
+    async def ask_which(self, question: str) -> bool:
+        """Return whether somebody asks which notes there are."""
+        return asks_which(question) and await self._is_like(question, LISTING)
+
+    async def ask_about_one(self, question: str) -> bool:
+        """Return whether somebody asks what the note is about that `named_in` may name."""
+        return await self._is_like(with_name_hidden(question), ABOUT_ONE)
+
+    async def _is_like(self, text: str, phrasings: Sequence[str]) -> bool:
+        if phrasings not in self._vectors:
+            embed = self.embedder.embed_question
+            self._vectors[phrasings] = await asyncio.gather(*(embed(phrasing) for phrasing in phrasings))
+        vector = await self.embedder.embed_question(text)
+        alike = max(sum(a * b for a, b in zip(vector, other, strict=True)) for other in self._vectors[phrasings])
+        least = self.embedder.min_similarity
+        return alike >= least + _ALIKE * (1 - least)

@@ -1,0 +1,30 @@
+"""What this room needs of an embedder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rapport.domain.note import Vector
+
+
+class Embedder(Protocol):
+    """Texts as vectors of length 1. Both methods raise Transient when it can't be done now."""
+
+    @property
+    def name(self) -> str:
+        """Which vectors these are: the index remembers it, and vectors of another name are never compared with them."""
+        ...
+
+    @property
+    def min_similarity(self) -> float:
+        """The similarity below which a passage is about something else, as measured for this embedder (RAG-3)."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each passage. May take long; other tasks and questions go on meanwhile."""
+        ...
+
+    async def embed_question(self, question: str) -> Vector:
+        """The vector to look for. Never waits behind a long `embed`."""
+        ...

@@ -1,0 +1,166 @@
+"""What the notes say to a question: looked up anew in every turn (RAG-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rapport.domain.note import Found, Passage, Shelf, Vector, about_listing, about_opening
+from rapport.retrieval.overviews import Phrasings, asks_for_overview, named_in
+from rapport.retrieval.ports import Embedder
+from rapport.retrieval.relevance import TOP, Measure, Measured, relevance
+from rapport.retrieval.standalone_question import plain, standalone, telling
+
+TOP_WHEN_CLOSE = 5
+LISTED = 30
+LISTED_CHARACTERS = 240
+"""How many notes a model is told of when somebody asks which there are, and how much of each."""
+NAMED_NOTES, OPENING = 2, 8
+"""How many notes that somebody names are given, and how many passages of them in all."""
+CLOSE = 0.05
+"""When the best few differ by less than this, more of them are given: none stands out."""
+
+
+class PassageSearch(Protocol):
+    """The search of the storage room."""
+
+    async def passages(
+        self,
+        owner_id: str,
+        *,
+        embedder: str,
+        question: str,
+        vector: Vector,
+        chunks: int,
+        limit: int,
+        telling: str | None = None,
+        without: str | None = None,
+    ) -> Found: ...
+
+
+class Contents(Protocol):
+    """The notes as a whole. Both return how much there is, and the part of it that is given."""
+
+    async def listing(self, owner_id: str, *, limit: int, characters: int) -> tuple[int, Sequence[Passage]]: ...
+
+    async def named(self, owner_id: str, name: str, *, notes: int, passages: int) -> tuple[int, Sequence[Passage]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What was found for one question."""
+
+    passages: Sequence[Passage]
+    best: float
+    min_similarity: float
+    relevance: float
+    """The best similarity, corrected by the question's words and by what else is near."""
+    about: str = ""
+    """What the passages are, where they are not what a search found."""
+
+    @property
+    def is_relevant(self) -> bool:
+        """Whether anything found answers what was asked."""
+        return bool(self.passages) and self.relevance >= self.min_similarity
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing found is relevant, for the log."""
+        return "low_similarity" if self.best < self.min_similarity else "nothing_stands_out"
+
+    @property
+    def audit(self) -> list[dict[str, Any]]:
+        """What is kept beside what was cited of it."""
+        return [
+            {"id": one.note_id, "position": one.position, "score": round(one.similarity, 4)} for one in self.passages
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """Finds passages for questions."""
+
+    embedder: Embedder
+    search: PassageSearch
+    contents: Contents
+    phrasings: Phrasings
+
+    async def retrieve(self, owner_id: str, question: str, *, earlier: Sequence[str], shelf: Shelf) -> Retrieval:
+        """Return the passages for a question that follows these earlier ones. Raises Transient when it can't be done now.
+
+        A question about the notes themselves gets the list of them, or the beginning of the one that it names.
+        """
+        asked = plain(question)
+        if shelf.chunks and await self.phrasings.ask_which(asked):
+            return await self._listing(owner_id, shelf)
+        is_overview = bool(shelf.chunks) and asks_for_overview(asked)
+        if is_overview and (named := await self._named(owner_id, asked, shelf)):
+            return named
+        found = await self.find(owner_id, standalone(question, earlier), shelf=shelf, limit=TOP_WHEN_CLOSE)
+        retrieval = Retrieval(
+            _as_many_as_needed(found.passages), found.best, self.threshold(shelf), self.relevance_of(found)
+        )
+        # Before a refusal it is looked more closely: "what does the handbook say?" has no word of its own but a note's name.
+        if retrieval.is_relevant or is_overview or not found.passages:
+            return retrieval
+        return await self._named(owner_id, asked, shelf) or retrieval
+
+    async def _listing(self, owner_id: str, shelf: Shelf) -> Retrieval:
+        count, passages = await self.contents.listing(owner_id, limit=LISTED, characters=LISTED_CHARACTERS)
+        return Retrieval(passages, 1.0, self.threshold(shelf), 1.0, about_listing(len(passages), count))
+
+    async def _named(self, owner_id: str, question: str, shelf: Shelf) -> Retrieval | None:
+        """Return the beginning of the note that a question asks about as a whole; None if it asks for something else."""
+        name = named_in(question)
+        if not name or not await self.phrasings.ask_about_one(question):
+            return None
+        count, passages = await self.contents.named(owner_id, name, notes=NAMED_NOTES, passages=OPENING)
+        if not passages:
+            return None
+        return Retrieval(passages, 1.0, self.threshold(shelf), 1.0, about_opening(len(passages), count))
+
+    async def find(
+        self, owner_id: str, question: str, *, shelf: Shelf, limit: int, without: str | None = None
+    ) -> Found:
+        """The best `limit` passages for a question that stands alone, without the note of that id."""
+        if not shelf.chunks or not question:
+            return Found(0.0)
+        return await self.search.passages(
+            owner_id,
+            embedder=self.embedder.name,
+            question=question,
+            vector=await self.embedder.embed_question(question),
+            chunks=shelf.chunks,
+            limit=limit,
+            telling=telling(question),
+            without=without,
+        )
+
+    def measure(self, owner_id: str, shelf: Shelf) -> Measure:
+        """Return a function that measures questions against the owner's notes, as turns do."""
+
+        async def measured(question: str, without: str | None) -> Measured:
+            found = await self.find(owner_id, question, shelf=shelf, limit=TOP, without=without)
+            return Measured(found.best, self.relevance_of(found))
+
+        return measured
+
+    def relevance_of(self, found: Found) -> float:
+        """Return what is compared with the threshold; `found` must have at least the best `TOP` passages there are."""
+        return relevance(found, min_similarity=self.embedder.min_similarity)
+
+    def threshold(self, shelf: Shelf) -> float:
+        """The relevance that is needed for an answer."""
+        return self.embedder.min_similarity if shelf.min_similarity is None else shelf.min_similarity
+
+
+def _as_many_as_needed(passages: Sequence[Passage]) -> Sequence[Passage]:
+    top = [passage.similarity for passage in passages[:TOP]]
+    is_close = len(top) == TOP and max(top) - min(top) < CLOSE
+    return passages[: TOP_WHEN_CLOSE if is_close else TOP]
+
+
+def make_retriever(embedder: Embedder, search: PassageSearch, contents: Contents) -> Retriever:
+    """Return a retriever that compares questions about the notes themselves by the same embedder."""
+    return Retriever(embedder, search, contents, Phrasings(embedder))

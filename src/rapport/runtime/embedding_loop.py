@@ -1,0 +1,87 @@
+"""The indexing loop of a process: what is said in groups gets its vector, behind everything that somebody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+
+from rapport.domain.errors import RapportError
+from rapport.ingest.embed_messages import ChatIndex
+from rapport.runtime.tasks import is_set
+
+log = structlog.get_logger()
+
+SWEEP_SECONDS = 30.0
+"""So often it is looked for what others have left: a process that crashed, an import."""
+GATHERING_SECONDS = 0.5
+"""What is said within this is embedded together."""
+LONGEST_PAUSE = 60.0
+COMPLAINTS_SECONDS = 300.0
+"""An embedder that is away for long is mentioned once in so long."""
+
+
+class Indexing:
+    """Embeds one stretch of one group after the other. Only the order is in its memory; what is to be done, the database says."""
+
+    def __init__(self, index: ChatIndex) -> None:
+        self._index = index
+        self._waiting: dict[str, None] = {}
+        self._woken = asyncio.Event()
+        self._pause = 1.0
+        self._complained_at = float("-inf")
+
+    def noticed(self, conversation_id: str) -> None:
+        """Something was said there."""
+        self._waiting[conversation_id] = None
+        self._woken.set()
+
+    def give_up(self, conversation_id: str) -> None:
+        """The conversation is being erased. What is just being embedded of it finds nothing to be stored with."""
+        self._waiting.pop(conversation_id, None)
+
+    async def run(self) -> None:
+        """Embed until cancelled. What can't be embedded now is tried again later, and nobody waits for it."""
+        sweep_at = 0.0
+        while True:
+            self._woken.clear()
+            try:
+                if time.monotonic() >= sweep_at:
+                    await self._sweep()
+                    sweep_at = time.monotonic() + SWEEP_SECONDS
+                while self._waiting and time.monotonic() < sweep_at:  # one long chat must not hide the others
+                    await self._next()
+                    self._pause = 1.0
+                await is_set(self._woken, timeout=max(0.0, sweep_at - time.monotonic()))
+                await asyncio.sleep(GATHERING_SECONDS)
+            except RapportError as error:
+                self._complain(str(error))
+                await asyncio.sleep(self._pause)
+                self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            except Exception as error:  # whatever went wrong with one group, the others are to be embedded
+                log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
+                await asyncio.sleep(LONGEST_PAUSE)
+
+    async def _sweep(self) -> None:
+        """Put every group that is behind on the list."""
+        after = ""
+        while some := await self._index.behind(after=after):
+            self._waiting |= dict.fromkeys(some)
+            after = some[-1]
+
+    async def _next(self) -> None:
+        """One stretch of the group that waits longest; then it waits behind the others, if there is more of it."""
+        conversation_id = next(iter(self._waiting))
+        del self._waiting[conversation_id]
+        try:
+            if (await self._index.go_on(conversation_id)).more:
+                self._waiting.setdefault(conversation_id)
+        except RapportError:
+            self._waiting.setdefault(conversation_id)
+            raise
+
+    def _complain(self, reason: str) -> None:
+        if time.monotonic() >= self._complained_at + COMPLAINTS_SECONDS:
+            self._complained_at = time.monotonic()
+            log.warning("messages.not_embedded", reason=reason, groups=len(self._waiting))

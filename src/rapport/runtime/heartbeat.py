@@ -1,0 +1,88 @@
+"""A worker's presence: one connection that says "I am here", renews the lease and hears hints.
+
+It is the first to notice that the database is gone, and has an embedded one started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+import structlog
+
+from rapport.domain.errors import Permanent, Transient
+from rapport.runtime.postgres_restart import PostgresRestart
+from rapport.storage.database import Connection, Database, own_connection
+from rapport.storage.work.events import HINTS, Events
+from rapport.storage.work.workers import Workers
+
+log = structlog.get_logger()
+
+HEARTBEAT_SECONDS = 1.0
+
+
+class Presence:
+    """Stays joined through lost connections and restarts of the database, until it is stopped."""
+
+    def __init__(self, database: Database, worker_id: str, *, on_hint: Callable[[str], None]) -> None:
+        self._url = database.url
+        self._restart = PostgresRestart(database.embedded)
+        self._heartbeat_at = time.monotonic()
+        self._worker_id = worker_id
+        self._on_hint = on_hint
+        self._joined = asyncio.Event()
+        self.has_company = False
+        """Whether other processes are there, as of the latest heartbeat: then hints are worth giving."""
+
+    async def wait_joined(self) -> None:
+        await self._joined.wait()
+
+    def seconds_since_heartbeat(self) -> float:
+        """For how long the database has not answered; about a second while all is well."""
+        return time.monotonic() - self._heartbeat_at
+
+    async def run(self) -> None:
+        """Join, and join again whenever the connection breaks; ends only by being cancelled."""
+        pause = 0.1
+        while True:
+            try:
+                async with own_connection(self._url) as connection:
+                    await self._stay(connection)
+            except (Transient, Permanent) as error:
+                log.warning("worker.disconnected", worker=self._worker_id, reason=str(error))
+                # A restarting database is back within seconds; asking often is cheap and keeps the outage short.
+                pause = min(pause * 2, 1.0) if not self._joined.is_set() else 0.1
+                self._joined.clear()
+                await self._restart.restart_if_ended()
+                await asyncio.sleep(pause)
+
+    async def _stay(self, connection: Connection) -> None:
+        workers = Workers(connection)
+        await workers.join(self._worker_id)
+        await connection.execute(f"LISTEN {HINTS}".encode())
+        self.has_company = await workers.has_others(self._worker_id)
+        self._heartbeat_at = time.monotonic()
+        self._joined.set()
+        self._on_hint("joined")
+        renew_at = time.monotonic() + HEARTBEAT_SECONDS
+        while True:
+            async for notice in connection.notifies(timeout=HEARTBEAT_SECONDS, stop_after=1):
+                self._on_hint(notice.payload)
+            if time.monotonic() < renew_at:
+                continue
+            renew_at = time.monotonic() + HEARTBEAT_SECONDS
+            if not await workers.renew(self._worker_id):
+                # Others gave this worker up (a long pause, a suspended laptop): its fences protect what they did since.
+                log.warning("worker.rejoined", worker=self._worker_id)
+                await workers.join(self._worker_id)
+            self.has_company = await workers.has_others(self._worker_id)
+            self._heartbeat_at = time.monotonic()
+
+
+async def give_hint(database: Database, text: str) -> None:
+    """Tell the other processes; if that fails they find out by looking."""
+    with contextlib.suppress(Transient, Permanent):
+        async with database.statement() as connection:
+            await Events(connection).hint(text)

@@ -1,0 +1,73 @@
+"""A watch: what one process at a time does for all of them, such as asking a platform for what is new."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from rapport.domain.errors import Permanent, Transient
+from rapport.runtime.tasks import end_all
+from rapport.storage.database import Connection, own_connection
+from rapport.storage.work.workers import take_watch
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 1.0
+
+
+class Inlet(Protocol):
+    """Where messages come in that have to be fetched."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def loops(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        """What is done, side by side, for as long as the watch is kept: none of them ends by itself."""
+        ...
+
+    def wake(self) -> None:
+        """Something has come in elsewhere."""
+        ...
+
+
+class Watch:
+    """Kept by whoever holds its lock; when that process dies or loses its database, the next one takes over."""
+
+    def __init__(self, url: str, inlet: Inlet) -> None:
+        self._url = url
+        self._inlet = inlet
+
+    async def run(self) -> None:
+        """Stand by, keep the watch when it is free, and begin again whatever happens; ends only by being cancelled."""
+        while True:
+            try:
+                async with own_connection(self._url) as connection:
+                    while not await take_watch(connection, self._inlet.name):
+                        await asyncio.sleep(LOOK_SECONDS)
+                    await self._keep(connection)
+            except (Transient, Permanent) as error:
+                log.warning("watch.waiting", watch=self._inlet.name, reason=str(error))
+            except Exception as error:
+                log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _keep(self, connection: Connection) -> None:
+        log.info("watch.kept", watch=self._inlet.name)
+        tasks = [asyncio.create_task(_until_cancelled(loop), name=self._inlet.name) for loop in self._inlet.loops]
+        try:
+            while True:
+                ended, _ = await asyncio.wait(tasks, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
+                    task.result()
+                await connection.execute("SELECT 1")  # with the connection the lock is lost
+        finally:
+            await end_all(tasks)
+
+
+async def _until_cancelled(loop: Callable[[], Awaitable[None]]) -> None:
+    await loop()
+    raise Permanent("A loop that should never end has ended.")

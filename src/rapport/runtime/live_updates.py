@@ -1,0 +1,278 @@
+"""Live: tells those who watch a conversation what happens there, whichever process it happens in.
+
+What they are told is read from the log, by a number that each of them has come to: a hint only says that it is worth a look,
+and without any hint there is a look every second, in one statement for everything that is watched here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+import structlog
+
+from rapport.domain.draft import Draft
+from rapport.domain.errors import Busy, NotFound, Permanent, TooMany, Transient
+from rapport.domain.event import ClaimedEvent
+from rapport.domain.live_updates import MemoryChange, Remembered
+from rapport.domain.memory import Memory
+from rapport.runtime.subscriptions import Place, Recollections, RunningTurn, Watcher
+from rapport.runtime.tasks import is_set
+from rapport.storage.access.api_keys import HINTED_CHARACTERS
+from rapport.storage.database import Connection, Database
+from rapport.storage.memories import Memories
+from rapport.storage.messages.new_messages import News, Standing, memory_hint
+
+log = structlog.get_logger()
+
+POLL_SECONDS = 1.0
+AT_REST = 60.0
+"""Nobody watches: whoever comes wakes it."""
+MOST_HINTS = 1_000
+"""Kept while the database is away; the others find out by looking."""
+MOST_WATCHERS = 2_000
+"""Of one owner, in this process: whoever opens more has lost count of them, and the memory is everybody's."""
+
+
+class Live:
+    """One per process. It keeps nothing for those who watch but where they are: what they have missed is in the log."""
+
+    def __init__(self, database: Database, *, worker_id: str, has_company: Callable[[], bool]) -> None:
+        """`has_company` says whether other processes are there, to be told what happens here."""
+        self._database = database
+        self._worker_id = worker_id
+        self.has_company = has_company
+        self._places: dict[str, Place] = {}
+        self._recollections: dict[str, Recollections] = {}
+        self._turns: dict[str, RunningTurn] = {}
+        self._woken = asyncio.Event()
+        self._news_in: set[str] = set()
+        self._look_at = 0.0
+        self._hints: dict[str, None] = {}
+        self._elsewhere: list[tuple[MemoryChange, str, str, str]] = []
+        self._closed = False
+        self._access_hearers: list[Callable[[], None]] = []
+
+    # ---- those who watch
+
+    async def watch(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Watcher:
+        """One who is told what is said after that number, or from now on.
+
+        Raises NotFound, TooMany when the owner has too many of them, and Busy when it is too late.
+        """
+        if self._closed:
+            raise Busy("The server is stopping; come back in a moment.", retry_after=1)
+        known = self._recollections.get(owner_id)
+        if known is not None and len(known.watchers) >= MOST_WATCHERS:
+            raise TooMany(f"{MOST_WATCHERS} connections of yours are open already: close some.", retry_after=10)
+        async with self._database.statement() as connection:
+            standing = await News(connection).standing(owner_id, conversation_id)
+        # A number that was never given here is none: what it would keep back is wanted.
+        seq = standing.newest if after is None else min(max(after, 0), standing.newest)
+        return Watcher(
+            owner_id,
+            conversation_id,
+            seq=seq,
+            standing=standing,
+            database=self._database,
+            attend=self._attending,
+        )
+
+    @contextmanager
+    def _attending(self, watcher: Watcher) -> Generator[tuple[Place, Recollections]]:
+        place = self._place(watcher)
+        recollections = self._recollections.setdefault(watcher.owner_id, Recollections())
+        place.watchers.add(watcher)
+        recollections.watchers.add(watcher)
+        try:
+            yield place, recollections
+        finally:
+            place.watchers.discard(watcher)
+            recollections.watchers.discard(watcher)
+            if not place.watchers and self._places.get(place.conversation_id) is place:
+                del self._places[place.conversation_id]
+            if not recollections.watchers and self._recollections.get(watcher.owner_id) is recollections:
+                del self._recollections[watcher.owner_id]
+
+    def _place(self, watcher: Watcher) -> Place:
+        place = self._places.get(watcher.conversation_id)
+        if place is None:
+            place = Place(watcher.owner_id, watcher.conversation_id, watcher.standing)
+            place.is_over = self._closed
+            place.turn = self._turns.get(place.conversation_id)
+            if place.turn is not None:
+                place.turn.draft.listeners += 1  # if the model has not been asked yet, it is let stream
+            self._places[place.conversation_id] = place
+            self.said(place.conversation_id)  # something may have been while nobody was here
+        return place
+
+    def watchers(self, conversation_id: str) -> int:
+        """How many watch a conversation here."""
+        place = self._places.get(conversation_id)
+        return 0 if place is None else len(place.watchers)
+
+    def on_access_change(self, hear: Callable[[], None]) -> None:
+        """Call that whenever a key or a session has ended or a key was made, before those who watch are checked."""
+        self._access_hearers.append(hear)
+
+    def close(self) -> None:
+        """Everybody is sent away at once: they come back to a server that stays, and have missed nothing."""
+        self._closed = True
+        for place in self._places.values():
+            place.end()
+
+    # ---- what happens in this process
+
+    def said(self, conversation_id: str) -> None:
+        """Something was stored or changed there; call it when that is committed."""
+        if conversation_id in self._places:
+            self._news_in.add(conversation_id)
+            self._woken.set()
+
+    def stored(self, conversation_id: str) -> None:
+        """The same, and the other processes are told."""
+        self.said(conversation_id)
+        self._tell(f"said {self._worker_id} {conversation_id}")
+
+    def look(self) -> None:
+        """Something may have happened anywhere."""
+        if self._places:
+            self._look_at = 0.0
+            self._woken.set()
+
+    def began(self, event: ClaimedEvent, draft: Draft) -> None:
+        """A turn begins. What nobody asked for is not told of before it is said."""
+        if event.trigger_type is not None:
+            return
+        turn = self._turns[event.conversation_id] = RunningTurn(event.id, draft)
+        if event.conversation_id in self._places:
+            draft.listeners += 1
+            self.said(event.conversation_id)
+        draft.on_news = lambda: self._wrote(event.conversation_id, turn)
+
+    def ended(self, event: ClaimedEvent, draft: Draft) -> None:
+        """That turn is over."""
+        turn = self._turns.get(event.conversation_id)
+        if turn is not None and turn.draft is draft:
+            del self._turns[event.conversation_id]
+
+    def _wrote(self, conversation_id: str, turn: RunningTurn) -> None:
+        place = self._places.get(conversation_id)
+        if place is not None and place.turn is turn:
+            place.wake()
+
+    def remembered(self, owner_id: str, kind: MemoryChange, memory: Memory) -> None:
+        """What is remembered about the owner has changed; call it when that is committed."""
+        if (recollections := self._recollections.get(owner_id)) is not None:
+            recollections.add(Remembered(kind, memory.id, None if kind == "deleted" else memory))
+        self._tell(memory_hint(self._worker_id, kind, memory.agent_id, memory.id, owner_id))
+
+    # ---- other processes
+
+    def _tell(self, hint: str) -> None:
+        if self.has_company() and len(self._hints) < MOST_HINTS:
+            self._hints[hint] = None
+            self._woken.set()
+
+    def heard(self, hint: str) -> bool:
+        """A hint of another process; False if it is not about anything that is told here."""
+        word, _, owner = hint.partition(" ")
+        if word == "access":
+            self._change_access(owner)
+            return True
+        match hint.split(" ", 5):
+            case ["said" | "memory", worker_id, *_] if worker_id == self._worker_id:
+                pass  # everybody hears a hint, also who gave it
+            case ["said", _, conversation_id]:
+                self.said(conversation_id)
+            case ["memory", _, ("created" | "updated" | "deleted") as kind, agent_id, memory_id, owner_id]:
+                if owner_id in self._recollections:
+                    self._elsewhere.append((kind, agent_id, memory_id, owner_id))
+                    self._woken.set()
+            case _:
+                return False
+        return True
+
+    def _change_access(self, owner: str) -> None:
+        for hear in self._access_hearers:
+            hear()
+        for owner_id, recollections in self._recollections.items():
+            if owner_id[:HINTED_CHARACTERS] == owner:
+                recollections.change_access()
+
+    # ---- the loop
+
+    async def run(self) -> None:
+        """Look and tell until cancelled: at once when there is something, else every second while anybody watches."""
+        while True:
+            try:
+                await self._tell_others()
+                await self._look()
+            except (Transient, Permanent) as error:
+                log.warning("live.waiting", reason=str(error))
+                self._look_at = 0.0
+                await asyncio.sleep(POLL_SECONDS)
+            except Exception as error:
+                log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
+                self._look_at = 0.0
+                await asyncio.sleep(POLL_SECONDS)
+            pause = max(self._look_at - time.monotonic(), 0.0) if self._places else AT_REST
+            await is_set(self._woken, timeout=pause)
+            self._woken.clear()
+
+    async def _tell_others(self) -> None:
+        if hints := list(self._hints):
+            self._hints.clear()
+            async with self._database.statement() as connection:
+                await News(connection).tell(hints)
+
+    async def _look(self) -> None:
+        """Read what is new: everywhere when it is time, else only where something is known to have happened."""
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + POLL_SECONDS
+            self._news_in.update(self._places)
+        places = [place for name in self._news_in if (place := self._places.get(name)) is not None]
+        self._news_in.clear()
+        changed, self._elsewhere = self._elsewhere, []
+        if not places and not changed:
+            return
+        async with self._database.statement() as connection:
+            if places:
+                await self._see(places, News(connection))
+            for kind, agent_id, memory_id, owner_id in changed:
+                await self._recall(connection, kind, agent_id, memory_id, owner_id)
+
+    async def _see(self, places: Sequence[Place], news: News) -> None:
+        standings = await news.standings([place.conversation_id for place in places])
+        for place in places:
+            standing = standings.get(place.conversation_id)
+            if standing is None:
+                place.end()  # the conversation was erased
+                continue
+            if standing.newest > place.seq:
+                await place.catch_up(news, standing.newest)
+            self._notice(place, standing)
+
+    def _notice(self, place: Place, standing: Standing) -> None:
+        turn = self._turns.get(place.conversation_id)
+        if turn is not place.turn or standing.timers != place.timers:
+            place.turn = turn
+            place.timers_changed += standing.timers != place.timers
+            place.timers = standing.timers
+            place.wake()
+
+    async def _recall(
+        self, connection: Connection, kind: MemoryChange, agent_id: str, memory_id: str, owner_id: str
+    ) -> None:
+        recollections = self._recollections.get(owner_id)
+        if recollections is None:
+            return
+        memory = None
+        if kind != "deleted":
+            try:
+                memory = await Memories(connection).get(owner_id, agent_id, memory_id)
+            except NotFound:  # forgotten since: that is told too
+                return
+        recollections.add(Remembered(kind, memory_id, memory))

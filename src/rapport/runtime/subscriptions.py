@@ -1,0 +1,237 @@
+"""Places: conversations that somebody watches, each with its latest news for all of them, and those who watch."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from rapport.domain.draft import Draft
+from rapport.domain.live_updates import (
+    AccessChanged,
+    Began,
+    Ended,
+    LiveEvent,
+    Remembered,
+    Said,
+    StillHere,
+    TimersChanged,
+    Wrote,
+)
+from rapport.runtime.tasks import is_set
+from rapport.storage.database import Database
+from rapport.storage.messages.new_messages import PAGE, News, Standing
+
+TAIL_CHARACTERS = 500_000
+"""What a place keeps of its latest messages, so that they are read once for everybody: who is further behind reads alone."""
+REMEMBERED = 1_000
+"""Changes of an owner's memories that are kept for those who are slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTurn:
+    """A turn that answers a message in this process."""
+
+    message_id: str
+    draft: Draft
+
+
+@dataclass(eq=False)
+class Page:
+    """Messages that were read from the log; shared by all who want the same ones while anybody holds them."""
+
+    said: Sequence[Said]
+
+
+@dataclass(slots=True, eq=False)
+class Recollections:
+    """What has lately changed of an owner's memories, numbered."""
+
+    changes: deque[Remembered] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    count: int = 0
+    access_changes: int = 0
+    """How often it became unsure whether those who watch still may."""
+    watchers: set[Watcher] = field(default_factory=set["Watcher"])
+
+    def add(self, change: Remembered) -> None:
+        self.changes.append(change)
+        self.count += 1
+        for watcher in self.watchers:
+            watcher.wake()
+
+    def change_access(self) -> None:
+        self.access_changes += 1
+        for watcher in self.watchers:
+            watcher.wake()
+
+    def after(self, number: int) -> list[Remembered]:
+        missing = min(self.count - number, len(self.changes))
+        return list(self.changes)[len(self.changes) - missing :]
+
+
+class Place:
+    """A conversation that is watched here."""
+
+    def __init__(self, owner_id: str, conversation_id: str, standing: Standing) -> None:
+        self.owner_id = owner_id
+        self.conversation_id = conversation_id
+        self.seq = standing.newest
+        """Up to here everything has been seen by this process."""
+        self.timers = standing.timers
+        self.timers_changed = 0
+        self.is_over = False
+        """Nothing more will be told here: the conversation is gone, or the server stops."""
+        self.watchers: set[Watcher] = set()
+        self.turn: RunningTurn | None = None
+        """What is being answered; set when the message that it answers has been seen."""
+        self._tail: deque[Said] = deque()
+        self._tail_from = standing.newest
+        self._pages: weakref.WeakValueDictionary[int, Page] = weakref.WeakValueDictionary()
+        self._readings: dict[int, asyncio.Task[Page]] = {}
+
+    def wake(self) -> None:
+        for watcher in self.watchers:
+            watcher.wake()
+
+    def end(self) -> None:
+        self.is_over = True
+        self.wake()
+
+    async def catch_up(self, news: News, newest: int) -> None:
+        """Read what is new for everybody; of a great deal each reads alone what it has not seen."""
+        found = await news.after(self.owner_id, self.conversation_id, self.seq)
+        if found and found[-1][0] < newest and len(found) == PAGE:
+            self._skip_to(newest)
+        for seq, message in found:
+            if seq <= self.seq:
+                continue
+            if isinstance(message.content, str):
+                self._tail.append(Said(seq, message))
+                self.seq = seq
+            else:
+                self._skip_to(seq)  # pictures can be megabytes each: they are kept only while somebody is told
+        while len(self._tail) > PAGE or sum(len(said.message.text) for said in self._tail) > TAIL_CHARACTERS:
+            self._tail_from = self._tail.popleft().seq
+        self.wake()
+
+    def _skip_to(self, seq: int) -> None:
+        self._tail.clear()
+        self.seq = self._tail_from = seq
+
+    async def after(self, seq: int, database: Database) -> Page:
+        """What was said after that number; an empty page when everything is known."""
+        if seq >= self._tail_from:
+            return Page([said for said in self._tail if said.seq > seq])
+        if (page := self._pages.get(seq)) is not None:
+            return page
+        reading = self._readings.get(seq)
+        if reading is None:
+            reading = self._readings[seq] = asyncio.create_task(self._read(seq, database), name="read news")
+            reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # Who goes away meanwhile doesn't break off what others wait for, nor a statement in its middle.
+        return await asyncio.shield(reading)
+
+    async def _read(self, seq: int, database: Database) -> Page:
+        """A page, once for all who want the same: what follows a number stays what follows it."""
+        try:
+            async with database.statement() as connection:
+                found = await News(connection).after(self.owner_id, self.conversation_id, seq)
+            page = Page([Said(number, message) for number, message in found])
+            if page.said:
+                self._pages[seq] = page
+            return page
+        finally:
+            del self._readings[seq]
+
+
+Attending: TypeAlias = "Callable[[Watcher], AbstractContextManager[tuple[Place, Recollections]]]"
+
+
+class Watcher:
+    """One who watches a place. It is told at its own pace: what it has not been told yet is kept for nobody alone."""
+
+    def __init__(
+        self,
+        owner_id: str,
+        conversation_id: str,
+        *,
+        seq: int,
+        standing: Standing,
+        database: Database,
+        attend: Attending,
+    ) -> None:
+        self.owner_id = owner_id
+        self.conversation_id = conversation_id
+        self.standing = standing
+        self.seq = seq
+        """Up to here it has been told everything."""
+        self._database = database
+        self._attend = attend
+        self._turn: RunningTurn | None = None
+        self._at = 0
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def events(self, *, silence: float) -> AsyncGenerator[LiveEvent]:
+        """Everything from now on, until the place is over; a sign of life after each `silence` seconds without anything.
+
+        Raises Transient while what was said can't be read.
+        """
+        with self._attend(self) as (place, recollections):
+            timers, remembered, access = place.timers_changed, recollections.count, recollections.access_changes
+            while not place.is_over:
+                self._woken.clear()
+                if access != recollections.access_changes:  # before anything else is told
+                    access = recollections.access_changes
+                    yield AccessChanged()
+                upto = place.seq
+                for event in self._written():  # first: the end of an answer comes before the message that it has become
+                    yield event
+                async for said in self._said(place, upto):
+                    yield said
+                for event in self._begun(place):
+                    yield event
+                if timers != place.timers_changed:
+                    timers = place.timers_changed
+                    yield TimersChanged()
+                changes, remembered = recollections.after(remembered), recollections.count
+                for change in changes:
+                    yield change
+                if not self._woken.is_set():
+                    await is_set(self._woken, timeout=silence)
+                    if not self._woken.is_set():
+                        yield StillHere()
+
+    async def _said(self, place: Place, upto: int) -> AsyncGenerator[Said]:
+        while self.seq < upto:
+            page = await place.after(self.seq, self._database)
+            for said in page.said:
+                if said.seq > upto:
+                    return
+                self.seq = said.seq
+                yield said
+            if not page.said:
+                self.seq = upto  # what there was is gone
+
+    def _written(self) -> Iterator[LiveEvent]:
+        if (turn := self._turn) is None:
+            return
+        text, self._at = turn.draft.after(self._at)
+        if text:
+            yield Wrote(turn.message_id, text)
+        if turn.draft.is_over:
+            self._turn = None
+            yield Ended(turn.message_id, turn.draft.reply_id)
+
+    def _begun(self, place: Place) -> Iterator[LiveEvent]:
+        """A turn that has begun since; one that is over already is not told of, because what it has said is."""
+        if self._turn is None and place.turn is not None and not place.turn.draft.is_over:
+            self._turn, self._at = place.turn, 0
+            yield Began(place.turn.message_id)
+            yield from self._written()

@@ -1,0 +1,102 @@
+"""The timekeeper: turns timers into events when they are due, on time and in batches. Any number of processes may keep time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from rapport.domain.errors import Permanent, Transient
+from rapport.domain.follow_up import EXPIRES_AFTER
+from rapport.metrics import Metrics
+from rapport.runtime.tasks import is_set
+from rapport.storage.database import Database
+from rapport.storage.followups.timers import Fired, Timers
+from rapport.storage.work.events import Events
+
+log = structlog.get_logger()
+
+BATCH = 1_000
+CROWD = 20_000
+"""So many are fired before anything else is done about them."""
+POLL_SECONDS = 1.0
+"""The longest sleep: a timer that another process has set is known by then, and none is due sooner than that."""
+SOONEST = 0.005
+
+
+class Timekeeper:
+    """Sleeps until the next timer is due by the database's clock; how long that is, the monotonic clock tells."""
+
+    def __init__(self, database: Database, *, metrics: Metrics, on_fired: Callable[[], None]) -> None:
+        self._database = database
+        self._metrics = metrics
+        self._on_fired = on_fired
+        self._woken = asyncio.Event()
+        self.is_in_a_crowd = False
+        """Many are due at once: their turns begin when all of them have fired."""
+
+    def wake(self) -> None:
+        """A timer may have become due sooner than was known."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Keep time until cancelled."""
+        while True:
+            try:
+                pause = await self._fire()
+            except (Transient, Permanent) as error:
+                log.warning("timers.waiting", reason=str(error))
+                pause = POLL_SECONDS
+            except Exception as error:  # whatever went wrong with some timers, the others are due
+                log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
+                pause = POLL_SECONDS
+            await is_set(self._woken, timeout=pause)
+            self._woken.clear()
+
+    async def _fire(self) -> float:
+        """Fire everything that is due; returns how long to sleep."""
+        while await self._fire_crowd():
+            pass
+        async with self._database.statement() as connection:
+            following = await Timers(connection).next_due()
+        return POLL_SECONDS if following is None else min(max(following, SOONEST), POLL_SECONDS)
+
+    async def _fire_crowd(self) -> bool:
+        """Fire many, and only then begin their turns and log them: neither keeps the others waiting. True if more are due."""
+        gone: list[Fired] = []
+        more = True
+        try:
+            while more and len(gone) < CROWD:
+                async with self._database.statement() as connection:
+                    batch = await Timers(connection).fire(limit=BATCH, late=EXPIRES_AFTER)
+                gone += batch
+                more = self.is_in_a_crowd = len(batch) == BATCH
+        finally:
+            self.is_in_a_crowd = False
+            if gone:
+                await self._tell(gone)
+        return more
+
+    async def _tell(self, gone: Sequence[Fired]) -> None:
+        self._on_fired()
+        if any(timer.state == "fired" for timer in gone):
+            with contextlib.suppress(Transient, Permanent):  # if that fails the others find out by looking
+                async with self._database.statement() as connection:
+                    await Events(connection).hint("queued")
+        for number, timer in enumerate(gone, 1):
+            self._note(timer)
+            if number % 100 == 0:
+                await asyncio.sleep(0)  # whoever is being answered goes first
+
+    def _note(self, timer: Fired) -> None:
+        where = {"conversationId": timer.conversation_id, "timerId": timer.id, "trigger_type": timer.trigger_type}
+        if timer.state == "expired":
+            self._metrics.expired()
+            log.warning("timer.expired", **where, late_seconds=round(timer.lateness, 1))
+        elif timer.state == "superseded":
+            log.info("timer.superseded", **where)
+        else:
+            self._metrics.fired(timer.lateness)
+            log.info("timer.fired", **where, late_ms=round(timer.lateness * 1000, 1))

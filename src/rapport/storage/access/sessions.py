@@ -1,0 +1,64 @@
+"""Sessions: browsers that are signed in with a key. Only a hash of what a browser shows is stored, and none outlives its key."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rapport.storage.access.api_keys import HINTED_CHARACTERS, digest
+from rapport.storage.database import Connection
+from rapport.storage.work.events import HINTS
+
+LIFETIME = timedelta(days=30)
+MOST_OF_A_KEY = 50
+"""Browsers that one key keeps signed in; who signs in once more ends the oldest."""
+
+# One statement, and so one look at the key: a key that is revoked meanwhile opens nothing that lasts. What is over, of
+# whomever, and what is one too many goes with it: the table holds no more than there are browsers.
+_OPEN = f"""
+WITH key AS (
+    SELECT id, owner_id FROM api_keys WHERE hash = %(key)s AND revoked_at IS NULL
+), old AS (
+    DELETE FROM sessions WHERE expires_at <= clock_timestamp() OR hash IN (
+        SELECT hash FROM sessions WHERE key_id = (SELECT id FROM key)
+        ORDER BY created_at DESC, hash OFFSET {MOST_OF_A_KEY - 1})
+)
+INSERT INTO sessions (hash, key_id, owner_id, expires_at)
+SELECT %(hash)s, id, owner_id, clock_timestamp() + %(lifetime)s FROM key RETURNING owner_id
+"""
+
+# Two primary keys. The key is asked every time, so that revoking it ends its sessions at once.
+_OWNER = """
+SELECT s.owner_id FROM sessions s JOIN api_keys k ON k.id = s.key_id
+WHERE s.hash = %s AND s.expires_at > clock_timestamp() AND k.revoked_at IS NULL
+"""
+
+_CLOSE = f"""
+WITH closed AS (DELETE FROM sessions WHERE hash = %s RETURNING owner_id)
+SELECT pg_notify('{HINTS}', 'access ' || left(owner_id, {HINTED_CHARACTERS})) FROM closed
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    connection: Connection
+
+    async def open(self, key: str) -> str | None:
+        """A token that stands for the key for LIFETIME and can't be had a second time; None if the key isn't an active one."""
+        token = secrets.token_urlsafe(32)
+        opened = await self.connection.execute(
+            _OPEN.encode(), {"key": digest(key), "hash": digest(token), "lifetime": LIFETIME}
+        )
+        return token if await opened.fetchone() else None
+
+    async def owner_of(self, token: str) -> str | None:
+        """Whose session this is, if it lasts and its key is active."""
+        # Looked up by a hash, as keys are: how long that takes says nothing about any token.
+        found = await self.connection.execute(_OWNER, (digest(token),))
+        row = await found.fetchone()
+        return row[0] if row else None
+
+    async def close(self, token: str) -> None:
+        """End a session, if it is one, and the streams that were opened with it."""
+        await self.connection.execute(_CLOSE.encode(), (digest(token),))

@@ -1,0 +1,1 @@
+"""Conversations: created, listed, counted and erased."""

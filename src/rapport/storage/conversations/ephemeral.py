@@ -1,0 +1,32 @@
+"""Passing conversations: made for one answer and erased with it. Their ids tell them from all others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rapport.domain.chat_archive import id_at
+from rapport.domain.ids import new_id
+from rapport.storage.database import Connection
+
+PASSING = "7"
+"""What their ids begin with: others' hold the time there, and begin with a 0 for the next thousand years."""
+
+
+def passing_id() -> str:
+    """A fresh id for a conversation that is to be erased soon."""
+    return PASSING + new_id()[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class PassingConversations:
+    connection: Connection
+
+    async def left_behind(self, *, before: datetime, limit: int) -> list[tuple[str, str]]:
+        """Those made before a moment that are still there, each as its owner's id and its own; oldest first."""
+        # The rest of the id is still the time: what is left behind is one short stretch of the primary key.
+        found = await self.connection.execute(
+            "SELECT owner_id, id FROM conversations WHERE id >= %s AND id < %s ORDER BY id LIMIT %s",
+            (PASSING, PASSING + id_at(before)[1:], limit),
+        )
+        return [(owner_id, conversation_id) for owner_id, conversation_id in await found.fetchall()]

@@ -1,0 +1,1 @@
+"""Follow-ups: timers, their turns and preferences."""

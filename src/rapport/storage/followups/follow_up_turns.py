@@ -1,0 +1,196 @@
+"""Follow-up turns: how a conversation stands before one is said, and what became of it. Both under the conversation's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg.types.json import Jsonb
+
+from rapport.domain.conversation import Message, text_of
+from rapport.domain.event import ClaimedEvent, Finished, Reply
+from rapport.domain.follow_up import Gate, Plan, QuietHours, Standing, State
+from rapport.domain.ids import new_id
+from rapport.storage.database import Connection
+from rapport.storage.messages.messages import COLUMNS, message_of
+from rapport.storage.work.events import NOW_IN_LINE, PLANNED_WITH_REPLY, Superseded, plan_parameters
+
+_STANDING = """
+SELECT clock_timestamp(), c.kind, c.autonomy, c.muted_until, coalesce(c.resting_until > clock_timestamp(), false),
+       c.followups, c.followed_up_at, p.time_zone, p.quiet_from, p.quiet_to, c.spoken,
+       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0), c.unreachable_at IS NOT NULL,
+       coalesce(t.origin = 'planner', false), coalesce(t.matter, ''), coalesce(t.sources, '{}'),
+       -- A timer fires before it ends, by an hour at most: so far back the index is read.
+       (SELECT count(*) FROM timers w WHERE w.owner_id = c.owner_id AND w.conversation_id = c.id
+          AND w.fired_at > clock_timestamp() - interval '26 hours' AND w.state = 'delivered' AND w.origin = 'planner'
+          AND w.ended_at > clock_timestamp() - interval '24 hours')
+FROM conversations c LEFT JOIN preferences p ON p.owner_id = c.owner_id
+LEFT JOIN timers t ON t.conversation_id = c.id AND t.id = %(event)s
+WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
+"""
+
+# What was said, in one statement: the trigger (which nobody ever sees) just before the reply, the reply as an ordinary
+# message that answers nothing, the counters that the gates look at, and the next follow-up if one was planned.
+_DELIVER = f"""
+WITH event AS (
+    UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = NULL
+    WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s
+    RETURNING id, spoken
+), line AS (
+    UPDATE conversations
+    SET (last_at, replied_at) = (
+            SELECT at + interval '1 microsecond', at + interval '1 microsecond' FROM ({NOW_IN_LINE}) AS spoken_at),
+        followups = followups + 1, followed_up_at = clock_timestamp(), failed_at = '{{}}', resting_until = NULL
+    FROM event WHERE conversations.id = %(conversation)s
+    RETURNING conversations.last_at, unanswered, event.id AS event_id, conversations.spoken, event.spoken AS heard
+), trigger AS (
+    INSERT INTO messages (conversation_id, id, owner_id, role, content, metadata, created_at)
+    SELECT %(conversation)s, line.event_id, %(owner)s, 'user', %(prompt)s, %(tags)s, line.last_at - interval '1 microsecond'
+    FROM line
+), reply AS (
+    INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, event_id, sources,
+                          metadata, created_at, is_bot, thread_id)
+    SELECT %(conversation)s, %(id)s, %(owner)s, 'assistant', %(author_id)s, %(author_name)s, %(text)s, line.event_id,
+           %(sources)s, %(metadata)s, line.last_at, true,
+           -- In a forum it goes on where the talk was last.
+           (SELECT thread_id FROM messages WHERE conversation_id = %(conversation)s AND role <> 'system-summary'
+              AND NOT synthetic ORDER BY created_at DESC, id DESC LIMIT 1)
+    FROM line
+    RETURNING {COLUMNS}
+), told AS (
+    UPDATE timers t SET state = 'delivered', message_id = reply.id, regenerated = %(regenerated)s, ended_at = clock_timestamp(),
+        sources = %(sources_brought_up)s::text[]
+    FROM reply WHERE t.conversation_id = %(conversation)s AND t.id = %(event)s
+), effect AS (
+    INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, spoken)
+    SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id, line.spoken FROM reply, line WHERE %(push)s
+){{planned}}
+SELECT line.unanswered > 0, reply.* FROM line, reply
+"""
+_DELIVER_ONLY = _DELIVER.replace("{planned}", "").encode()
+_DELIVER_AND_PLAN = _DELIVER.replace("{planned}", PLANNED_WITH_REPLY).encode()
+
+# Answered: somebody spoke within an hour. Asked of each follow-up's own conversation, a short walk of messages_order.
+_STATS = """
+SELECT trigger_type, state, gate, count(*), count(*) FILTER (WHERE regenerated), count(*) FILTER (WHERE EXISTS (
+    SELECT FROM messages m WHERE m.conversation_id = t.conversation_id AND m.role = 'user' AND NOT m.synthetic
+      AND NOT m.is_bot AND m.created_at > t.ended_at AND m.created_at <= t.ended_at + interval '1 hour'
+      AND t.state = 'delivered'))
+FROM timers t WHERE owner_id = %(owner)s AND fired_at > clock_timestamp() - %(days)s * interval '1 day'
+GROUP BY trigger_type, state, gate
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many follow-ups of a type ended in a state, held back by a gate or not."""
+
+    trigger_type: str
+    state: State
+    gate: Gate | None
+    count: int
+    regenerated: int
+    answered: int
+    """Within an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followups:
+    connection: Connection
+
+    async def standing(self, event: ClaimedEvent, *, lock: bool = False) -> Standing | None:
+        """How the conversation stands now; None when somebody has spoken since the timer was set, or it is gone.
+
+        With `lock` it stays so until the transaction ends.
+        """
+        found = await self.connection.execute(
+            f"{_STANDING} FOR NO KEY UPDATE OF c".encode() if lock else _STANDING.encode(),
+            {"conversation": event.conversation_id, "owner": event.owner_id, "event": event.id},
+        )
+        row = await found.fetchone()
+        if row is None or row[10] != event.spoken:
+            return None
+        quiet = QuietHours(row[7], row[8], row[9]) if row[8] is not None else None
+        return Standing(
+            *row[:7],
+            quiet=quiet,
+            is_unreachable=row[12],
+            late=row[11],
+            is_inferred=row[13],
+            matter=row[14],
+            sources=tuple(row[15]),
+            inferred_in_a_day=row[16],
+        )
+
+    async def end(
+        self, event: ClaimedEvent, state: State, *, gate: Gate | None = None, regenerated: bool = False
+    ) -> bool:
+        """End a follow-up without a word; True when somebody waits for an answer in the conversation."""
+        found = await self.connection.execute(
+            "WITH event AS (UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = %(error)s"
+            " WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s"
+            " RETURNING id), told AS (UPDATE timers t SET state = %(state)s, gate = %(gate)s, regenerated = %(regenerated)s,"
+            " ended_at = clock_timestamp() FROM event WHERE t.conversation_id = %(conversation)s AND t.id = event.id)"
+            " SELECT unanswered > 0 FROM conversations, event WHERE conversations.id = %(conversation)s",
+            {
+                "conversation": event.conversation_id,
+                "event": event.id,
+                "fence": event.fence,
+                "state": state,
+                "gate": gate,
+                "regenerated": regenerated,
+                "error": gate or state,
+            },
+        )
+        row = await found.fetchone()
+        if row is None:
+            raise Superseded("Somebody has spoken, another worker has taken over, or the conversation was deleted.")
+        return row[0]
+
+    async def deliver(
+        self,
+        event: ClaimedEvent,
+        trigger: Message,
+        reply: Reply,
+        *,
+        agent_name: str,
+        push: bool,
+        plan: Plan | None,
+        regenerated: bool,
+        brought_up: Sequence[str] = (),
+    ) -> Finished:
+        """Store what is said unasked; all or nothing. Raises Superseded if the event isn't ours any more.
+
+        `brought_up` are the ids of the messages that it comes from or speaks of.
+        """
+        found = await self.connection.execute(
+            _DELIVER_AND_PLAN if plan else _DELIVER_ONLY,
+            {
+                **plan_parameters(plan),
+                "conversation": event.conversation_id,
+                "event": event.id,
+                "fence": event.fence,
+                "id": new_id(),
+                "owner": event.owner_id,
+                "prompt": trigger.text,
+                "tags": Jsonb(dict(trigger.metadata)),
+                "author_id": event.agent_id,
+                "author_name": agent_name,
+                "text": text_of(reply.content),
+                "sources": Jsonb(list(reply.sources)),
+                "metadata": Jsonb(dict(reply.metadata)),
+                "regenerated": regenerated,
+                "sources_brought_up": list(brought_up),
+                "channel": event.channel,
+                "push": push,
+            },
+        )
+        row = await found.fetchone()
+        if row is None:
+            raise Superseded("Somebody has spoken, another worker has taken over, or the conversation was deleted.")
+        return Finished(message_of(row[1:]), more=row[0])
+
+    async def stats(self, owner_id: str, *, days: float) -> list[Tally]:
+        """What became of the owner's follow-ups that fired in the last `days`."""
+        found = await self.connection.execute(_STATS, {"owner": owner_id, "days": days})
+        return [Tally(*row) for row in await found.fetchall()]

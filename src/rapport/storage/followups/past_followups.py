@@ -1,0 +1,32 @@
+"""Which follow-ups were made in a conversation: what a later one may not repeat, and how far apart they are (ADR 35)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rapport.domain.follow_up import BroughtUp
+
+_MOST = 20
+"""How many of the latest are read. They are searched for among five times as many that fired: in a chat that was muted for
+years nearly all were held back."""
+
+# As one JSON value, so that it fits into a statement that reads other things. `c` is the conversation's row.
+BROUGHT_UP = f"""
+CASE WHEN c.followed_up_at IS NULL THEN '[]'::jsonb ELSE (
+    SELECT coalesce(jsonb_agg(jsonb_build_array(matter, to_jsonb(sources), ended_at, origin, spoken = c.spoken)), '[]')
+    FROM (
+        SELECT matter, sources, ended_at, origin, spoken FROM (
+            SELECT matter, sources, ended_at, origin, spoken, state FROM timers
+            WHERE owner_id = c.owner_id AND conversation_id = c.id AND fired_at IS NOT NULL
+            ORDER BY fired_at DESC LIMIT {5 * _MOST}) AS latest
+        WHERE state = 'delivered' LIMIT {_MOST}) AS made) END
+"""
+
+
+def brought_up(rows: Any) -> list[BroughtUp]:
+    """Read what BROUGHT_UP has found, the newest first."""
+    return [
+        BroughtUp(matter, tuple(sources), datetime.fromisoformat(at), origin == "planner", silence)
+        for matter, sources, at, origin, silence in rows
+    ]

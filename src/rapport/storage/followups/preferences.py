@@ -1,0 +1,34 @@
+"""Preferences: the clock that an owner lives by, and their quiet hours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rapport.domain.follow_up_requests import Preference
+from rapport.storage.database import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    connection: Connection
+
+    async def get(self, owner_id: str, *, lock: bool = False) -> Preference:
+        """What the owner has set; without a row, what holds for everybody. With `lock` it stays so until the commit."""
+        if lock:  # on the owner, not on a row that may not be there yet
+            await self.connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended('preferences ' || %s, 0))", (owner_id,)
+            )
+        found = await self.connection.execute(
+            "SELECT time_zone, quiet_from, quiet_to FROM preferences WHERE owner_id = %s", (owner_id,)
+        )
+        row = await found.fetchone()
+        return Preference(*row) if row else Preference()
+
+    async def put(self, owner_id: str, preference: Preference) -> None:
+        """Keep all of it, in the place of what was set before."""
+        await self.connection.execute(
+            "INSERT INTO preferences (owner_id, time_zone, quiet_from, quiet_to) VALUES (%s, %s, %s, %s)"
+            " ON CONFLICT (owner_id) DO UPDATE SET time_zone = excluded.time_zone, quiet_from = excluded.quiet_from,"
+            " quiet_to = excluded.quiet_to",
+            (owner_id, preference.time_zone, preference.quiet_from, preference.quiet_to),
+        )

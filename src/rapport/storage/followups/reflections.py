@@ -1,0 +1,87 @@
+"""What the model is asked about after a conversation has paused, and up to where it has been asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rapport.domain.chat_archive import KEY_PREFIX
+from rapport.domain.conversation import Message
+from rapport.domain.follow_up import BroughtUp
+from rapport.storage.database import Connection
+from rapport.storage.followups.past_followups import BROUGHT_UP, brought_up
+from rapport.storage.messages.messages import COLUMNS, message_of
+
+# The newest messages, but of those that it was asked about before only a few: they say what the new ones are about.
+_SAID = f"""
+WITH newest AS (
+    SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb,")} FROM messages
+    WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
+    ORDER BY created_at DESC, id DESC LIMIT %(limit)s
+)
+SELECT newest.* FROM newest
+WHERE created_at > (SELECT reflected_to FROM conversations WHERE id = %(conversation)s)
+   OR id IN (SELECT id FROM newest ORDER BY created_at DESC, id DESC LIMIT %(known)s)
+ORDER BY created_at, id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A conversation in which nobody says anything at the moment."""
+
+    said: Sequence[Message]
+    """The newest messages, oldest first."""
+    fresh: Sequence[Message]
+    """Those of them that people said and the model has not been asked about."""
+    autonomy: bool | None
+    brought_up: Sequence[BroughtUp]
+    """Its latest follow-ups, the newest first."""
+    followups: int
+    """Said since somebody spoke."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reflections:
+    connection: Connection
+
+    async def paused(
+        self, owner_id: str, conversation_id: str, *, spoken: int, limit: int = 24, known: int = 6
+    ) -> Paused | None:
+        """What there is to think about; None when somebody has spoken since, or the conversation is gone."""
+        found = await self.connection.execute(
+            # Before the first time it is -infinity, which no datetime can hold.
+            f"SELECT autonomy, CASE WHEN isfinite(reflected_to) THEN reflected_to END, followups, {BROUGHT_UP}"
+            " FROM conversations c WHERE id = %s AND owner_id = %s AND spoken = %s".encode(),
+            (conversation_id, owner_id, spoken),
+        )
+        here = await found.fetchone()
+        if here is None:
+            return None
+        parameters = {"conversation": conversation_id, "owner": owner_id, "limit": limit, "known": known}
+        rows = await (await self.connection.execute(_SAID, parameters)).fetchall()
+        said = [message_of(row) for row in rows]
+        fresh = [one for one in said if _is_theirs(one) and (here[1] is None or one.created_at > here[1])]
+        return Paused(said, fresh, here[0], brought_up(here[3]), here[2])
+
+    async def done(
+        self, owner_id: str, conversation_id: str, *, spoken: int, upto: datetime, followups: int = 0
+    ) -> bool:
+        """Everything up to then has been thought about; False, and nothing changed, when anything has been said since.
+
+        Holds the conversation's line until the transaction ends.
+        """
+        found = await self.connection.execute(
+            "UPDATE conversations SET reflected_to = greatest(reflected_to, %s)"
+            " WHERE id = %s AND owner_id = %s AND spoken = %s AND followups = %s",
+            (upto, conversation_id, owner_id, spoken, followups),
+        )
+        return found.rowcount == 1
+
+
+def _is_theirs(message: Message) -> bool:
+    """Whether the owner has said it here."""
+    return (
+        message.role == "user" and not message.is_bot and not (message.client_message_id or "").startswith(KEY_PREFIX)
+    )

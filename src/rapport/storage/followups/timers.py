@@ -1,0 +1,225 @@
+"""Timers: set, moved and cancelled by people and the planner, and turned into events when they are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from psycopg import errors
+
+from rapport.domain.errors import InvalidInput, NotFound
+from rapport.domain.follow_up import Timer, TriggerType
+from rapport.domain.follow_up_requests import MAX_WAITING
+from rapport.domain.ids import is_id, new_id
+from rapport.storage.conversations.conversations import Conversations, no_such_conversation
+from rapport.storage.database import Connection
+
+_COLUMNS = (
+    "id, conversation_id, timer_id, owner_id, trigger_type, reason, matter, origin, state, gate, message_id, due_at,"
+    " created_at, fired_at, ended_at"
+    # the order of Timer's fields
+)
+
+# The time is the database's, and so is what the silence is dated from: if somebody speaks while this runs, the timer holds
+# an older count than the conversation and never fires.
+_SET = f"""
+INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, matter, origin, spoken, due_at, sources)
+SELECT c.id, %(id)s, %(timer)s, c.owner_id, %(type)s, %(reason)s, %(matter)s, %(origin)s, c.spoken,
+       clock_timestamp() + %(delay)s * interval '1 second', %(sources)s::text[]
+FROM conversations c WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
+  AND (%(spoken)s::bigint IS NULL OR c.spoken = %(spoken)s)
+  AND (EXISTS (SELECT FROM timers w WHERE w.conversation_id = c.id AND w.timer_id = %(timer)s AND w.state = 'pending')
+       OR (SELECT count(*) FROM (SELECT FROM timers w WHERE w.conversation_id = c.id AND w.state = 'pending'
+                                 LIMIT %(most)s) AS waiting) < %(most)s)
+ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
+SET trigger_type = excluded.trigger_type, reason = excluded.reason, matter = excluded.matter, origin = excluded.origin,
+    spoken = excluded.spoken, due_at = excluded.due_at, sources = excluded.sources
+WHERE excluded.origin = 'user' OR timers.origin = 'planner'  -- what somebody has set is theirs
+RETURNING {_COLUMNS}
+"""
+
+# A walk of timers_due from its beginning to this moment. (One moment for the whole statement: for clock_timestamp(), which
+# moves on meanwhile, the walk would go on through everything that waits.) SKIP LOCKED: workers never wait for each other, nor
+# for whoever is cancelling a timer or erasing its conversation. What somebody's words have overtaken, or is due for too long,
+# fires no more.
+_FIRE = """
+WITH due AS MATERIALIZED (
+    SELECT t.conversation_id, t.id, c.spoken, CASE
+        WHEN t.spoken <> c.spoken THEN 'superseded'
+        WHEN t.due_at < clock_timestamp() - %(late)s * interval '1 second' THEN 'expired'
+        ELSE 'fired' END AS state
+    FROM timers t JOIN conversations c ON c.id = t.conversation_id
+    WHERE t.state = 'pending' AND t.due_at <= statement_timestamp()
+    ORDER BY t.due_at LIMIT %(limit)s
+    FOR UPDATE OF t SKIP LOCKED FOR KEY SHARE OF c SKIP LOCKED
+), gone AS (
+    UPDATE timers t SET state = due.state, fired_at = clock_timestamp(),
+        ended_at = CASE WHEN due.state <> 'fired' THEN clock_timestamp() END
+    FROM due WHERE t.conversation_id = due.conversation_id AND t.id = due.id
+    RETURNING t.conversation_id, t.id, t.owner_id, t.trigger_type, t.reason, t.state, t.due_at, t.fired_at, due.spoken
+), made AS (
+    INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, spoken, trigger_type, trigger_reason)
+    SELECT conversation_id, id, owner_id, 'queued', '', spoken, trigger_type, reason FROM gone
+    WHERE state = 'fired' ORDER BY due_at
+)
+SELECT conversation_id, id, trigger_type, state, extract(epoch FROM fired_at - due_at)::float8 FROM gone
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """A timer whose time had come, and how late that was noticed."""
+
+    conversation_id: str
+    id: str
+    trigger_type: TriggerType
+    state: Literal["fired", "expired", "superseded"]
+    lateness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    connection: Connection
+
+    async def set(
+        self,
+        owner_id: str,
+        conversation_id: str,
+        *,
+        timer_id: str,
+        trigger_type: TriggerType,
+        delay: float,
+        reason: str | None = None,
+        matter: str = "",
+        origin: Literal["planner", "user"] = "user",
+        sources: Sequence[str] = (),
+        spoken: int | None = None,
+        row_id: str | None = None,
+    ) -> Timer | None:
+        """Set the timer of that name, or move it. With `spoken` only while nobody has spoken since; None if somebody has.
+
+        The planner doesn't move one that somebody has set: None.
+
+        One that is new has the id `row_id`, if one is given; one that was moved keeps its own.
+        """
+        if not is_id(conversation_id):
+            raise no_such_conversation(conversation_id)
+        try:
+            found = await self.connection.execute(
+                _SET,
+                {
+                    "conversation": conversation_id,
+                    "owner": owner_id,
+                    "id": row_id or new_id(),
+                    "timer": timer_id,
+                    "type": trigger_type,
+                    "reason": reason,
+                    "matter": matter,
+                    "origin": origin,
+                    "sources": list(sources),
+                    "delay": delay,
+                    "spoken": spoken,
+                    "most": MAX_WAITING,
+                },
+            )
+        except errors.ForeignKeyViolation as error:  # the conversation was erased while the insert waited for its row
+            raise no_such_conversation(conversation_id) from error
+        row = await found.fetchone()
+        if row is None and spoken is None:
+            await Conversations(self.connection).get(owner_id, conversation_id)  # that may be what is missing
+            raise InvalidInput(f"{MAX_WAITING:,} follow-ups wait in this conversation already: cancel some first.")
+        return _timer(row) if row else None
+
+    async def pending(self, owner_id: str, conversation_id: str | None = None) -> list[Timer]:
+        """What waits in a conversation, or in all of the owner's, the next first."""
+        return await self._found("state = 'pending'", owner_id, conversation_id, order="due_at, id", limit=1_000)
+
+    async def past(self, owner_id: str, conversation_id: str | None = None, *, limit: int) -> list[Timer]:
+        """What has become of the latest that fired, in a conversation or in all of the owner's, the newest first."""
+        return await self._found(
+            "fired_at IS NOT NULL", owner_id, conversation_id, order="fired_at DESC, id DESC", limit=limit
+        )
+
+    async def _found(
+        self, state: str, owner_id: str, conversation_id: str | None, *, order: str, limit: int
+    ) -> list[Timer]:
+        # Two statements, so that each has a fixed plan: that of one conversation never looks at the others.
+        where = "" if conversation_id is None else " AND conversation_id = %(conversation)s"
+        found = await self.connection.execute(
+            f"SELECT {_COLUMNS} FROM timers WHERE owner_id = %(owner)s AND {state}{where}"
+            f" ORDER BY {order} LIMIT %(limit)s".encode(),
+            {"owner": owner_id, "conversation": conversation_id, "limit": limit},
+        )
+        return [_timer(row) for row in await found.fetchall()]
+
+    async def count_pending(self) -> int:
+        """How many wait, of everybody."""
+        found = await self.connection.execute("SELECT count(*) FROM timers WHERE state = 'pending'")
+        row = await found.fetchone()
+        assert row is not None
+        return row[0]
+
+    async def change(
+        self,
+        owner_id: str,
+        conversation_id: str,
+        timer_id: str,
+        *,
+        delay: float | None = None,
+        trigger_type: TriggerType | None = None,
+        reason: str | None = None,
+    ) -> Timer | None:
+        """Postpone a waiting timer, or let it be about something else; None if none of that name waits.
+
+        An empty reason takes it away.
+        """
+        found = await self.connection.execute(
+            "UPDATE timers SET due_at = coalesce(clock_timestamp() + %(delay)s * interval '1 second', due_at),"
+            " trigger_type = coalesce(%(type)s, trigger_type), reason = nullif(coalesce(%(reason)s, reason), '')"
+            " WHERE conversation_id = %(conversation)s AND timer_id = %(timer)s AND owner_id = %(owner)s AND state = 'pending'"
+            f" RETURNING {_COLUMNS}",
+            {
+                "delay": delay,
+                "type": trigger_type,
+                "reason": reason,
+                "conversation": conversation_id,
+                "timer": timer_id,
+                "owner": owner_id,
+            },
+        )
+        row = await found.fetchone()
+        return _timer(row) if row else None
+
+    async def cancel(
+        self, owner_id: str, conversation_id: str, timer_id: str, *, origin: Literal["planner", "user"] | None = None
+    ) -> bool:
+        """Cancel a waiting timer; False if none of that name waits. With `origin` only if it was set by that one."""
+        found = await self.connection.execute(
+            "DELETE FROM timers WHERE conversation_id = %(conversation)s AND timer_id = %(timer)s AND owner_id = %(owner)s"
+            " AND state = 'pending' AND (%(origin)s::text IS NULL OR origin = %(origin)s)",
+            {"conversation": conversation_id, "timer": timer_id, "owner": owner_id, "origin": origin},
+        )
+        return found.rowcount > 0
+
+    async def fire(self, *, limit: int, late: float) -> list[Fired]:
+        """Turn up to `limit` timers that are due into events; those due for more than `late` seconds expire."""
+        found = await self.connection.execute(_FIRE, {"limit": limit, "late": late})
+        return [Fired(*row) for row in await found.fetchall()]
+
+    async def next_due(self) -> float | None:
+        """Seconds until the next timer is due, by the database's clock; None when none waits."""
+        found = await self.connection.execute(
+            "SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM timers WHERE state = 'pending'"
+        )
+        row = await found.fetchone()
+        return row[0] if row else None
+
+
+def no_such_timer(timer_id: str) -> NotFound:
+    """The one answer for a timer that never was, was cancelled, or has fired."""
+    return NotFound(f"No follow-up {timer_id[:64]!r} waits in this conversation: it may have fired or been cancelled.")
+
+
+def _timer(row: tuple[Any, ...]) -> Timer:
+    return Timer(*row)

@@ -1,0 +1,1 @@
+"""Messages: stored, changed, searched, summarized, imported and exported."""

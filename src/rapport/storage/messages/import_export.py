@@ -1,0 +1,237 @@
+"""Archives in the message log: what was said elsewhere is put where it belongs in time, and everything is read back out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from rapport.domain.chat_archive import KEY_PREFIX, TICK, ArchivedMessage, id_at, spaced
+from rapport.domain.conversation import Kind, Message, text_of
+from rapport.storage.conversations.conversations import no_such_conversation
+from rapport.storage.database import Connection
+from rapport.storage.messages.messages import COLUMNS, message_of
+
+# By the unique indexes of the conversation: what came from this archive before, what the archive was made of, if it is an
+# export of this very conversation, and what a channel has brought already.
+_KNOWN = """
+SELECT client_message_id, id, sha256(convert_to(content, 'UTF8')) FROM messages
+WHERE conversation_id = %(conversation)s AND client_message_id = ANY(%(keys)s)
+UNION ALL
+SELECT %(prefix)s || id, id, sha256(convert_to(content, 'UTF8')) FROM messages
+WHERE conversation_id = %(conversation)s AND id = ANY(%(ids)s)
+UNION ALL
+SELECT p.key, m.id, sha256(convert_to(m.content, 'UTF8')) FROM unnest(%(platform_ids)s::text[], %(platform_keys)s::text[]) AS p (id, key)
+JOIN messages m ON m.conversation_id = %(conversation)s AND m.platform_id = p.id
+"""
+
+# A short walk of messages_order for each second in question: an archive of years does not read the years in between.
+_TAKEN = """
+SELECT m.created_at FROM unnest(%(seconds)s::timestamptz[]) AS asked (second)
+CROSS JOIN LATERAL (
+    SELECT created_at FROM messages
+    WHERE conversation_id = %(conversation)s AND created_at >= second AND created_at < second + interval '2 seconds'
+) m
+"""
+
+# Ten times as fast as so many inserts. There is no conflict to expect: whoever writes here holds the conversation's lock.
+_COPY = """
+COPY messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
+               client_message_id, sources, metadata, created_at, mentions, thread_id, is_bot, platform_id,
+               context_snapshot) FROM STDIN
+"""
+
+# Only messages that an import stored: those have the archive's key as `client_message_id`, and no event. What a live user
+# typed is left alone, whatever it looks like. `following`: what was said right after it, if an import stored that too.
+_SUSPECTS = f"""
+SELECT {", ".join("m." + column.strip() for column in COLUMNS.split(","))}, following.id, following.role
+FROM messages m LEFT JOIN LATERAL (
+    SELECT id, CASE WHEN starts_with(client_message_id, %(key)s) THEN role END AS role FROM messages n
+    WHERE n.conversation_id = m.conversation_id AND n.owner_id = m.owner_id AND n.role <> 'system-summary'
+      AND (n.created_at, n.id) > (m.created_at, m.id)
+    ORDER BY n.created_at, n.id LIMIT 1
+) following ON true
+WHERE m.conversation_id = %(conversation)s AND m.owner_id = %(owner)s AND m.role = 'user' AND NOT m.synthetic
+  AND starts_with(ltrim(m.content, E' \\t\\r\\n'), %(marker)s) AND starts_with(m.client_message_id, %(key)s)
+  AND NOT EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id)
+ORDER BY m.created_at, m.id
+FOR UPDATE OF m
+"""
+
+_BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of some messages of an archive."""
+
+    added: int = 0
+    known: int = 0
+    """They were there already."""
+    changed: int = 0
+    """Of those, how many say something else than what is stored, which stays."""
+    loose: int = 0
+    """They reply to a message that is not there."""
+
+    def __add__(self, other: Added) -> Added:
+        return Added(
+            self.added + other.added,
+            self.known + other.known,
+            self.changed + other.changed,
+            self.loose + other.loose,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Archives:
+    connection: Connection
+
+    async def begin(
+        self, owner_id: str, conversation_id: str, *, agent_id: str, kind: Kind, title: str | None, at: datetime
+    ) -> None:
+        """Make the conversation of an archive, unless it is there already; it began when the first thing was said."""
+        # Who comes second waits for the first one's commit, and then goes on with that conversation.
+        await self.connection.execute(
+            "INSERT INTO conversations (id, owner_id, agent_id, kind, channel, title, created_at, last_at)"
+            " VALUES (%s, %s, %s, %s, 'api', %s, %s, %s) ON CONFLICT (id) DO NOTHING",
+            (conversation_id, owner_id, agent_id, kind, title, at, at),
+        )
+
+    async def add(
+        self, owner_id: str, conversation_id: str, messages: Sequence[ArchivedMessage], *, prefix: str
+    ) -> Added:
+        """Store messages, oldest first, at their true times; what is known already stays as it is. Needs a transaction.
+
+        A message whose time is taken is moved on by microseconds. Nothing is answered, and nobody has spoken.
+        """
+        # The conversation's lock first, like everybody who writes to it: no time is taken and no key used meanwhile.
+        held = await self.connection.execute(
+            "SELECT id FROM conversations WHERE id = %s AND owner_id = %s FOR NO KEY UPDATE",
+            (conversation_id, owner_id),
+        )
+        if await held.fetchone() is None:
+            raise no_such_conversation(conversation_id)
+        stored = await self._known(conversation_id, messages, prefix=prefix)
+        fresh = [message for message in messages if prefix + message.row_id not in stored]
+        again = [message for message in messages if prefix + message.row_id in stored]
+        changed = sum(stored[prefix + message.row_id][1] != _digest(message) for message in again)
+        if not fresh:
+            return Added(known=len(again), changed=changed)
+        ids = {key: message_id for key, (message_id, _) in stored.items()}
+        times = spaced((message.created_at for message in fresh), await self._taken(conversation_id, fresh))
+        ids |= {prefix + message.row_id: id_at(time) for message, time in zip(fresh, times, strict=True)}
+        parents = [None if message.reply_to is None else ids.get(prefix + message.reply_to) for message in fresh]
+        async with self.connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+            for message, time, parent in zip(fresh, times, parents, strict=True):
+                key, author = prefix + message.row_id, message.author
+                await copy.write_row(
+                    (
+                        conversation_id,
+                        ids[key],
+                        owner_id,
+                        message.role,
+                        author and author.id,
+                        author and author.name,
+                        text_of(message.content),
+                        None if isinstance(message.content, str) else Jsonb(list(message.content)),
+                        parent,
+                        key,
+                        Jsonb(list(message.sources)),
+                        Jsonb(dict(message.metadata)),
+                        time,
+                        list(message.mentions),
+                        message.thread_id,
+                        message.is_bot or message.role == "assistant",
+                        message.platform_id,
+                        Jsonb(dict(message.context_snapshot)) if parent is None and message.context_snapshot else None,
+                    )
+                )
+        await self.connection.execute(
+            "UPDATE conversations SET last_at = greatest(last_at, %s) WHERE id = %s", (times[-1], conversation_id)
+        )
+        # From here on a group is embedded again; what has a vector keeps it. Whoever is embedding it just now has not seen
+        # this, also if it lies where the mark has not come to yet: the count tells.
+        await self.connection.execute(
+            "UPDATE chat_index SET embedded_to = least(embedded_to, %s), imports = imports + 1 WHERE conversation_id = %s",
+            (times[0] - TICK, conversation_id),
+        )
+        replies = sum(message.reply_to is not None for message in fresh)
+        answered = sum(parent is not None for parent in parents)
+        return Added(len(fresh), len(again), changed, replies - answered)
+
+    async def _known(
+        self, conversation_id: str, messages: Sequence[ArchivedMessage], *, prefix: str
+    ) -> dict[str, tuple[str, bytes]]:
+        """Those of the messages, and of those they reply to, that are there: their ids, and a digest of their words."""
+        named = {message.row_id for message in messages} | {
+            one.reply_to for one in messages if one.reply_to is not None
+        }
+        platform = {one.platform_id: prefix + one.row_id for one in messages if one.platform_id is not None}
+        heads = {one.platform_id.removesuffix(one.row_id) for one in messages if one.platform_id is not None}
+        if len(heads) == 1 and all(
+            one.platform_id in (None, *(head + one.row_id for head in heads)) for one in messages
+        ):
+            # The archive's ids are the platform's, after what they all begin with.
+            platform |= {head + name: prefix + name for head in heads for name in named}
+        found = await self.connection.execute(
+            _KNOWN,
+            {
+                "conversation": conversation_id,
+                "prefix": prefix,
+                "keys": [prefix + name for name in named],
+                "ids": list(named),
+                "platform_ids": list(platform),
+                "platform_keys": list(platform.values()),
+            },
+        )
+        return {key: (message_id, digest) for key, message_id, digest in await found.fetchall()}
+
+    async def _taken(self, conversation_id: str, messages: Sequence[ArchivedMessage]) -> set[datetime]:
+        """The times near those of the messages at which something was said already."""
+        seconds = {message.created_at.replace(microsecond=0) for message in messages}
+        found = await self.connection.execute(_TAKEN, {"conversation": conversation_id, "seconds": list(seconds)})
+        return {row[0] for row in await found.fetchall()}
+
+    async def after(
+        self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None = None
+    ) -> list[Message]:
+        """The first `limit` things said after the cursor, oldest first. Summaries are not said by anybody."""
+        # A forward walk of messages_order from the cursor on: a page costs the same anywhere.
+        since, last_id = cursor or (_BEFORE_ALL, "")
+        found = await self.connection.execute(
+            f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND owner_id = %s AND role <> 'system-summary'"
+            " AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s",
+            (conversation_id, owner_id, since, last_id, limit),
+        )
+        return [message_of(row) for row in await found.fetchall()]
+
+    async def every_conversation(self, owner_id: str) -> list[str]:
+        """The ids of the owner's conversations."""
+        found = await self.connection.execute("SELECT id FROM conversations WHERE owner_id = %s", (owner_id,))
+        return [row[0] for row in await found.fetchall()]
+
+    async def suspects(self, owner_id: str, conversation_id: str, *, marker: str) -> list[tuple[Message, str | None]]:
+        """Imported messages of people that begin with the marker, each with the id of the agent's imported message right
+        after it, if there is one.
+
+        They stay as they are until the transaction ends.
+        """
+        found = await self.connection.execute(
+            _SUSPECTS, {"conversation": conversation_id, "owner": owner_id, "marker": marker, "key": KEY_PREFIX}
+        )
+        return [(message_of(row[:-2]), row[-2] if row[-1] == "assistant" else None) for row in await found.fetchall()]
+
+    async def tag(self, owner_id: str, conversation_id: str, message_id: str, tags: Mapping[str, Any]) -> None:
+        """Add to what is known about a message; what it says stays as it is."""
+        await self.connection.execute(
+            "UPDATE messages SET metadata = metadata || %s WHERE conversation_id = %s AND id = %s AND owner_id = %s",
+            (Jsonb(dict(tags)), conversation_id, message_id, owner_id),
+        )
+
+
+def _digest(message: ArchivedMessage) -> bytes:
+    return hashlib.sha256(text_of(message.content).encode()).digest()

@@ -1,0 +1,295 @@
+"""Arrivals: what people say, stored with the event that will answer it; and what is changed of it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncCursor
+from psycopg.errors import UniqueViolation
+from psycopg.types.json import Jsonb
+
+from rapport.domain.conversation import Incoming, Message, text_of
+from rapport.domain.event import Accepted, ClaimedEvent
+from rapport.domain.ids import new_id
+from rapport.storage.conversations.conversations import no_such_conversation
+from rapport.storage.database import Connection
+from rapport.storage.messages.messages import COLUMNS, message_of
+
+CLOCKS_DIFFER = 60
+"""Seconds by which a platform's clock may be wrong by ours, with the time that a message takes to come here."""
+
+KEPT_CHANGES = 50
+"""So many changes of a message are kept as they came: each is written anew with the next one."""
+
+# One statement, so one transaction. The conversation's row lock puts writers in a line; the time it returns is later
+# than that of every message before, even if the clock went back. If nobody else is in the line and this process wants
+# to, the event starts as running: no queue in between, and still a row that anyone can pick up if the process dies.
+# Whoever speaks ends the silence that follow-ups wait for (AUTO-11): those that wait are cancelled, those under way are
+# overtaken. A timer or an event that was made while this statement waited for the lock is not seen by it; but such a row
+# holds an older `spoken` than the conversation, and is dropped for that when its time comes.
+# Another bot is heard and never answered, or two of them would talk for ever; nor has anybody spoken when one has: a bot
+# that posts the weather every hour must not cancel what waits for people, nor let unanswered follow-ups begin anew.
+_FOR_AGENT = (
+    "(NOT %(is_bot)s AND coalesce(%(for_agent)s, kind = 'direct' OR %(replies)s OR agent_id = ANY(%(addressed)s)))"
+)
+_STORE = f"""
+WITH line AS (
+    UPDATE conversations
+    SET last_at = {{last_at}},
+        unanswered = unanswered + {_FOR_AGENT}::int, spoken = spoken + (NOT %(is_bot)s)::int,
+        followups = CASE WHEN %(is_bot)s THEN followups ELSE 0 END, unreachable_at = NULL
+    WHERE id = %(conversation)s AND owner_id = %(owner)s
+    RETURNING {{at}} AS at, last_at, handle, agent_id, kind, channel, spoken,
+        {_FOR_AGENT} AS answered, {_FOR_AGENT} AND %(claim)s AND unanswered = 1 AS is_free
+), message AS (
+    INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
+                          client_message_id, created_at, mentions, thread_id, is_bot, platform_id, context_snapshot, payload)
+    SELECT %(conversation)s, %(id)s, %(owner)s, 'user', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
+           %(reply_to)s, %(client_id)s, line.at, %(mentions)s, %(topic)s, %(is_bot)s, %(platform_id)s, %(snapshot)s,
+           %(payload)s
+    FROM line
+), cancelled AS (
+    DELETE FROM timers t USING line WHERE t.conversation_id = %(conversation)s AND t.state = 'pending'
+      AND NOT %(is_bot)s
+), overtaken AS (
+    UPDATE events e SET state = 'done', finished_at = clock_timestamp(), error = 'superseded' FROM line
+    WHERE e.conversation_id = %(conversation)s AND e.trigger_type IS NOT NULL AND e.state <> 'done'
+      AND NOT %(is_bot)s
+    RETURNING e.id, e.trigger_type, e.worker_id
+), superseded AS (
+    UPDATE timers t SET state = 'superseded', ended_at = clock_timestamp() FROM overtaken
+    WHERE t.conversation_id = %(conversation)s AND t.id = overtaken.id
+), event AS (
+    INSERT INTO events (conversation_id, id, owner_id, state, worker_id, fence, attempts, accepted_by, spoken)
+    SELECT %(conversation)s, %(id)s, %(owner)s,
+           CASE WHEN is_free THEN 'running' ELSE 'queued' END, CASE WHEN is_free THEN %(worker)s END,
+           is_free::int, is_free::int, %(worker)s, spoken
+    -- After what was overtaken is done: only one may run.
+    FROM line, (SELECT count(*) FROM overtaken) AS first WHERE answered
+){{late}}
+SELECT at, agent_id, kind, channel, handle, spoken, answered, is_free, ARRAY(SELECT ARRAY[id, trigger_type] FROM overtaken),
+       (SELECT id FROM overtaken WHERE worker_id IS NOT NULL LIMIT 1)
+FROM line
+"""
+
+_STORE_NOW = _STORE.format(
+    last_at="greatest(clock_timestamp(), last_at + interval '1 microsecond')", at="last_at", late=""
+).encode()
+
+# A message that its platform has dated stands where it was said, however late it comes: after a night in which the server
+# was down, in the night. Only what was said just now stands after what the agent has just said, because the clocks of the
+# two differ, and the platform's may know no more than the second; and then all that was said later stands after it, too,
+# even if it has become old by the time that it is read. What comes after something that was said later stands where it was
+# said. A date that lies well ahead is none.
+_DATED = f"""
+CASE WHEN %(said_at)s::timestamptz > transaction_timestamp() + interval '{CLOCKS_DIFFER} seconds'
+     THEN transaction_timestamp() ELSE %(said_at)s END
+"""
+_PLACED = f"""
+greatest({_DATED}, placed_at + interval '1 microsecond',
+         CASE WHEN {_DATED} > transaction_timestamp() - interval '{CLOCKS_DIFFER} seconds'
+              THEN replied_at + interval '1 microsecond' END)
+"""
+# What is embedded goes on from the latest: what comes later and stands before it has to be come back to.
+_STORE_DATED = _STORE.format(
+    last_at=f"greatest(last_at, CASE WHEN {_DATED} < said_to THEN {_DATED} ELSE {_PLACED} END),"
+    f" said_to = greatest(said_to, {_DATED}), placed_at = CASE WHEN {_DATED} < said_to THEN placed_at ELSE {_PLACED} END",
+    at=f"CASE WHEN {_DATED} < said_to THEN {_DATED} ELSE placed_at END",  # by the row as it has become
+    late=""", late AS (
+    UPDATE chat_index i SET embedded_to = least(embedded_to, line.at - interval '1 microsecond'), imports = imports + 1
+    FROM line WHERE i.conversation_id = %(conversation)s AND line.at < line.last_at
+)""",
+).encode()
+
+# By either unique index, one after the other: what the first finds is what counts.
+_KNOWN = f"""
+SELECT (SELECT agent_id FROM conversations c WHERE c.id = m.conversation_id),
+       EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id), m.*
+FROM (
+    (SELECT {COLUMNS} FROM messages
+     WHERE conversation_id = %(conversation)s AND client_message_id = %(client_id)s AND owner_id = %(owner)s)
+    UNION ALL
+    (SELECT {COLUMNS} FROM messages
+     WHERE conversation_id = %(conversation)s AND platform_id = %(platform_id)s AND owner_id = %(owner)s)
+    LIMIT 1
+) AS m
+"""
+
+# What somebody has changed of what they said. The platform's own update stays beside the first one, with the latest before
+# it, so what was said before is not lost. A change that comes late, after a newer one, changes nothing; nor does one that leaves the words as they are,
+# but the first, which may have come before the message itself: it is known as a change from then on. What it means is looked
+# at again.
+_CHANGE = """
+WITH held AS (
+    SELECT id FROM conversations WHERE id = %(conversation)s FOR NO KEY UPDATE  -- its number is given in the line
+), changed AS (
+    UPDATE messages
+    SET content = %(text)s, mentions = %(mentions)s, seq = DEFAULT,
+        metadata = metadata || jsonb_build_object('edited_at', %(edited_at)s::text),
+        payload = coalesce(payload, '{}') || jsonb_build_object('edits',
+            CASE WHEN jsonb_array_length(payload -> 'edits') >= %(kept)s THEN (payload -> 'edits') - 0
+                 ELSE coalesce(payload -> 'edits', '[]') END || jsonb_build_array(coalesce(%(payload)s::jsonb, 'null')))
+    FROM held WHERE conversation_id = held.id AND platform_id = %(platform_id)s AND owner_id = %(owner)s AND role = 'user'
+      AND (metadata ->> 'edited_at' IS NULL OR (metadata ->> 'edited_at')::timestamptz < %(edited_at)s::timestamptz)
+      AND (content <> %(text)s OR metadata ->> 'edited_at' IS NULL)
+    RETURNING messages.id, created_at
+), vectors AS (
+    DELETE FROM message_vectors v USING changed WHERE v.conversation_id = %(conversation)s AND v.message_id = changed.id
+    RETURNING v.embedder
+), late AS (
+    UPDATE chat_index i SET embedded_to = least(embedded_to, changed.created_at - interval '1 microsecond'),
+        imports = imports + 1, vectors = vectors - (SELECT count(*) FROM vectors v WHERE v.embedder = i.embedder)
+    FROM changed WHERE i.conversation_id = %(conversation)s
+)
+SELECT id FROM changed
+"""
+
+# Somebody has added to a message that it is for the agent: from now on it is, once.
+_CALL = """
+WITH line AS (
+    UPDATE conversations SET unanswered = unanswered + 1
+    WHERE id = %(conversation)s AND owner_id = %(owner)s
+      AND NOT EXISTS (SELECT FROM events WHERE conversation_id = %(conversation)s AND id = %(message)s)
+    RETURNING spoken
+)
+INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, spoken)
+SELECT %(conversation)s, %(message)s, %(owner)s, 'queued', %(worker)s, spoken FROM line
+ON CONFLICT DO NOTHING
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    connection: Connection
+
+    async def store(
+        self, incoming: Incoming, *, addressed: Sequence[str], replies_to_agent: bool, worker_id: str, claim: bool
+    ) -> Accepted | None:
+        """Store a message and, if it is for the agent, its event; None when its client's or its platform's id is known.
+
+        It is for the agent in a direct conversation, when `addressed` (ids of agents) names it, or when it replies to it;
+        what another bot says is for nobody.
+        """
+        message_id = new_id()
+        parameters = {
+            "conversation": incoming.conversation_id,
+            "id": message_id,
+            "owner": incoming.owner_id,
+            "author_id": incoming.author and incoming.author.id,
+            "author_name": incoming.author and incoming.author.name,
+            "text": text_of(incoming.content),
+            "blocks": None if isinstance(incoming.content, str) else Jsonb(list(incoming.content)),
+            "reply_to": incoming.reply_to_id,
+            "client_id": incoming.client_message_id,
+            "worker": worker_id,
+            "addressed": list(addressed),
+            "replies": replies_to_agent,
+            "mentions": list(incoming.mentions),
+            "topic": incoming.thread_id,
+            "is_bot": incoming.is_bot,
+            "platform_id": incoming.platform_id,
+            "snapshot": incoming.context_snapshot and Jsonb(dict(incoming.context_snapshot)),
+            "payload": incoming.payload and Jsonb(dict(incoming.payload)),
+            "said_at": incoming.said_at,
+            "for_agent": incoming.for_agent,
+        }
+        try:
+            found = await self._store({**parameters, "claim": claim})
+        except UniqueViolation as violation:
+            if violation.diag.constraint_name in ("messages_client_id", "messages_platform_id"):
+                return None
+            raise
+        row = await found.fetchone()
+        if row is None:
+            raise no_such_conversation(incoming.conversation_id)
+        at, agent_id, kind, channel, handle, spoken, answered, is_free, overtaken, interrupted = row
+        claimed = None
+        if is_free:
+            claimed = ClaimedEvent(
+                id=message_id,
+                conversation_id=incoming.conversation_id,
+                owner_id=incoming.owner_id,
+                fence=1,
+                attempts=1,
+                agent_id=agent_id,
+                kind=kind,
+                channel=channel,
+                accepted_by=worker_id,
+                spoken=spoken,
+                handle=handle,
+            )
+        where = (message_id, incoming.conversation_id, incoming.owner_id, agent_id)
+        ended = [(id_, type_) for id_, type_ in overtaken]
+        return Accepted(*where, at, answered, claimed, overtaken=ended, interrupted=interrupted)
+
+    async def _store(self, parameters: dict[str, Any]) -> AsyncCursor[tuple[Any, ...]]:
+        """Store; once more if a follow-up began while this waited for the line: now it is seen, and overtaken."""
+        statement = _STORE_NOW if parameters["said_at"] is None else _STORE_DATED
+        try:
+            return await self.connection.execute(statement, parameters)
+        except UniqueViolation as violation:
+            if violation.diag.constraint_name != "events_one_running":
+                raise
+            return await self.connection.execute(statement, parameters)
+
+    async def known(self, incoming: Incoming) -> tuple[Message, Accepted] | None:
+        """The message stored under the client's id, or else under the platform's, and what accepting it did."""
+        found = await self.connection.execute(
+            _KNOWN,
+            {
+                "conversation": incoming.conversation_id,
+                "owner": incoming.owner_id,
+                "client_id": incoming.client_message_id,
+                "platform_id": incoming.platform_id,
+            },
+        )
+        row = await found.fetchone()
+        if row is None:
+            return None
+        message = message_of(row[2:])
+        return message, Accepted(
+            message.id,
+            incoming.conversation_id,
+            incoming.owner_id,
+            row[0],
+            message.created_at,
+            row[1],
+            repeated=True,
+        )
+
+    async def change(self, incoming: Incoming, *, edited_at: datetime) -> str | None:
+        """Somebody has changed what they said, which is known by its platform's id; returns whose id it has here.
+
+        None: it isn't known, or it says nothing else than before, or has been changed again since.
+        """
+        found = await self.connection.execute(
+            _CHANGE,
+            {
+                "conversation": incoming.conversation_id,
+                "owner": incoming.owner_id,
+                "platform_id": incoming.platform_id,
+                "text": text_of(incoming.content),
+                "mentions": list(incoming.mentions),
+                "edited_at": edited_at.isoformat(),
+                "kept": KEPT_CHANGES,
+                "payload": incoming.payload and Jsonb(dict(incoming.payload)),
+            },
+        )
+        row = await found.fetchone()
+        return row[0] if row else None
+
+    async def call(self, incoming: Incoming, message_id: str, *, worker_id: str) -> bool:
+        """A message that is known is for the agent, as has become clear; False if it was already. Call it in a transaction."""
+        found = await self.connection.execute(
+            _CALL,
+            {
+                "conversation": incoming.conversation_id,
+                "owner": incoming.owner_id,
+                "message": message_id,
+                "worker": worker_id,
+            },
+        )
+        return found.rowcount == 1

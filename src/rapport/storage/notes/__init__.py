@@ -1,0 +1,1 @@
+"""Notes: stored, indexed and searched."""

@@ -1,0 +1,280 @@
+"""Notes and their passages: stored whole or not at all, and only for their owner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import LiteralString
+
+from rapport.domain.errors import Conflict, InvalidInput, NotFound
+from rapport.domain.note import NOTE_ID, Chunk, Note, Shelf, Vector
+from rapport.storage.database import Connection
+
+_CARD = "owner_id, id, title, file_name, char_length(text), chunks, embedder, created_at, updated_at"
+_BATCH = 50
+"""Chunks per INSERT: each has several vectors that go into the index, and no statement may run for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewNote:
+    """A note that has been read, cut and embedded, ready to be stored."""
+
+    owner_id: str
+    id: str
+    title: str
+    text: str
+    hash: bytes
+    file_name: str | None
+    embedder: str
+    chunks: Sequence[tuple[Chunk, Sequence[Vector]]]
+    """Each passage with a vector for each of its points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    connection: Connection
+
+    async def put(self, note: NewNote, *, replace: bool, only_if: bytes | None = None) -> Note:
+        """Store a note with its chunks: a new one, or with `replace` instead of what is there under its id.
+
+        Raises Conflict if a new note's id is taken, or if what is to be replaced hasn't the hash `only_if`; NotFound if
+        there is nothing to replace. Call it in a transaction: the note, its chunks and the owner's counts change together.
+        """
+        # The note's row comes first and is locked from here on, so that two who write the same note take turns.
+        if replace:
+            before = await self._locked(note.owner_id, note.id, only_if)
+        else:
+            before = (note.embedder, 0)
+            await self._insert(note)
+        await self.connection.execute(
+            "DELETE FROM chunks WHERE owner_id = %s AND note_id = %s", (note.owner_id, note.id)
+        )
+        for start in range(0, len(note.chunks), _BATCH):
+            await self._insert_chunks(note, start, note.chunks[start : start + _BATCH])
+        # A note that is only indexed anew has not changed for those who read it.
+        stored = await self.connection.execute(
+            "UPDATE notes SET title = %(title)s, text = %(text)s, hash = %(hash)s, file_name = %(file)s,"
+            " embedder = %(embedder)s, chunks = %(chunks)s, updated_at ="
+            " CASE WHEN hash = %(hash)s AND title = %(title)s THEN updated_at ELSE clock_timestamp() END"
+            f" WHERE owner_id = %(owner)s AND id = %(id)s RETURNING {_CARD}",
+            {
+                "title": note.title,
+                "text": note.text,
+                "hash": note.hash,
+                "file": note.file_name,
+                "embedder": note.embedder,
+                "chunks": len(note.chunks),
+                "owner": note.owner_id,
+                "id": note.id,
+            },
+        )
+        # The shelf comes last: all of an owner's writers meet there, and hold it only until they commit.
+        # From one embedder to another two shelves change, for everybody in the same order.
+        changes = {before[0]: -before[1]}
+        changes[note.embedder] = changes.get(note.embedder, 0) + len(note.chunks)
+        for embedder, change in sorted(changes.items()):
+            await self._count(note.owner_id, embedder, change)
+        row = await stored.fetchone()
+        assert row is not None
+        return Note(*row)
+
+    async def _insert(self, note: NewNote) -> None:
+        made = await self.connection.execute(
+            "INSERT INTO notes (owner_id, id, title, text, hash, file_name, embedder, chunks)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, 0) ON CONFLICT DO NOTHING",
+            (note.owner_id, note.id, note.title, note.text, note.hash, note.file_name, note.embedder),
+        )
+        if made.rowcount == 0:
+            raise Conflict(f"There is a note {note.id!r} already.")
+
+    async def _locked(self, owner_id: str, note_id: str, only_if: bytes | None) -> tuple[str, int]:
+        """Whose vectors the note's chunks have, and how many they are."""
+        found = await self.connection.execute(
+            "SELECT embedder, chunks, hash FROM notes WHERE owner_id = %s AND id = %s FOR UPDATE", (owner_id, note_id)
+        )
+        row = await found.fetchone()
+        if row is None:
+            raise _no_such_note(note_id)
+        if only_if is not None and bytes(row[2]) != only_if:
+            raise Conflict(f"The note {note_id!r} was changed meanwhile.")
+        return row[0], row[1]
+
+    async def _insert_chunks(self, note: NewNote, start: int, batch: Sequence[tuple[Chunk, Sequence[Vector]]]) -> None:
+        await self.connection.execute(
+            "INSERT INTO chunks (owner_id, note_id, position, embedder, heading, text, words)"
+            " SELECT %(owner)s, %(note)s, c.position, %(embedder)s, c.heading, c.text,"
+            " to_tsvector('english', concat_ws(' ', %(title)s::text, c.heading, c.text))"
+            " FROM unnest(%(positions)s::integer[], %(headings)s::text[], %(texts)s::text[]) AS c (position, heading, text)",
+            {
+                "owner": note.owner_id,
+                "note": note.id,
+                "embedder": note.embedder,
+                "title": note.title,
+                "positions": [start + number for number in range(len(batch))],
+                "headings": [chunk.heading for chunk, _ in batch],
+                "texts": [chunk.text for chunk, _ in batch],
+            },
+        )
+        points = [
+            (start + position, number, vector)
+            for position, (_, vectors) in enumerate(batch)
+            for number, vector in enumerate(vectors)
+        ]
+        await self.connection.execute(
+            "INSERT INTO points (owner_id, note_id, position, number, embedder, embedding)"
+            " SELECT %s, %s, p.position, p.number, %s, p.embedding::halfvec"
+            " FROM unnest(%s::integer[], %s::integer[], %s::text[]) AS p (position, number, embedding)",
+            (
+                note.owner_id,
+                note.id,
+                note.embedder,
+                [position for position, _, _ in points],
+                [number for _, number, _ in points],
+                [vector_literal(vector) for _, _, vector in points],
+            ),
+        )
+
+    async def _count(self, owner_id: str, embedder: str, change: int) -> None:
+        if change:
+            await self.connection.execute(
+                "INSERT INTO shelves (owner_id, embedder, chunks) VALUES (%(owner)s, %(embedder)s, greatest(0, %(change)s))"
+                " ON CONFLICT (owner_id, embedder) DO UPDATE SET chunks = greatest(0, shelves.chunks + %(change)s)",
+                {"owner": owner_id, "embedder": embedder, "change": change},
+            )
+
+    async def get(self, owner_id: str, note_id: str) -> Note:
+        """The note, if it is this owner's."""
+        if NOTE_ID.fullmatch(note_id):
+            found = await self.connection.execute(
+                f"SELECT {_CARD} FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
+            )
+            if row := await found.fetchone():
+                return Note(*row)
+        raise _no_such_note(note_id)
+
+    async def read(self, owner_id: str, note_id: str) -> tuple[Note, str]:
+        """The note and its text."""
+        if NOTE_ID.fullmatch(note_id):
+            found = await self.connection.execute(
+                f"SELECT {_CARD}, text FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
+            )
+            if row := await found.fetchone():
+                return Note(*row[:-1]), row[-1]
+        raise _no_such_note(note_id)
+
+    async def find(self, owner_id: str, note_id: str) -> tuple[Note, bytes] | None:
+        """The note and the hash of its text; None if there is no such note."""
+        return await self._first("id = %s", owner_id, note_id)
+
+    async def same(self, owner_id: str, hash_: bytes) -> Note | None:
+        """A note with this very text; the oldest if there are several."""
+        found = await self._first("hash = %s", owner_id, hash_)
+        return found and found[0]
+
+    async def of_file(self, owner_id: str, file_name: str) -> tuple[Note, bytes] | None:
+        """The note that a file of this name has become, and the hash of its text."""
+        return await self._first("md5(file_name) = md5(%s)", owner_id, file_name)
+
+    async def _first(self, condition: LiteralString, owner_id: str, value: object) -> tuple[Note, bytes] | None:
+        found = await self.connection.execute(
+            f"SELECT {_CARD}, hash FROM notes WHERE owner_id = %s AND {condition} ORDER BY created_at, id LIMIT 1",
+            (owner_id, value),
+        )
+        row = await found.fetchone()
+        return (Note(*row[:-1]), bytes(row[-1])) if row else None
+
+    async def page(self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None) -> list[Note]:
+        """The owner's notes, the one changed last first; `before` is the (updated_at, id) of the last one seen."""
+        found = await self.connection.execute(
+            f"SELECT {_CARD} FROM notes WHERE owner_id = %s AND (%s::timestamptz IS NULL OR (updated_at, id) < (%s, %s))"
+            " ORDER BY updated_at DESC, id DESC LIMIT %s",
+            (owner_id, before and before[0], before and before[0], before and before[1], limit),
+        )
+        return [Note(*row) for row in await found.fetchall()]
+
+    async def delete(self, owner_id: str, note_id: str) -> None:
+        """Remove a note and its chunks; what was said with it stays said. Call it in a transaction."""
+        if not NOTE_ID.fullmatch(note_id):
+            raise _no_such_note(note_id)
+        found = await self.connection.execute(
+            "DELETE FROM notes WHERE owner_id = %s AND id = %s RETURNING embedder, chunks", (owner_id, note_id)
+        )
+        row = await found.fetchone()
+        if row is None:
+            raise _no_such_note(note_id)
+        await self._count(owner_id, row[0], -row[1])
+
+    async def shelf(self, owner_id: str, embedder: str) -> Shelf:
+        """What the owner has in this embedder's index."""
+        found = await self.connection.execute(
+            "SELECT chunks, min_similarity FROM shelves WHERE owner_id = %s AND embedder = %s", (owner_id, embedder)
+        )
+        row = await found.fetchone()
+        return Shelf(*row) if row else Shelf(0, None)
+
+    async def calibrated(self, owner_id: str, embedder: str, min_similarity: float | None) -> None:
+        """Keep the owner's threshold for this embedder; None goes back to the embedder's own."""
+        await self.connection.execute(
+            "INSERT INTO shelves (owner_id, embedder, chunks, min_similarity) VALUES (%s, %s, 0, %s)"
+            " ON CONFLICT (owner_id, embedder) DO UPDATE SET min_similarity = excluded.min_similarity",
+            (owner_id, embedder, min_similarity),
+        )
+
+    async def sample(self, owner_id: str, embedder: str, *, limit: int) -> list[tuple[str, str, Chunk, Vector]]:
+        """Up to `limit` points spread over the owner's notes: (note id, title, chunk, vector). The same ones every time."""
+        # Ordered by a hash: as good as chance, but repeatable.
+        found = await self.connection.execute(
+            "SELECT p.note_id, n.title, c.heading, c.text, p.embedding::real[] FROM points p"
+            " JOIN chunks c USING (owner_id, note_id, position) JOIN notes n ON n.owner_id = p.owner_id AND n.id = p.note_id"
+            " WHERE p.owner_id = %s AND p.embedder = %s"
+            " ORDER BY md5(p.note_id || '/' || p.position || '/' || p.number) LIMIT %s",
+            (owner_id, embedder, limit),
+        )
+        rows = await found.fetchall()
+        return [(note_id, title, Chunk(heading, text), vector) for note_id, title, heading, text, vector in rows]
+
+    async def outdated(self, embedder: str, *, limit: int) -> list[tuple[str, str]]:
+        """(owner, id) of notes that another embedder has indexed."""
+        found = await self.connection.execute(
+            "SELECT owner_id, id FROM notes WHERE embedder <> %s ORDER BY owner_id, id LIMIT %s", (embedder, limit)
+        )
+        return [(row[0], row[1]) for row in await found.fetchall()]
+
+    async def totals(self, embedder: str) -> tuple[int, int]:
+        """How many notes there are, and how many of them another embedder has indexed."""
+        found = await self.connection.execute(
+            "SELECT count(*), count(*) FILTER (WHERE embedder <> %s) FROM notes", (embedder,)
+        )
+        row = await found.fetchone()
+        assert row is not None
+        return row[0], row[1]
+
+
+async def has_vector_index(connection: Connection, dimensions: int) -> bool:
+    """Whether vectors of this length have their index."""
+    found = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f"points_near_{int(dimensions)}",))
+    row = await found.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def ensure_vector_index(connection: Connection, dimensions: int) -> None:
+    """Make the index for vectors of this length, if it isn't there; call it before the first of them is stored."""
+    if not 1 <= dimensions <= 4000:  # what pgvector can index at half precision
+        raise InvalidInput(f"Vectors of {dimensions} dimensions can't be indexed; at most 4,000 can.")
+    size = int(dimensions)
+    async with connection.transaction():
+        await connection.execute("SET LOCAL statement_timeout = 0")  # every vector of other embedders is looked at
+        await connection.execute(
+            f"CREATE INDEX IF NOT EXISTS points_near_{size} ON points USING hnsw ((embedding::halfvec({size}))"
+            f" halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
+        )
+
+
+def vector_literal(vector: Vector) -> str:
+    """A vector as pgvector reads it."""
+    return f"[{','.join(format(value, '.6g') for value in vector)}]"
+
+
+def _no_such_note(note_id: str) -> NotFound:
+    return NotFound(f"There is no note {note_id[:80]!r}.")

@@ -1,0 +1,179 @@
+"""Searching passages: by meaning and by words at once, fused by rank, in one statement."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from rapport.domain.note import Found, Passage, Vector
+from rapport.storage.database import Connection, Database
+from rapport.storage.notes.notes import vector_literal
+
+EXACT_CHUNKS = 2_000
+"""Up to so many chunks an owner's own points are compared one by one: exact, and faster than an index shared with all."""
+CANDIDATES = 20
+"""How many chunks the search by words puts forward, and at least so many the one by meaning."""
+NEAREST_POINTS = 60
+"""A chunk may have several points near the question: so many give enough chunks."""
+MANY_CHUNKS = 300
+"""A word that more chunks than this have is not searched for: it says little, and looking at all of them takes long."""
+RANK_SHIFT = 5
+"""The constant of reciprocal rank fusion. Its authors' 60 is for lists of equal worth and makes the first hundred ranks
+nearly equal; here the first few by meaning are nearly always right."""
+
+_WORDS_LAST_SECONDS = 300.0
+
+_WITHOUT = "AND note_id <> %(without)s"
+_NEAR_EXACT = """
+        SELECT note_id, position, embedding <=> %(vector)s::halfvec AS distance FROM points
+        WHERE owner_id = %(owner)s AND embedder = %(embedder)s {without}
+        ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(points)s
+"""
+
+_NEAR_INDEXED = """
+        SELECT note_id, position, embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) AS distance FROM points
+        WHERE vector_dims(embedding) = {size} AND owner_id = %(owner)s AND embedder = %(embedder)s {without}
+        ORDER BY embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) LIMIT %(points)s
+"""
+
+# `near`: by meaning, a chunk being as near as the nearest of its points. `worded`: chunks with the question's words, each
+# word worth as much as it is rare; words that very many chunks have are left out, unless there are no others: then a chunk
+# must have all of them. Then reciprocal rank fusion, where a rank by words counts as much as the chunk has of the question
+# (squared: half of the words are a coincidence, all of them are what was asked for).
+# "SEV-1" is the lexemes `sev` and `-1` for Postgres, "sev 1" is `sev` and `1`: a whole number is looked for with and without
+# its sign. `coverage` is how much of the telling words, weighed by rarity, a passage has (a word that no passage has counts
+# as one that a single passage has: it may well be another word for the same); `rival` the similarity of the
+# nearest passage of another note than the nearest one's: both are for the guard (retrieval/relevance.py).
+_SEARCH = """
+WITH near AS MATERIALIZED (
+    SELECT note_id, position, 1 - min(distance) AS similarity FROM ({near}    ) AS nearest GROUP BY note_id, position
+), asked AS MATERIALIZED (
+    SELECT CASE WHEN lexeme ~ '^-?[0-9]+$'
+                THEN array_to_tsvector(ARRAY[ltrim(lexeme, '-')])::text::tsquery
+                     || array_to_tsvector(ARRAY['-' || ltrim(lexeme, '-')])::text::tsquery
+                ELSE array_to_tsvector(ARRAY[lexeme])::text::tsquery END AS query,
+           lexeme = ANY(%(common)s::text[]) AS is_common,
+           lexeme = ANY(tsvector_to_array(to_tsvector('english', %(telling)s))) AS is_telling
+    FROM unnest((tsvector_to_array(to_tsvector('english', %(question)s)))[:24]) AS lexeme
+), wanted AS MATERIALIZED (
+    SELECT row_number() OVER () AS word, query, is_telling FROM (
+        SELECT query, is_telling FROM asked WHERE NOT is_common
+        UNION ALL
+        SELECT string_agg('(' || query::text || ')', ' & ')::tsquery, false FROM asked HAVING bool_and(is_common)
+    ) AS either
+), hits AS MATERIALIZED (
+    SELECT word, note_id, position FROM wanted CROSS JOIN LATERAL (
+        SELECT note_id, position FROM chunks
+        WHERE words @@ query AND owner_id = %(owner)s AND embedder = %(embedder)s {without} LIMIT %(hits)s
+    ) AS found
+), weighed AS MATERIALIZED (
+    SELECT word, ln(1 + %(chunks)s / greatest(count(note_id), 0.5)) AS rarity FROM wanted LEFT JOIN hits USING (word) GROUP BY word
+), pool AS (
+    SELECT note_id, position, sum(rarity) / (SELECT sum(rarity) FROM weighed) AS share FROM hits JOIN weighed USING (word)
+    GROUP BY note_id, position ORDER BY share DESC, note_id, position LIMIT 4 * %(candidates)s
+), worded AS (
+    SELECT note_id, position, share,
+           share + 0.1 * ts_rank(words, (SELECT string_agg(query::text, ' | ')::tsquery FROM asked), 1) AS score
+    FROM pool JOIN chunks USING (note_id, position) WHERE owner_id = %(owner)s
+    ORDER BY score DESC, note_id, position LIMIT %(candidates)s
+), ranked AS (
+    SELECT note_id, position,
+           %(near_weight)s::float8 / (%(shift)s + row_number() OVER (ORDER BY similarity DESC, note_id, position)) AS points
+    FROM near
+    UNION ALL
+    SELECT note_id, position,
+           %(words_weight)s::float8 * share ^ 2 / (%(shift)s + row_number() OVER (ORDER BY score DESC, note_id, position))
+    FROM worded
+), fused AS (
+    SELECT note_id, position, sum(points) AS points FROM ranked GROUP BY note_id, position
+    ORDER BY points DESC, note_id, position LIMIT %(limit)s
+)
+SELECT (SELECT max(similarity) FROM near),
+       (SELECT max(similarity) FROM near WHERE note_id <> (SELECT note_id FROM near ORDER BY similarity DESC, note_id LIMIT 1)),
+       (SELECT count(*) FROM wanted WHERE is_telling),
+       c.note_id, c.position, n.title, c.heading, c.text,
+       (SELECT 1 - min(p.embedding <=> %(vector)s::halfvec) FROM points p
+        WHERE p.owner_id = c.owner_id AND p.note_id = c.note_id AND p.position = c.position),
+       (SELECT coalesce(sum(worth) FILTER (WHERE c.words @@ query) / nullif(sum(worth), 0), 0)
+        FROM wanted JOIN weighed USING (word), least(rarity, ln(1 + %(chunks)s)) AS worth WHERE is_telling)
+FROM fused f
+JOIN chunks c ON c.owner_id = %(owner)s AND c.note_id = f.note_id AND c.position = f.position
+JOIN notes n ON n.owner_id = c.owner_id AND n.id = c.note_id
+ORDER BY f.points DESC, f.note_id, f.position
+"""
+
+
+@dataclass(slots=True)
+class Search:
+    """Searches an owner's chunks. Keeps for a while which words are common, because a frequent word finds nothing."""
+
+    database: Database
+    near_weight: float = 1.0
+    words_weight: float = 1.0
+    _common: str = "{}"
+    _known_until: float = 0.0
+
+    async def passages(
+        self,
+        owner_id: str,
+        *,
+        embedder: str,
+        question: str,
+        vector: Vector,
+        chunks: int,
+        limit: int,
+        telling: str | None = None,
+        without: str | None = None,
+    ) -> Found:
+        """Return the best passages for a question, of `chunks` that the owner has in this embedder's index.
+
+        `telling` is the question without the words that any question has; `without` is the id of a note to leave out.
+        """
+        async with self.database.statement() as connection:
+            if time.monotonic() >= self._known_until:
+                self._common = await _common_words(connection)
+                self._known_until = time.monotonic() + _WORDS_LAST_SECONDS
+            near = _NEAR_EXACT if chunks <= EXACT_CHUNKS else _NEAR_INDEXED.replace("{size}", str(len(vector)))
+            found = await connection.execute(
+                _SEARCH.replace("{near}", near).replace("{without}", _WITHOUT if without else "").encode(),
+                {
+                    "owner": owner_id,
+                    "embedder": embedder,
+                    "question": question,
+                    "telling": question if telling is None else telling,
+                    "without": without,
+                    "vector": vector_literal(vector),
+                    "chunks": float(chunks),
+                    "points": NEAREST_POINTS,
+                    "candidates": CANDIDATES,
+                    "hits": MANY_CHUNKS,
+                    "shift": RANK_SHIFT,
+                    "near_weight": self.near_weight,
+                    "words_weight": self.words_weight,
+                    "limit": limit,
+                    "common": self._common,
+                },
+            )
+            rows = await found.fetchall()
+        if not rows:
+            return Found(0.0)
+        best, rival, words = rows[0][:3]
+        return Found(best or 0.0, [Passage(*row[3:]) for row in rows], rival, words)
+
+
+async def _common_words(connection: Connection) -> str:
+    """Words that many chunks have, as ANALYZE has last counted them: an array as Postgres reads it.
+
+    There are up to a thousand and every search sends them: to write out a list each time would take the driver a millisecond.
+    """
+    # The frequencies end with their least and greatest, which have no word.
+    found = await connection.execute(
+        "SELECT coalesce(array_agg(word), '{}')::text FROM pg_stats,"
+        " unnest(most_common_elems::text::text[], most_common_elem_freqs) AS counted (word, share)"
+        " WHERE schemaname = current_schema() AND tablename = 'chunks' AND attname = 'words' AND word IS NOT NULL"
+        " AND share * (SELECT reltuples FROM pg_class WHERE oid = 'chunks'::regclass) > %s",
+        (MANY_CHUNKS,),
+    )
+    row = await found.fetchone()
+    assert row is not None
+    return row[0]

@@ -1,0 +1,1 @@
+"""Work to do: events, the workers that process them, and the outbox."""

@@ -1,0 +1,1 @@
+"""Take one turn: answer a message, or follow up; and the work after it."""

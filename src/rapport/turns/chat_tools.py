@@ -1,0 +1,165 @@
+"""What a model may look up in the chat that it was called in: this one, as its owner sees it, and nothing else (CTX-7)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from rapport.context.engine import select
+from rapport.context.transcript import Scribe, fitting
+from rapport.domain.context_selection import SHOWN_CHARACTERS, Chosen, ContextSelection, Reason, Surroundings
+from rapport.domain.conversation import Message
+from rapport.domain.errors import InvalidInput, Permanent, Transient
+from rapport.replies.defusing import defuse_ids
+from rapport.storage.messages.messages import Messages
+from rapport.storage.messages.neighbours import Linked, linked
+from rapport.turns.group_context import LONGEST_QUERY, Chooser, Gathered, checked_question, surroundings
+
+log = structlog.get_logger()
+
+MOST_MESSAGES = 50
+"""So many messages one look-up shows."""
+MOST_CHARACTERS = 8_000
+"""And so much of them."""
+WHOLE_MESSAGE = 8_000
+"""So much of a single message."""
+HITS = 10
+"""How many messages a search shows."""
+MAX_GAP_MINUTES = 7 * 24 * 60.0
+_LONGEST_ID = 200
+
+
+class BadArgument(Exception):
+    """The model asked for something that can't be; the text is what it is told."""
+
+
+class ChatLookups:
+    """Looks around in one chat, for one call. Keeps what was used by name, for the receipt."""
+
+    def __init__(self, owner_id: str, gathered: Gathered, chooser: Chooser, scribe: Scribe) -> None:
+        self._owner_id = owner_id
+        self._call = gathered.call
+        self._recent = gathered.found.recent
+        self._anchor = gathered.found.anchor
+        self._chooser = chooser
+        self._scribe = scribe
+        self.used: list[str] = []
+        self.retrieved: Collection[str] = ()
+        """The notes that the reply may cite; what is looked up cites none of them."""
+        self._tools: dict[str, Callable[[Mapping[str, Any]], Awaitable[str]]] = {
+            "get_smart_context": self._smart_context,
+            "get_conversation_history": self._history,
+            "get_message": self._message,
+            "search_conversation": self._search,
+        }
+
+    async def use(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """What the tool of this name finds, quoted and capped; or a sentence on why it doesn't."""
+        if name not in self._tools:
+            return "There is no such tool."
+        self.used.append(name)
+        try:
+            return defuse_ids(await self._tools[name](arguments), self.retrieved)
+        except BadArgument as bad:
+            return str(bad)
+        except (Transient, Permanent) as error:
+            log.warning("chat.error", errorType="lookup", message=f"{name}: {error}")
+            return "That can't be looked up right now. Answer with what there is."
+
+    async def _smart_context(self, arguments: Mapping[str, Any]) -> str:
+        minutes = _number(arguments, "max_gap_minutes", default=60.0, most=MAX_GAP_MINUTES)
+        anchor_id = arguments.get("anchor_id")
+        if anchor_id in (None, ""):
+            found = Surroundings(self._recent)
+            choice = replace(self._chooser.choice, strategy="time_gap", gap_minutes=minutes)
+        else:
+            found = surroundings(self._recent, await self._linked(_text(arguments, "anchor_id", most=_LONGEST_ID)))
+            choice = replace(self._chooser.choice, strategy="relevant", gap_minutes=minutes)
+        return self._told(select(self._call, found, choice), "Nothing was said shortly before the call.")
+
+    async def _history(self, arguments: Mapping[str, Any]) -> str:
+        limit = int(_number(arguments, "limit", default=5, most=MOST_MESSAGES))
+        return self._told(self._chosen(self._recent[-limit:], "recent"), "Nothing was said before the call.")
+
+    async def _message(self, arguments: Mapping[str, Any]) -> str:
+        message = await self._get(_text(arguments, "id", most=_LONGEST_ID))
+        return self._scribe.quoted([message], line=WHOLE_MESSAGE)
+
+    async def _search(self, arguments: Mapping[str, Any]) -> str:
+        try:
+            query = checked_question(_text(arguments, "query", most=LONGEST_QUERY))
+        except InvalidInput as error:
+            raise BadArgument(str(error)) from error
+        hits = await self._chooser.search(
+            self._owner_id, self._call.conversation_id, query, before=self._call.created_at, limit=HITS
+        )
+        shown: list[Message] = []
+        left = MOST_CHARACTERS
+        for one in hits:
+            left -= min(len(one.message.text), SHOWN_CHARACTERS)
+            if left >= 0 and one.message.id != self._call.id:
+                shown.append(one.message)
+        if not shown:
+            return "Nothing like that was found."
+        return self._scribe.quoted(shown, in_order=False)
+
+    async def _linked(self, reference: str) -> Linked:
+        anchor = await self._get(reference)
+        async with self._chooser.database.statement() as connection:
+            return await linked(
+                connection, self._owner_id, self._call.conversation_id, replace(self._call, reply_to_id=anchor.id)
+            )
+
+    async def _get(self, reference: str) -> Message:
+        id_ = self._scribe.id_of(reference)
+        if self._anchor is not None and id_ == self._anchor.id:
+            return self._anchor  # it may be stored nowhere: the call has brought it along
+        async with self._chooser.database.statement() as connection:
+            message = await Messages(connection).get(self._owner_id, self._call.conversation_id, id_)
+        if message is None or message.role == "system-summary" or self._comes_later(message):
+            raise BadArgument("There is no such message in this chat.")
+        return message
+
+    def _comes_later(self, message: Message) -> bool:
+        return message.role == "user" and (message.created_at, message.id) > (self._call.created_at, self._call.id)
+
+    def _chosen(self, messages: Sequence[Message], reason: Reason) -> ContextSelection:
+        return ContextSelection("recent", [Chosen(one, (reason,), 1.0) for one in messages if one.id != self._call.id])
+
+    def _told(self, selection: ContextSelection, nothing: str) -> str:
+        shown = fitting(selection, characters=MOST_CHARACTERS).earlier[-MOST_MESSAGES:]
+        if not shown:
+            return nothing
+        return self._scribe.quoted([one.message for one in shown], recent=self._recent)
+
+
+def _text(arguments: Mapping[str, Any], name: str, *, most: int) -> str:
+    value = arguments.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # a number of a line
+    if not isinstance(value, str) or not value.strip():
+        raise BadArgument(f"`{name}` must be a text.")
+    if len(value) > most or not _is_storable(value):
+        raise BadArgument(f"`{name}` must be a short, plain text.")
+    return value.strip()
+
+
+def _is_storable(text: str) -> bool:
+    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _number(arguments: Mapping[str, Any], name: str, *, default: float, most: float) -> float:
+    value = arguments.get(name)
+    if value is None:
+        return default
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number) or number < 1:
+        raise BadArgument(f"`{name}` must be a number from 1 on.")
+    return min(number, most)

@@ -1,0 +1,148 @@
+"""Why it said that: what a reply was made from, as it was kept with it, or as it would be chosen now (CTX-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rapport.context.prompt import as_selection
+from rapport.context.summary_rules import MAX_CHAT_HISTORY
+from rapport.domain.context_selection import RECENT, Strategy
+from rapport.domain.conversation import Conversation, Message
+from rapport.domain.errors import NotFound
+from rapport.domain.ids import is_id
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.database import Connection, Database
+from rapport.storage.messages.messages import Messages
+from rapport.storage.messages.neighbours import in_order, linked, recent
+from rapport.turns.group_context import Chooser, Gathered
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What belonged, or would belong, to one message of a conversation."""
+
+    conversation: Conversation
+    call: Message | None
+    """What was answered; None when the agent spoke unasked."""
+    reply: Message | None
+    """What was said to it, if anything."""
+    receipt: Mapping[str, Any]
+    """`{strategy, anchor_id, messages: [{id, reasons, score}], summary_id, looked_up?}`."""
+    stored: bool
+    """Whether this is what the model was given; else it is what would be chosen now."""
+    gathered: Gathered | None = None
+    """What it was chosen from, in a group and now."""
+
+    @property
+    def memories(self) -> list[dict[str, Any]]:
+        return _scores(self.reply, "memories")
+
+    @property
+    def notes(self) -> list[dict[str, Any]]:
+        """Each note once, as close as the closest of its passages; `given` if the model was, else none was close enough."""
+        facts: Mapping[str, Any] = self.reply.metadata if self.reply else {}
+        given = bool(facts.get("notes_given", not facts.get("guard_used")))
+        best: dict[str, float] = {}
+        for one in _scores(self.reply, "retrieved"):
+            best[one["id"]] = max(one["score"], best.get(one["id"], one["score"]))
+        return [{"id": id_, "score": score, "given": given} for id_, score in best.items()]
+
+
+async def explain(
+    chooser: Chooser,
+    owner_id: str,
+    conversation_id: str,
+    message_id: str | None = None,
+    *,
+    strategy: Strategy | None = None,
+) -> Explanation:
+    """What a reply was made from, by its id or by that of the message it answers; without an id, of the latest reply.
+
+    With a strategy, or for a message without a reply, it is what would be chosen for it now. Raises NotFound, for what is
+    somebody else's or was said by nobody too.
+    """
+    async with chooser.database.statement() as connection:
+        conversation = await Conversations(connection).get(owner_id, conversation_id)
+        if message_id is None:
+            call, reply = await _latest(connection, conversation)
+        else:
+            call, reply = await _found(connection, conversation, message_id)
+    kept: Mapping[str, Any] | None = reply.metadata.get("context") if reply else None
+    if kept and strategy is None:
+        return Explanation(conversation, call, reply, kept, stored=True)
+    subject = call or reply
+    assert subject is not None
+    if call is not None and (conversation.kind == "group" or strategy is not None):
+        # Only groups have topics.
+        asked = call if conversation.kind == "group" else replace(call, thread_id=None)
+        gathered = await chooser.gather(owner_id, asked, strategy=strategy)
+        receipt = {**gathered.selection.receipt, "summary_id": None}
+        return Explanation(conversation, call, reply, receipt, stored=False, gathered=gathered)
+    receipt = await _window_before(chooser.database, conversation, subject, call=call)
+    return Explanation(conversation, call, reply, receipt, stored=False)
+
+
+async def timeline(database: Database, explanation: Explanation) -> list[Message]:
+    """The latest messages before the call, whatever else was chosen for it, and the call itself; oldest first."""
+    conversation, subject = explanation.conversation, explanation.call or explanation.reply
+    assert subject is not None
+    where = (conversation.owner_id, conversation.id)
+    async with database.statement() as connection:
+        before = await recent(
+            connection,
+            *where,
+            before=(subject.created_at, subject.id),
+            limit=RECENT,
+            thread_id=subject.thread_id if conversation.kind == "group" else None,
+        )
+        shown = {one.id: one for one in [*before, *([explanation.call] if explanation.call else [])]}
+        for one in explanation.receipt["messages"]:
+            if one["id"] not in shown and (message := await Messages(connection).get(*where, one["id"])) is not None:
+                shown[message.id] = message
+    return in_order(list(shown.values()))
+
+
+async def _found(
+    connection: Connection, conversation: Conversation, message_id: str
+) -> tuple[Message | None, Message | None]:
+    messages = Messages(connection)
+    where = (conversation.owner_id, conversation.id)
+    message = await messages.get(*where, message_id) if is_id(message_id) else None
+    if message is None or message.role == "system-summary":
+        raise NotFound(f"There is no message {message_id[:64]!r} in this conversation.")
+    if message.role == "assistant":
+        return await _call_of(connection, conversation, message), message
+    return message, await messages.reply_to_event(*where, message.id)
+
+
+async def _latest(connection: Connection, conversation: Conversation) -> tuple[Message | None, Message]:
+    reply = await Messages(connection).latest_reply(conversation.owner_id, conversation.id)
+    if reply is not None:
+        return await _call_of(connection, conversation, reply), reply
+    raise NotFound("Nothing has been answered in this conversation lately; say which message with `message_id`.")
+
+
+async def _call_of(connection: Connection, conversation: Conversation, reply: Message) -> Message | None:
+    """What a reply answers; of what was said unasked nothing, because a trigger is nobody's message."""
+    if reply.event_id is None:
+        return None
+    return await Messages(connection).get(conversation.owner_id, conversation.id, reply.event_id)
+
+
+async def _window_before(
+    database: Database, conversation: Conversation, subject: Message, *, call: Message | None
+) -> dict[str, Any]:
+    where = (conversation.owner_id, conversation.id)
+    async with database.statement() as connection:
+        before: Sequence[Message] = await recent(
+            connection, *where, before=(subject.created_at, subject.id), limit=MAX_CHAT_HISTORY
+        )
+        anchor = None if call is None else (await linked(connection, *where, call, depth=0, neighbours=0)).anchor
+    return {**as_selection(before, call=call, anchor=anchor).receipt, "summary_id": None}
+
+
+def _scores(reply: Message | None, name: str) -> list[dict[str, Any]]:
+    kept: Any = reply.metadata.get(name) if reply else None
+    return [{"id": one["id"], "score": one["score"]} for one in kept or ()]

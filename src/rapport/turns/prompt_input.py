@@ -1,0 +1,98 @@
+"""What the model is given of a conversation for one turn, and the receipt that says so afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from rapport.context.prompt import as_history, as_question, as_selection
+from rapport.context.question import author_of, spoken
+from rapport.context.situation import load_zone
+from rapport.context.summary_rules import MAX_CHAT_HISTORY
+from rapport.context.transcript import Scribe, beforehand
+from rapport.domain.agent_profile import AgentProfile
+from rapport.domain.context_selection import RECENT, ContextSelection
+from rapport.domain.conversation import Kind, Message
+from rapport.replies.quoting import quoted_message
+from rapport.storage.work.turn_input import Material
+from rapport.turns.chat_tools import ChatLookups
+from rapport.turns.group_context import Chooser, Gathered
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A prompt without its instructions, and what it was made from."""
+
+    message: HumanMessage
+    history: Sequence[BaseMessage]
+    selection: ContextSelection
+    question: str = ""
+    """What the notes are asked."""
+    earlier: Sequence[str] = ()
+    """What was asked before it, by the same person."""
+    summary_id: str | None = None
+    lookups: ChatLookups | None = None
+    """How the model may see more of a group chat."""
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        """What is kept beside the reply, under "context": ids, reasons and scores, and no words."""
+        looked_up = {"looked_up": list(self.lookups.used)} if self.lookups and self.lookups.used else {}
+        return {**self.selection.receipt, "summary_id": self.summary_id, **looked_up}
+
+
+def messages_to_load(kind: Kind) -> int:
+    """How many messages before the one that is asked a turn looks at."""
+    return RECENT if kind == "group" else MAX_CHAT_HISTORY
+
+
+def given_to_one(material: Material, anchor: Message | None) -> Given:
+    """The window of a direct chat, and what the message replies to, if it does."""
+    history = as_history(material.summary, [quoted_message(one) for one in material.earlier])
+    if anchor is not None:
+        history.append(beforehand(material.asked, replied_to=anchor, quote=quoted_message))
+    asker = author_of(material.asked)
+    return Given(
+        as_question(quoted_message(material.asked)),
+        history,
+        as_selection(material.earlier, call=material.asked, anchor=anchor),
+        material.asked.text,
+        [one.text for one in material.earlier if one.role == "user" and author_of(one) == asker],
+        material.summary.id if material.summary else None,
+    )
+
+
+def given_to_group(
+    gathered: Gathered,
+    profile: AgentProfile,
+    owner_id: str,
+    chooser: Chooser,
+    *,
+    may_look_up: bool,
+    time_zone: str | None = None,
+) -> Given:
+    """The call and what was chosen for it, quoted; with the means to look up more where the model has any use for them."""
+    zone = load_zone(time_zone)
+    scribe = Scribe(profile, gathered.call, quote=quoted_message, numbered=may_look_up, zone=zone)
+    found = gathered.found
+    return Given(
+        history=scribe.history(gathered.selection, recent=found.recent, replied_to=found.anchor),
+        message=scribe.question(),
+        selection=gathered.selection,
+        question=gathered.question,
+        lookups=ChatLookups(owner_id, gathered, chooser, scribe) if may_look_up else None,
+    )
+
+
+def given_in_silence(material: Material, profile: AgentProfile, kind: Kind, trigger: HumanMessage) -> Given:
+    """What an agent that speaks unasked goes on from: the latest messages. The trigger itself is in no receipt."""
+    selection = as_selection(spoken(material.earlier))
+    if kind == "group":
+        scribe = Scribe(profile, material.asked, quote=quoted_message, zone=load_zone(material.time_zone))
+        history = scribe.history(selection, recent=material.earlier)
+    else:
+        history = as_history(material.summary, [quoted_message(one) for one in material.earlier])
+    return Given(trigger, history, selection, summary_id=material.summary.id if material.summary else None)

@@ -1,0 +1,143 @@
+"""Thinking back once a conversation pauses: the model decides whether to follow up, and what to remember (AUTO-1, MEM)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from rapport.agents.failures import ModelFailed
+from rapport.context.situation import Situation
+from rapport.domain.agent_profile import AgentProfile
+from rapport.domain.event import ClaimedEvent
+from rapport.domain.follow_up import PLANNED, Plan
+from rapport.domain.memory import Remark
+from rapport.domain.note import Vector
+from rapport.followups.own_words import is_founded, own_messages
+from rapport.followups.reflection_form import REFLECTION_PROMPT, Reflection, is_unfounded, plan_from, transcript
+from rapport.memory.memory_store import Prepared
+from rapport.memory.ports import Embedder
+from rapport.replies.text import storable
+from rapport.storage.followups.preferences import Preferences
+from rapport.storage.followups.reflections import Paused, Reflections
+from rapport.storage.followups.timers import Timers
+from rapport.turns.steps import Phases, Tools, owner_in
+
+log = structlog.get_logger()
+
+LULL = 5.0
+"""Seconds of silence before the model is asked: who writes on meanwhile costs no call."""
+MOST_MEMORIES = 8
+FROM_SOMEBODY = 0.2
+"""The similarity that a memory must have to something a person said: what the model made up has less."""
+
+
+async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> None:
+    """Let the model decide about the silence after this event. What the rules have planned stands if it can't or fails."""
+    began = time.monotonic()
+    clock = Phases(tools.metrics)
+    async with tools.database.statement() as connection:
+        paused = await Reflections(connection).paused(event.owner_id, event.conversation_id, spoken=event.spoken)
+    if paused is None or not paused.said:
+        return
+    autonomy = tools.plans(profile, event.kind, paused.autonomy)
+    remembers = profile.remembers and event.kind == "direct" and bool(paused.fresh)
+    if autonomy is None and not remembers:
+        return
+    try:
+        prompt = f"{REFLECTION_PROMPT}\n\n{await _time_there(event.owner_id, tools)}"
+        decided = await tools.agent.decide(prompt, transcript(paused.said), Reflection)
+    except ModelFailed as failure:
+        log.info("autonomy.not_decided", errorType=failure.kind, message=str(failure))
+        return
+    plan = None
+    if autonomy is not None:
+        plan = plan_from(
+            decided.follow_up,
+            said=paused.said,
+            earlier=paused.brought_up,
+            autonomy=autonomy,
+            owner_id=owner_in(event),
+        )
+        # The silence is dated from our last message, and some of it has passed.
+        plan = plan and replace(plan, delay=max(plan.delay - LULL - (time.monotonic() - began), 1.0))
+    if unfounded := is_unfounded(decided.follow_up, said=paused.said, owner_id=owner_in(event)):
+        log.info("autonomy.unfounded")
+    remarks = await tools.book.prepare(
+        await _remarks(decided.memories, paused, tools.book.embedder, owner_id=event.owner_id) if remembers else []
+    )
+    # What the rules planned stands where the model's plan is not made of the person's words.
+    decides = autonomy is not None and not unfounded
+    await _keep(event, tools, plan=plan, decides=decides, remarks=remarks, paused=paused)
+    clock.passed("reflection")
+
+
+async def _time_there(owner_id: str, tools: Tools) -> str:
+    """Return the date and time by the owner's clock, as a sentence."""
+    async with tools.database.statement() as connection:
+        preference = await Preferences(connection).get(owner_id)
+    return Situation(tools.now(), preference.time_zone).time
+
+
+async def _keep(
+    event: ClaimedEvent,
+    tools: Tools,
+    *,
+    plan: Plan | None,
+    decides: bool,
+    remarks: Sequence[Prepared],
+    paused: Paused,
+) -> None:
+    """What was decided, all of it, if nothing has been said meanwhile, unasked or not."""
+    where = (event.owner_id, event.conversation_id)
+    async with tools.database.transaction() as connection:
+        reflections = Reflections(connection)
+        upto = paused.said[-1].created_at
+        if not await reflections.done(*where, spoken=event.spoken, upto=upto, followups=paused.followups):
+            return
+        timers = Timers(connection)
+        if plan is not None:
+            await timers.set(
+                *where,
+                timer_id=PLANNED,
+                trigger_type=plan.trigger_type,
+                delay=plan.delay,
+                reason=plan.reason,
+                matter=plan.matter,
+                origin="planner",
+                sources=plan.sources,
+                spoken=event.spoken,
+            )
+        elif decides:
+            await timers.cancel(*where, PLANNED, origin="planner")
+        applied = await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
+    tools.book.announce(event.owner_id, applied.changes)
+
+
+async def _remarks(memories: Sequence[str], paused: Paused, embedder: Embedder, *, owner_id: str) -> list[Remark]:
+    """Return what the model wants to remember, each with the message it comes from; what the owner did not write is left out."""
+    own = own_messages(paused.said, owner_id=owner_id)
+    texts = [message.text for message in own]
+    said = [message for message in paused.fresh if message.id in {one.id for one in own} and message.text.strip()]
+    stripped = [storable(memory).strip() for memory in memories[:MOST_MEMORIES]]
+    wanted = [memory for memory in stripped if memory and is_founded(memory, texts)]
+    if (refused := sum(map(bool, stripped)) - len(wanted)) > 0:
+        log.info("memory.unfounded", count=refused)
+    if not wanted or not said:
+        return []
+    vectors = await embedder.embed([*wanted, *(message.text for message in said)])
+    sources = list(zip(said, vectors[len(wanted) :], strict=True))
+    found: list[Remark] = []
+    for text, vector in zip(wanted, vectors, strict=False):
+        nearness, source = max(((_dot(vector, other), message) for message, other in sources), key=lambda pair: pair[0])
+        if nearness >= FROM_SOMEBODY:
+            found.append(Remark(text, conversation_id=source.conversation_id, message_id=source.id))
+        else:
+            log.info("memory.unfounded", similarity=round(nearness, 3))
+    return found
+
+
+def _dot(one: Vector, other: Vector) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
