@@ -26,7 +26,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
 
 # What the tests need beside Python: Chromium, and the packages that package-lock.json files pin.
 test-tools: $(VENV)/.installed-dev
-	@$(BIN)/python tests/installing.py
+	@$(BIN)/python tests/support/installing.py
 
 serve: setup ## start the server and print its address
 	@exec $(BIN)/rapport serve
@@ -94,7 +94,7 @@ browser: test-tools ## only the tests that look at the page in a real browser
 	$(BIN)/pytest -m browser -rP tests/browser
 
 screenshots: test-tools ## take the pictures in docs/ anew
-	@cd tests && PYTHONPATH=.. ../$(BIN)/python -m browser.screenshots
+	@$(BIN)/python -m tests.browser.screenshots
 
 lock: $(VENV)/.installed-dev ## compile the pinned dependencies again
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

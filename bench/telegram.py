@@ -18,10 +18,10 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 
+from tests.channels.telegram.peer import Chat, telegram_peer
 from tests.e2e.audit import query
 from tests.e2e.crowds import COPIES, Crowd
 from tests.e2e.silences import percentile, run
-from tests.telegram.peer import Chat, telegram_peer
 
 from bench.timers import Report, a_home
 

@@ -13,14 +13,14 @@ import psutil
 import psycopg
 import pytest
 
-from commands import Home, Ran, Run
-from installing import only_one
 from rapport.domain.ids import new_id
 from rapport.storage.database import Database
 from rapport.storage.migrate import migrate, schema_lock
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
-from world import World, open_world
+from tests.support.commands import Home, Ran, Run
+from tests.support.installing import only_one
+from tests.support.world import World, open_world
 
 TEMPLATE = "rapport_template"
 MEMORY = Path("/dev/shm")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rapport.domain.conversation import Incoming
 from rapport.logs import Redactor, configure_logging
-from world import World, open_world, until
+from tests.support.world import World, open_world, until
 
 LETTERS = string.ascii_letters + string.digits
 TOKEN = st.text(LETTERS, min_size=40, max_size=60)

@@ -26,7 +26,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import orjson
-from tests.world import settings_for
+from tests.support.world import settings_for
 
 from bench.context.chats import Chat, exactly_nearest, fill, real_lines
 from bench.context.quality import SHARED, the_scorer

@@ -23,7 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from tests.world import settings_for
+from tests.support.world import settings_for
 
 from bench.context.chats import Chat, fill, real_lines
 from bench.context.dialogues import CASTS, Dialogue, make_dialogues

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
-from installing import chromium
-from world import World, open_world
+from tests.support.installing import chromium
+from tests.support.world import World, open_world
 
 from .visitor import PATIENCE, SCREENS, Screen, Visitor, visit
 

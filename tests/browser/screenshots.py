@@ -17,7 +17,7 @@ from bench.processes import Server, free_port
 from PIL import Image
 from playwright.async_api import Browser, Locator, async_playwright, expect
 
-from installing import chromium
+from tests.support.installing import chromium
 
 from .conftest import ARGUMENTS
 from .visitor import PATIENCE, Screen, Visitor, visit

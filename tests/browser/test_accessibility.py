@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from installing import packages
-from world import World
+from tests.support.installing import packages
+from tests.support.world import World
 
 from .visitor import IN_A_BROWSER, Visitor
 

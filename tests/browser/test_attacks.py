@@ -7,8 +7,8 @@ import json
 
 from playwright.async_api import Browser, expect
 
-from test_rendering import ATTACKS
-from world import World
+from tests.channels.http.test_rendering import ATTACKS
+from tests.support.world import World
 
 from .visitor import IN_A_BROWSER, SCREENS, Visitor, visit
 

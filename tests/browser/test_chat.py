@@ -8,7 +8,7 @@ import re
 
 from playwright.async_api import Route, expect
 
-from world import World, until
+from tests.support.world import World, until
 
 from .visitor import IN_A_BROWSER, Visitor
 

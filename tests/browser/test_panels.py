@@ -6,9 +6,9 @@ import re
 
 from playwright.async_api import Locator, expect
 
-from test_auth import make_key, until_closed
-from test_session import secret_of
-from world import World, until
+from tests.channels.http.test_auth import make_key, until_closed
+from tests.channels.http.test_session import secret_of
+from tests.support.world import World, until
 
 from .visitor import IN_A_BROWSER, Visitor
 

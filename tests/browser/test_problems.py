@@ -8,7 +8,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from rapport.agents.advice import advise
-from world import World, open_world, until
+from tests.support.world import World, open_world, until
 
 from .visitor import IN_A_BROWSER, Visitor
 

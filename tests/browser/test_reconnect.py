@@ -9,8 +9,8 @@ import aiohttp
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from e2e.harness import Client, Home, make_home
-from e2e.scripted import ScriptedModel, scripted_model
+from tests.e2e.harness import Client, Home, make_home
+from tests.e2e.scripted import ScriptedModel, scripted_model
 
 from .visitor import IN_A_BROWSER, Screen, visit
 

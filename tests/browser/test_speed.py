@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from playwright.async_api import Browser, expect
 
 import rapport
-from world import ScriptedModel, World, open_world
+from tests.support.world import ScriptedModel, World, open_world
 
 from .conftest import Figures
 from .visitor import IN_A_BROWSER, Screen, Visitor, visit

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands import COMMAND, Home, Ran
 from rapport.cli import context_filter as selecting
 from rapport.cli.context_filter import BadRequest, answered, read
 from rapport.context.engine import Choice
 from rapport.domain.context_selection import RECENT, Strategy
+from tests.support.commands import COMMAND, Home, Ran
 
 NOW = 1_760_000_000.0
 MINUTE, DAY = 60.0, 86_400.0

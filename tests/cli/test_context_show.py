@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from commands import Home, Ran, Run, on_a_terminal
 from rapport.domain.ids import new_id
-from world import World
+from tests.support.commands import Home, Ran, Run, on_a_terminal
+from tests.support.world import World
 
 pytestmark = pytest.mark.e2e
 

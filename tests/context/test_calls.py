@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from context.cast import Chat, Said, chats
 from rapport.context.engine import HANDLES, MOST_EXCHANGES, Choice, select
 from rapport.context.relevance.chat_lines import as_lines
 from rapport.domain.context_selection import ContextSelection, Surroundings
 from rapport.domain.conversation import Author, Message
 from rapport.retrieval.embedders.wordllama import word_table
+from tests.context.cast import Chat, Said, chats
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 RELEVANT = Choice(words=word_table())

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 
-from tests.telegram.peer import Chat, Posted, TelegramPeer, hangs
+from tests.channels.telegram.peer import Chat, Posted, TelegramPeer, hangs
 
 from .audit import Rows, query
 from .harness import Home, Server

@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 
-from installing import packages
+from tests.support.installing import packages
 
 FOLDER = Path(__file__).parent / "bot_api"
 BOT_NAME = "TestNameBot"

@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from listening import Listener, read_events
+from tests.support.listening import Listener, read_events
 
 from .harness import Client, Home, Sent
 from .scripted import ScriptedModel

@@ -14,10 +14,10 @@ from contextlib import closing
 
 import aiohttp
 import pytest
-from tests.telegram.peer import telegram_peer
 
 from rapport.channels.telegram.api import BotApi
 from rapport.channels.telegram.webhook import SECRET
+from tests.channels.telegram.peer import telegram_peer
 
 from .audit import query
 from .crowds import Crowd

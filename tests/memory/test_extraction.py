@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory import said, said_fresh
 from rapport.domain.conversation import Content, Message, Role
 from rapport.domain.memory import Remark
 from rapport.memory.extraction import MAX_CHARACTERS, MOST, remarks_in
+from tests.memory import said, said_fresh
 
 
 def message(content: Content, role: Role = "user", **metadata: Any) -> Message:

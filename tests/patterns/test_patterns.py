@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from patterns.collecting import Found, methods_of, patterns, pumped
 from rapport.builtin.arithmetic import work_out
 from rapport.builtin.prompt_reader import TURN_CHARACTERS, read
 from rapport.domain.text_bounds import LONGEST_LINE, LONGEST_RUN, LONGEST_WORD, bounded, collapsed
 from rapport.memory.statements import LONGEST_CLAUSE, MAX_CHARACTERS, statements_in
 from rapport.retrieval.standalone_question import plain
+from tests.patterns.collecting import Found, methods_of, patterns, pumped
 
 LONG = 32_000
 CPU_SECONDS = 0.3

@@ -14,8 +14,8 @@ from rapport.storage.database import Database
 from rapport.storage.messages.chat_search import EXACT_VECTORS, MOST_EXACT, Hit, participants, search_chat
 from rapport.storage.messages.message_vectors import MessageVectors, Stretch
 from rapport.storage.messages.neighbours import vector_of
-from storage.explained import MODES, Explained, PlanMode, plans
-from storage.test_surroundings import NOON, Chat, chat, long_chat
+from tests.storage.explained import MODES, Explained, PlanMode, plans
+from tests.storage.test_neighbours import NOON, Chat, chat, long_chat
 
 __all__ = ["chat"]  # the fixture
 

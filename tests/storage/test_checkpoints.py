@@ -19,7 +19,7 @@ from rapport.agents.graph import LangGraphAgent
 from rapport.domain.ids import new_id
 from rapport.domain.synthetic import is_synthetic
 from rapport.storage.work.checkpoints import MAX_PENDING, Checkpoints, checkpoint_pool
-from world import ScriptedModel, World, until
+from tests.support.world import ScriptedModel, World, until
 
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 TRIGGER_TYPES = ("check_in", "question_unanswered", "task_incomplete", "waiting_for_decision")

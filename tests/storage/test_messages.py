@@ -13,7 +13,7 @@ from rapport.storage.database import Database
 from rapport.storage.messages.message_vectors import ensure_index, has_index
 from rapport.storage.messages.messages import LATELY, Messages
 from rapport.storage.notes.notes import ensure_vector_index, has_vector_index
-from storage.explained import Explained, PlanMode, plans
+from tests.storage.explained import Explained, PlanMode, plans
 
 # Everybody's, of ids that look like ours; every 20th is the agent's.
 _TALK = """

@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
-from telegram import Bot
 from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, RetryAfter, TelegramError
 from telegram.request import HTTPXRequest
 from telegram.warnings import PTBDeprecationWarning
 
 from rapport.domain.errors import Permanent, RapportError, Transient
+from telegram import Bot
 
 # The library warns of itself, on stderr and with every flood, of a type that is provided for here.
 warnings.filterwarnings("ignore", message=r"(?s).*`retry_after`", category=PTBDeprecationWarning)

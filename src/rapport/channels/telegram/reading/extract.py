@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import telegram
 from telegram.constants import MessageType
 
+import telegram
 from rapport.channels.telegram.reading.mentions import Tags, tags_of
 from rapport.channels.telegram.reading.message import (
     dated,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import telegram
-
 from rapport.channels.telegram.reading.names import full_name
 from rapport.ingest.placeholders import listed, placeholder
 

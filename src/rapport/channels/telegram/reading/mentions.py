@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import telegram
-
 from rapport.channels.telegram.reading.names import number
 from rapport.channels.telegram.update_types import Command, Me
 from rapport.ingest.addressing import own_words

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 import telegram
-
 from rapport.channels.telegram.reading.media import shown
 from rapport.channels.telegram.reading.mentions import Words
 from rapport.channels.telegram.reading.names import (

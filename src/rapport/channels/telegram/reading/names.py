@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import telegram
 from typing_extensions import TypeIs
 
+import telegram
 from rapport.channels.telegram.update_types import Chat, Person
 from rapport.domain.conversation import Author
 from rapport.domain.text_checks import visible

@@ -1,0 +1,58 @@
+"""`/healthz` says whether the process works: it fails when there was no database for a while, and recovers with it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from rapport.storage.postgres.embedded import EmbeddedPostgres
+from tests.e2e.harness import kill_postgres
+from tests.support.world import World, open_world, until
+
+
+async def _health(world: World) -> tuple[int, int]:
+    healthy, ready = await world.http.get("/healthz"), await world.http.get("/readyz")
+    return healthy.status_code, ready.status_code
+
+
+async def test_a_process_without_a_database_becomes_unhealthy_and_recovers(tmp_path: Path) -> None:
+    """A database of the operator's own (DATABASE_URL), which nobody here starts again."""
+    theirs = await asyncio.to_thread(EmbeddedPostgres.start, tmp_path)
+    try:
+        async with open_world(theirs.url, unhealthy_seconds=2.0) as world:
+            assert await _health(world) == (200, 200)
+            await asyncio.to_thread(kill_postgres, tmp_path / "postgres")
+
+            async def is_not_ready() -> bool:
+                return (await _health(world))[1] == 503
+
+            async def is_unhealthy() -> bool:
+                return (await _health(world)) == (503, 503)
+
+            async def is_well() -> bool:
+                return (await _health(world)) == (200, 200)
+
+            await until(is_not_ready, seconds=30)
+            await until(is_unhealthy, seconds=30)
+            said = (await world.http.get("/healthz")).json()
+            assert said["status"] == 503
+            assert "database" in said["detail"]
+
+            again = await asyncio.to_thread(EmbeddedPostgres.start, tmp_path)
+            await until(is_well, seconds=30)
+            assert (await world.says(await world.conversation(), "are you back?"))["content"]
+            again.stop()
+    finally:
+        await asyncio.to_thread(theirs.stop)
+
+
+async def test_a_database_that_is_away_for_a_moment_does_not_make_the_process_unhealthy(tmp_path: Path) -> None:
+    theirs = await asyncio.to_thread(EmbeddedPostgres.start, tmp_path)
+    try:
+        async with open_world(theirs.url, unhealthy_seconds=60.0) as world:
+            await asyncio.to_thread(kill_postgres, tmp_path / "postgres")
+            for _ in range(20):
+                assert (await world.http.get("/healthz")).status_code == 200
+                await asyncio.sleep(0.1)
+    finally:
+        await asyncio.to_thread(theirs.stop)

@@ -1,0 +1,144 @@
+"""Where a message is whose sending had no answer, when much was said meanwhile: it is shown once, and few questions are asked."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from rapport.channels.telegram.writing import delivery_check as whereabouts
+from rapport.channels.telegram.writing.delivery_check import MISSES, PACE_SECONDS
+from rapport.delivery import sender as outbox
+from tests.channels.telegram.peer import Fault, flood, hangs, resets
+from tests.channels.telegram.town import Impatient, Town
+from tests.support.world import until
+
+TAG = "@rapport_bot"
+LOST = [resets(after=True), resets()]
+NAMES = ["arrived", "not arrived"]
+CROWD = 120
+"""Messages: more than would be asked for one by one."""
+
+
+def looks(town: Town) -> list[int]:
+    """The numbers that were asked for."""
+    return [int(request.params["message_id"]) for request in town.peer.calls("editMessageReplyMarkup")]
+
+
+async def is_doubtful(town: Town) -> bool:
+    return [state for state, _ in await town.outbox()][-1:] == ["doubtful"]
+
+
+@pytest.mark.parametrize("fault", LOST, ids=NAMES)
+@pytest.mark.parametrize("where", ["in a group", "alone"])
+async def test_what_has_not_come_yet_is_waited_for(
+    impatient: Impatient, town: Town, monkeypatch: pytest.MonkeyPatch, fault: Fault, where: str
+) -> None:
+    """Much was said of which this side knows nothing yet: in the same group, or where the numbers are the same."""
+    impatient.for_what_is_on_its_way(0.1)
+    monkeypatch.setattr(whereabouts, "BACKLOG_SECONDS", 0.1)
+    chat, others = (town.team, town.team) if where == "in a group" else (town.ann_alone, town.club)
+    slow = town.world.model.will_wait("It took a while.")
+    chat.says(town.ann, f"{TAG} think about it")
+    await slow.begun.wait()
+    town.peer.will(hangs(), on="getUpdates", times=None)
+    others.says(town.ben, "nothing comes after this for a while")
+    await town.peer.until(lambda: town.peer.calls("getUpdates")[-1].fault)
+    for number in range(CROWD):
+        others.says(town.ben, f"something {number}")
+    town.peer.will(fault, on="sendMessage")
+    slow.go_on()
+    await until(lambda: is_doubtful(town))
+    await town.peer.until(lambda: len(town.peer.calls("getWebhookInfo")) >= 3)
+    assert looks(town) == []
+    town.peer.heals()
+    assert [state for state, _ in await town.parked()] == ["sent"]
+    assert town.peer.sent(chat) == ["It took a while."]
+    assert len(looks(town)) <= MISSES + 2
+
+
+@pytest.mark.parametrize("fault", LOST, ids=NAMES)
+async def test_what_is_no_message_of_anybodys_is_known_too(impatient: Impatient, town: Town, fault: Fault) -> None:
+    """Who comes and who goes has numbers, and is stored nowhere."""
+    impatient.for_what_is_on_its_way(0.1)
+    slow = town.world.model.will_wait("It took a while.")
+    town.team.says(town.ann, f"{TAG} think about it")
+    await slow.begun.wait()
+    for _ in range(CROWD):
+        town.team.says(town.ben, new_chat_members=[town.peer.person("Somebody").raw])
+    await town.peer.until(lambda: not town.peer.updates.pending)
+    town.peer.will(fault, on="sendMessage")
+    slow.go_on()
+    assert [state for state, _ in await town.parked()] == ["sent"]
+    assert town.peer.sent(town.team) == ["It took a while."]
+    assert len(looks(town)) <= MISSES + 2
+
+
+@pytest.mark.parametrize("fault", LOST, ids=NAMES)
+async def test_where_the_bot_was_told_nothing_it_asks_slowly_and_goes_on_where_it_was(
+    impatient: Impatient, town: Town, fault: Fault
+) -> None:
+    """In privacy mode most of a group's numbers are unknown. Telegram has enough of the questions in between."""
+    impatient.for_what_is_on_its_way(0.1)
+    slow = town.world.model.will_wait("It took a while.")
+    asked = town.team.says(town.ann, f"{TAG} think about it")
+    await slow.begun.wait()
+    for number in range(CROWD):
+        town.team.already_said(town.ben, f"something {number}")
+    town.peer.will(fault, on="sendMessage")
+    town.peer.will(flood(1), on="editMessageReplyMarkup", skip=CROWD // 2)
+    slow.go_on()
+    assert [state for state, _ in await town.parked()] == ["sent"]
+    assert town.peer.sent(town.team) == ["It took a while."]
+    refused, last = asked.message_id + CROWD // 2 + 1, asked.message_id + CROWD + (1 if fault.after else MISSES)
+    assert looks(town) == sorted([*range(asked.message_id + 1, last + 1), refused])
+    questions = town.peer.calls("editMessageReplyMarkup")
+    assert min(later.at - one.at for one, later in pairwise(questions)) >= PACE_SECONDS * 0.9
+
+
+async def test_who_has_waited_long_for_updates_is_patient_with_telegram_afterwards(
+    impatient: Impatient, town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half an hour of waiting is a thousand tries."""
+    impatient.for_what_is_on_its_way(60)
+    monkeypatch.setattr(outbox, "LONGEST_PAUSE", 0.1)
+    town.peer.will(resets(after=True), on="sendMessage")
+    town.team.says(town.ann, f"{TAG} hello")
+    await until(lambda: is_doubtful(town))
+    await town.world.sql("UPDATE outbox SET attempts = 5000, due_at = now() RETURNING id")
+    town.peer.will(flood(1), on="editMessageReplyMarkup")
+    assert [state for state, _ in await town.parked()] == ["sent"]
+    assert len(town.peer.sent(town.team)) == 1
+
+
+async def test_numbers_that_are_gone_are_not_the_end_of_the_chat(impatient: Impatient, town: Town) -> None:
+    """An admin has deleted a lot before the answer arrived; what was said after it is known."""
+    impatient.for_what_is_on_its_way(0.5)
+    slow = town.world.model.will_wait("It took a while.")
+    town.team.says(town.ann, f"{TAG} think about it")
+    await slow.begun.wait()
+    for said in [town.team.already_said(town.ben, "an advertisement") for _ in range(2 * MISSES)]:
+        town.team.deletes(said)
+    town.peer.will(resets(after=True), on="sendMessage")
+    slow.go_on()
+    await town.peer.until_sent(town.team, 1)
+    town.team.says(town.ben, "it did")
+    assert [state for state, _ in await town.parked()] == ["sent"]
+    assert town.peer.sent(town.team) == ["It took a while."]
+
+
+async def test_what_strangers_say_is_not_the_end_of_a_chat_that_shares_their_numbers(
+    impatient: Impatient, town: Town
+) -> None:
+    """Nothing of theirs is kept but that they tried, and how far the numbers were by then."""
+    impatient.for_what_is_on_its_way(0.1)
+    zoe = town.peer.person("Zoe")
+    slow = town.world.model.will_wait("It took a while.")
+    town.ann_alone.says(town.ann, "think about it")
+    await slow.begun.wait()
+    for number in range(2 * MISSES):
+        town.peer.private(zoe).says(zoe, f"let me in {number}")
+    town.peer.will(resets(after=True), on="sendMessage")
+    slow.go_on()
+    assert [state for state, _ in await town.parked()] == ["sent"]
+    assert town.peer.sent(town.ann_alone) == ["It took a while."]

@@ -1,0 +1,153 @@
+"""Telegram calls: only with the secret, and what it has told is stored when it hears that all is well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+
+from rapport.channels.telegram.inbox import LARGEST
+from rapport.storage.postgres.embedded import EmbeddedPostgres
+from tests.channels.telegram.town import Impatient, Town, another_world, database_away, logged, open_town, road
+from tests.support.world import World, until
+
+TAG = "@rapport_bot"
+HEADER = "X-Telegram-Bot-Api-Secret-Token"
+
+
+@pytest.fixture
+async def called(database_url: str) -> AsyncGenerator[Town]:
+    """A town whose server is called by Telegram."""
+    async with road() as here, open_town(database_url, telegram_webhook_url=f"{here.url}/") as town:
+        here.leads_to(str(town.world.http.base_url))
+        yield town
+
+
+async def call(town: Town, body: Any, *, world: World | None = None, **headers: str) -> httpx.Response:
+    """What Telegram does: post an update and show the secret."""
+    assert town.peer.updates.webhook is not None
+    shown = {HEADER: str(town.peer.updates.webhook.secret), **headers}
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return await (world or town.world).http.post(
+        "/telegram/webhook", content=content, headers={"Content-Type": "application/json", **shown}
+    )
+
+
+def update_of(town: Town, text: str) -> dict[str, Any]:
+    """An update that Telegram does not deliver by itself."""
+    return {"update_id": 600_000_000, "message": town.ann_alone.already_said(town.ann, text).raw}
+
+
+async def test_telegram_calls_instead_of_being_asked(called: Town) -> None:
+    asked = await called.hears(called.team, called.ann, f"{TAG} hello")
+    assert [answer.reply_to for answer in called.peer.posted(called.team)] == [asked.message_id]
+    assert called.peer.calls("getUpdates") == []
+    [request] = called.peer.calls("setWebhook")
+    assert request.params["url"].endswith("/telegram/webhook")
+    assert len(request.params["secret_token"]) >= 32
+    assert called.peer.token.partition(":")[2] not in request.params["secret_token"]
+    assert set(request.params["allowed_updates"]) == {"message", "edited_message", "callback_query", "my_chat_member"}
+    assert [one.status for one in called.peer.updates.deliveries] == [200]
+
+
+@pytest.mark.parametrize("shown", ["", "wrong", "wröng", "0" * 64])
+async def test_who_does_not_show_the_secret_is_not_telegram(called: Town, shown: str) -> None:
+    update = update_of(called, "let me in")
+    headers = {HEADER.encode(): shown.encode("latin-1")} if shown else {}
+    response = await called.world.http.post("/telegram/webhook", json=update, headers=headers)
+    assert response.status_code == 401
+    assert await called.world.sql("SELECT count(*) FROM telegram_updates") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"not JSON", 400),
+        (b"\xff\xfe", 400),
+        (b"[" * 100_000, 400),
+        (b"[]", 400),
+        (b"{}", 400),
+        (b'{"update_id": "7"}', 400),
+        (b'{"update_id": -7}', 400),
+        (b'{"update_id": true}', 400),
+        (b'{"update_id": 7, "x": "' + b"x" * LARGEST + b'"}', 413),
+    ],
+    ids=["words", "bytes", "depth", "a list", "nothing", "a text", "below zero", "a truth", "too much"],
+)
+async def test_what_is_no_update_is_refused(called: Town, body: bytes, status: int) -> None:
+    response = await call(called, body)
+    assert response.status_code == status
+    assert await called.world.sql("SELECT count(*) FROM telegram_updates") == [(0,)]
+
+
+async def test_when_telegram_is_told_that_all_is_well_it_is_stored(called: Town) -> None:
+    update = update_of(called, "hello")
+    # Whatever is stored now is not worked through any more.
+    await called.world.runtime.stop()
+    assert (await call(called, update)).status_code == 200
+    assert (await call(called, update)).status_code == 200
+    [row] = await called.world.sql("SELECT update_id, payload::jsonb -> 'message' ->> 'text' FROM telegram_updates")
+    assert row == (update["update_id"], "hello")
+
+
+async def test_what_is_told_twice_counts_once(called: Town) -> None:
+    called.peer.repeats_updates(3)
+    called.ann_alone.says(called.ann, "hello")
+    called.ann_alone.says(called.ann, "are you there?")
+    await called.settled()
+    assert called.peer.sent(called.ann_alone) == ["re: hello", "re: are you there?"]
+    assert [one.status for one in called.peer.updates.deliveries] == [200] * 6
+
+
+async def test_while_the_database_is_away_telegram_is_to_come_again(
+    called: Town, postgres: EmbeddedPostgres, database_url: str
+) -> None:
+    with database_away(postgres.url_for("postgres"), database_url):
+        called.ann_alone.says(called.ann, "hello")
+        await called.peer.until(lambda: called.peer.updates.deliveries)
+        assert called.peer.updates.deliveries[0].status == 503
+    await called.peer.until_sent(called.ann_alone, 1)
+    await called.settled()
+    assert called.peer.sent(called.ann_alone) == ["re: hello"]
+    assert called.peer.updates.deliveries[-1].status == 200
+
+
+async def test_each_process_may_be_called_and_one_reads(called: Town) -> None:
+    with logged() as lines:
+        async with another_world(called) as second:
+            assert (await call(called, update_of(called, "hello"), world=second)).status_code == 200
+            await called.peer.until_sent(called.ann_alone, 1)
+            await called.settled()
+    assert called.peer.sent(called.ann_alone) == ["re: hello"]
+    assert "watch.kept" not in [line["event"] for line in lines]  # the second one only took it
+    assert len(called.peer.calls("setWebhook")) == 1
+
+
+async def test_a_webhook_that_somebody_takes_away_is_set_again(impatient: Impatient, database_url: str) -> None:
+    impatient.for_the_webhook(0.1)
+    async with road() as here, open_town(database_url, telegram_webhook_url=f"{here.url}/telegram/webhook") as town:
+        here.leads_to(str(town.world.http.base_url))
+        async with httpx.AsyncClient() as somebody:
+            await somebody.get(f"{town.peer.url}/bot{town.peer.token}/deleteWebhook")
+        await town.peer.until(lambda: len(town.peer.calls("setWebhook")) == 2)
+        await town.hears(town.ann_alone, town.ann, "hello")
+        assert town.peer.sent(town.ann_alone) == ["re: hello"]
+
+
+async def test_that_telegram_can_not_call_is_said(impatient: Impatient, database_url: str) -> None:
+    impatient.for_the_webhook(0.1)
+    with logged() as lines:
+        async with open_town(database_url, telegram_webhook_url="http://127.0.0.1:9") as town:
+            town.ann_alone.says(town.ann, "hello")
+            await until(lambda: any(line["event"] == "telegram.webhook_failed" for line in lines))
+    [line, *_] = [line for line in lines if line["event"] == "telegram.webhook_failed"]
+    assert "Connection failed" in line["reason"]
+    assert line["waiting"] == 1
+
+
+async def test_who_asks_is_not_called(town: Town) -> None:
+    response = await town.world.http.post("/telegram/webhook", json={"update_id": 1}, headers={HEADER: "x"})
+    assert response.status_code == 404

@@ -1,0 +1,469 @@
+"""Vectors of what is said in groups: made behind the turns, found again after a crash, gone with what they are of."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from rapport.domain.agent_profile import COMPANION
+from rapport.domain.conversation import Incoming
+from rapport.domain.errors import Transient
+from rapport.domain.note import Vector
+from rapport.ingest import embed_messages as chat_index
+from rapport.ingest.accept import accept
+from rapport.ingest.archive_rows import read_jsonl
+from rapport.ingest.embed_messages import MAX_CHARACTERS, REFUSALS, STRETCH, ChatIndex, embedded_words
+from rapport.ingest.import_messages import bring_in
+from rapport.runtime import embedding_loop as indexing
+from rapport.runtime.embedding_loop import Indexing
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.database import Database
+from tests.memory.vectors import HandMade
+from tests.storage.explained import Explained, PlanMode, plans
+from tests.support.commands import Run
+from tests.support.world import until
+
+MORNING = datetime(2024, 5, 6, 8, 30, tzinfo=UTC)
+
+
+async def a_chat(database: Database, kind: Any = "group") -> str:
+    async with database.statement() as connection:
+        return (await Conversations(connection).create("local", agent_id="companion", kind=kind)).id
+
+
+async def said(database: Database, where: str, *texts: str, **more: Any) -> None:
+    for text in texts:
+        await accept(database, Incoming("local", where, text, **more), worker_id="somebody", claim=False)
+
+
+async def rows(database: Database, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    async with database.statement() as connection:
+        return await (await connection.execute(query.encode(), parameters)).fetchall()
+
+
+async def embedded(database: Database, embedder: str = "hand-made") -> list[str]:
+    """The words of the messages that have a vector, in their order."""
+    found = await rows(
+        database,
+        "SELECT m.content FROM message_vectors v JOIN messages m ON m.conversation_id = v.conversation_id"
+        " AND m.id = v.message_id WHERE v.embedder = %s ORDER BY m.created_at",
+        embedder,
+    )
+    return [row[0] for row in found]
+
+
+async def catch_up(index: ChatIndex) -> int:
+    """Everything that is behind; returns how many vectors were made."""
+    made = 0
+    while behind := await index.behind():
+        for where in behind:
+            made += (await index.go_on(where)).made
+    return made
+
+
+@asynccontextmanager
+async def at_work(loop: Indexing) -> AsyncGenerator[None]:
+    task = asyncio.create_task(loop.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_what_is_said_in_a_group_gets_its_vector_once(database: Database) -> None:
+    where, alone = await a_chat(database), await a_chat(database, "direct")
+    await said(database, where, "shall we?", "gladly")
+    await said(database, alone, "this is between us")
+    embedder = HandMade()
+    index = ChatIndex(database, embedder)
+    assert await index.behind() == [where]
+    assert await catch_up(index) == 2
+    assert await embedded(database) == ["shall we?", "gladly"]
+    assert await index.behind() == []
+    await said(database, where, "when?")
+    assert await index.behind() == [where]
+    assert await catch_up(index) == 1
+    assert embedder.asked == ["shall we?", "gladly", "when?"]
+    assert (await index.go_on(where)).made == 0
+    assert await rows(database, "SELECT vectors FROM chat_index") == [(3,)]
+
+
+async def test_what_nobody_said_and_what_has_no_words_gets_none(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "@bot", "\u200b\u2060", "👍", "hello")
+    await said(database, where, "beep", is_bot=True)
+    async with database.statement() as connection:
+        await connection.execute(
+            "INSERT INTO messages (conversation_id, id, owner_id, role, content, metadata, created_at)"
+            " SELECT id, 's', owner_id, 'user', 'Continue', '{\"synthetic\": true}'::jsonb, last_at - interval '1 s' FROM conversations"
+        )
+        await connection.execute(
+            "INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at)"
+            " SELECT id, 'sum', owner_id, 'system-summary', 'They talked', last_at - interval '2 s' FROM conversations"
+        )
+    index = ChatIndex(database, HandMade())
+    await catch_up(index)
+    assert await embedded(database) == ["👍", "hello", "beep"]
+    assert await index.behind() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("@bot what do you think?", "what do you think?"),
+        ("so, @Companion: tea?", "so, : tea?"),
+        ("/ask@bot about tea", "about tea"),
+        ("mail me@bot.example", "mail me@bot.example"),
+        ("  @bot\n\n^ ", "^"),
+        ("@bot", ""),
+        ("x" * 5_000, "x" * MAX_CHARACTERS),
+    ],
+)
+def test_that_the_agent_is_called_is_not_what_a_message_means(text: str, words: str) -> None:
+    assert embedded_words(text) == words
+
+
+async def test_hostile_words_are_embedded_like_others(database: Database) -> None:
+    where = await a_chat(database)
+    texts = ["x" * 30_000, "שלום עולם \u202e abc", "👍🏽" * 50, "`@bot`" * 100, "a\u0301" * 900, "​"]
+    await said(database, where, *texts)
+    index = ChatIndex(database, HandMade())
+    assert await catch_up(index) == len(texts) - 1
+    assert await index.behind() == []
+
+
+async def test_a_long_chat_is_embedded_stretch_by_stretch(database: Database) -> None:
+    where, other = await a_chat(database), await a_chat(database)
+    await said(database, where, *(f"number {n}" for n in range(2 * STRETCH + 5)))
+    await said(database, other, "a word")
+    index = ChatIndex(database, HandMade())
+    assert await index.go_on(where) == (STRETCH, True)
+    assert await index.go_on(where) == (STRETCH, True)
+    assert await index.go_on(where) == (5, False)
+    assert await index.behind() == [other]
+
+
+async def test_exactly_a_stretch_ends_too(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, *(f"number {n}" for n in range(STRETCH)))
+    index = ChatIndex(database, HandMade())
+    assert await catch_up(index) == STRETCH
+    assert await index.behind() == []
+
+
+async def test_what_a_crash_left_is_found_at_the_next_start(database: Database) -> None:
+    """Killed between a message and its vector, or in the middle of many."""
+    where = await a_chat(database)
+    await said(database, where, *(f"number {n}" for n in range(STRETCH + 10)))
+    await ChatIndex(database, HandMade()).go_on(where)  # and then the process is gone
+    loop = Indexing(ChatIndex(database, HandMade()))
+    async with at_work(loop):
+
+        async def complete() -> bool:
+            return len(await embedded(database)) == STRETCH + 10
+
+        await until(complete)
+
+
+async def test_several_processes_may_do_the_same_work(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, *(f"number {n}" for n in range(3 * STRETCH)))
+    await asyncio.gather(*(catch_up(ChatIndex(database, HandMade())) for _ in range(3)))
+    assert len(await embedded(database)) == 3 * STRETCH
+    assert await rows(database, "SELECT vectors FROM chat_index") == [(3 * STRETCH,)]
+    assert await ChatIndex(database, HandMade()).behind() == []
+
+
+async def test_speaking_while_others_are_embedded_loses_nothing(database: Database) -> None:
+    where = await a_chat(database)
+    index = ChatIndex(database, HandMade())
+    await asyncio.gather(
+        *(said(database, where, *(f"{who} {n}" for n in range(40))) for who in ("ana", "ben", "eve")),
+        *(catch_up(index) for _ in range(3)),
+    )
+    await catch_up(index)
+    assert len(await embedded(database)) == 120
+
+
+async def test_an_embedder_that_is_away_is_asked_again_and_mentioned_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "LONGEST_PAUSE", 0.01)
+    where = await a_chat(database)
+    await said(database, where, "hello")
+    embedder = HandMade(fails=Transient("The embedder is away."))
+    loop = Indexing(ChatIndex(database, embedder))
+    monkeypatch.setattr(loop, "_pause", 0.01)
+    with capture_logs() as logs:
+        async with at_work(loop):
+            tried: list[int] = []
+            embed = embedder.embed
+
+            async def counted(texts: list[str]) -> list[Vector]:
+                tried.append(len(texts))
+                return await embed(texts)
+
+            monkeypatch.setattr(embedder, "embed", counted)
+            await until(lambda: len(tried) >= 3)
+            embedder.fails = None
+
+            async def done() -> bool:
+                return await embedded(database) == ["hello"]
+
+            await until(done)
+    assert [one["event"] for one in logs] == ["messages.not_embedded"]
+    assert logs[0]["reason"] == "The embedder is away."
+
+
+@dataclass
+class Picky(HandMade):
+    """Takes nothing that holds a certain word."""
+
+    word: str = "poison"
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        if any(self.word in text for text in texts):
+            raise Transient("It answered with 400.")
+        return await super().embed(texts)
+
+
+@pytest.mark.parametrize(
+    "texts", [("fine", "poison", "fine too"), ("poison",), ("poison", "more poison"), ("fine", "poison")]
+)
+async def test_a_text_that_the_embedder_refuses_holds_up_no_others(database: Database, texts: tuple[str, ...]) -> None:
+    where = await a_chat(database)
+    await said(database, where, *texts)
+    embedder = Picky()
+    index = ChatIndex(database, embedder)
+    with capture_logs() as logs:
+        while (await index.go_on(where)).more:
+            pass
+    assert len(logs) == REFUSALS
+    assert logs[0]["messages"] == sum("poison" in text for text in texts)
+    assert await embedded(database) == [text for text in texts if "poison" not in text]
+    assert await index.behind() == []
+    await said(database, where, "and on it goes")
+    await catch_up(index)
+    assert (await embedded(database))[-1] == "and on it goes"
+    assert embedder.asked.count("fine") == texts.count("fine")
+
+
+async def test_what_is_refused_once_only_gets_its_vector(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "one", "two", "three")
+    embedder = Picky(word="two")
+    index = ChatIndex(database, embedder)
+    assert await index.go_on(where) == (2, True)
+    embedder.word = "nothing"
+    assert await index.go_on(where) == (1, False)
+    assert await embedded(database) == ["one", "two", "three"]
+
+
+async def test_while_the_embedder_is_away_nothing_is_given_up(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "one", "two")
+    embedder = HandMade(fails=Transient("The embedder is away."))
+    index = ChatIndex(database, embedder)
+    for _ in range(2 * REFUSALS):
+        with pytest.raises(Transient, match="is away"):
+            await index.go_on(where)
+    embedder.fails = None
+    assert await catch_up(index) == 2
+
+
+async def test_what_is_noticed_is_embedded_at_once_and_an_import_with_the_next_look_round(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "GATHERING_SECONDS", 0.01)
+    where = await a_chat(database)
+    loop = Indexing(ChatIndex(database, HandMade()))
+
+    async def has(count: int) -> None:
+        async def complete() -> bool:
+            return len(await embedded(database)) == count
+
+        await until(complete)
+
+    async with at_work(loop):
+        await said(database, where, "one")
+        loop.noticed(where)
+        await has(1)
+        await said(database, where, "two")
+        loop.noticed(where)
+        await has(2)
+    monkeypatch.setattr(indexing, "SWEEP_SECONDS", 0.05)
+    async with at_work(loop):
+        await has(2)
+        await imported(database, where, 3)
+        await has(5)
+
+
+async def imported(database: Database, where: str, count: int) -> None:
+    """So much history of years ago."""
+    lines = [
+        {
+            "id": n,
+            "author": f"u{n % 3}",
+            "text": f"long ago {n}",
+            "created_at": (MORNING + timedelta(minutes=n)).isoformat(),
+        }
+        for n in range(count)
+    ]
+    archive = read_jsonl(
+        [json.dumps(line).encode() for line in lines], agent=COMPANION, now=datetime.now(UTC), chat="old"
+    )
+    await bring_in(database, archive, owner_id="local", agent_id="companion", conversation_id=where)
+
+
+async def test_an_import_into_the_past_of_a_live_group_is_embedded_too(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "live")
+    index = ChatIndex(database, HandMade())
+    await catch_up(index)
+    await imported(database, where, 5)
+    assert await index.behind() == [where]
+    assert await catch_up(index) == 5
+    assert (await embedded(database))[-2:] == ["long ago 4", "live"]
+    await imported(database, where, 5)  # nothing new in it
+    assert await index.behind() == []
+
+
+async def test_an_import_that_ends_while_a_group_is_embedded_is_not_missed(database: Database) -> None:
+    """The walk has passed the place, or not even begun, when the import's rows become visible there."""
+    where = await a_chat(database)
+    await said(database, where, "live")
+    index = ChatIndex(database, HandMade())
+    importing = asyncio.create_task(imported(database, where, 2_500))
+    while not importing.done():
+        await catch_up(index)
+    await importing
+    await catch_up(index)
+    assert len(await embedded(database)) == 2_501
+
+
+async def told_elsewhere(database: Database, where: str, row_id: str, text: str, at: datetime) -> None:
+    line = {"id": row_id, "author": "Ann", "text": text, "created_at": at.isoformat()}
+    archive = read_jsonl([json.dumps(line).encode()], agent=COMPANION, now=datetime.now(UTC), chat="old")
+    await bring_in(database, archive, owner_id="local", agent_id="companion", conversation_id=where)
+
+
+@dataclass
+class Gated(HandMade):
+    """Embeds when it is let."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        self.begun.set()
+        await self.gate.wait()
+        return await super().embed(texts)
+
+
+@pytest.mark.parametrize("is_first_walk", [True, False])
+async def test_an_import_while_a_stretch_is_embedded_is_not_missed(database: Database, is_first_walk: bool) -> None:
+    """Its rows lie after the mark and before where the mark is to jump: the walk has not seen them."""
+    where = await a_chat(database)
+    await said(database, where, "live")
+    if not is_first_walk:
+        await catch_up(ChatIndex(database, HandMade()))
+        await told_elsewhere(database, where, "1", "an early one", MORNING)
+    embedder = Gated()
+    index = ChatIndex(database, embedder)
+    under_way = asyncio.create_task(index.go_on(where))
+    await embedder.begun.wait()
+    await told_elsewhere(database, where, "2", "a late one", MORNING + timedelta(hours=1))
+    embedder.gate.set()
+    assert (await under_way).more
+    assert await index.behind() == [where]
+    await catch_up(index)
+    assert await embedded(database) == ([] if is_first_walk else ["an early one"]) + ["a late one", "live"]
+    assert not (await index.go_on(where)).more
+
+
+async def test_erasing_a_group_erases_its_vectors_also_those_just_being_made(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "secret")
+    index = ChatIndex(database, HandMade())
+    await catch_up(index)
+    await said(database, where, "another secret")
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    class Slow(HandMade):
+        async def embed(self, texts: Any) -> list[Vector]:
+            begun.set()
+            await gate.wait()
+            return await super().embed(texts)
+
+    under_way = asyncio.create_task(ChatIndex(database, Slow()).go_on(where))
+    await begun.wait()
+    async with database.transaction() as connection:
+        await Conversations(connection).delete("local", where)
+    gate.set()
+    await under_way
+    assert await rows(database, "SELECT (SELECT count(*) FROM message_vectors), (SELECT count(*) FROM chat_index)") == [
+        (0, 0)
+    ]
+    assert (await index.go_on(where)).more is False
+
+
+async def test_a_message_that_is_taken_back_takes_its_vector_with_it(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "stays", "goes")
+    await catch_up(ChatIndex(database, HandMade()))
+    await rows(database, "DELETE FROM messages WHERE content = 'goes' RETURNING id")
+    assert await embedded(database) == ["stays"]
+
+
+async def test_vectors_of_another_length_get_an_index_of_their_own(database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "hello")
+    await catch_up(ChatIndex(database, HandMade()))
+    assert await rows(database, "SELECT to_regclass('message_vectors_near_64') IS NOT NULL") == [(True,)]
+
+
+@pytest.mark.e2e
+async def test_reindex_moves_what_was_said_to_another_embedder(rapport: Run, database: Database) -> None:
+    where = await a_chat(database)
+    await said(database, where, "shall we?", "gladly", "@bot")
+    await catch_up(ChatIndex(database, HandMade()))
+    assert await embedded(database) == ["shall we?", "gladly"]
+    moved = await asyncio.to_thread(rapport, "reindex", RAPPORT_EMBEDDINGS="wordllama")
+    assert moved == (0, "Indexed 2 messages of groups anew.\nEvery note is indexed already.\n", "")
+    ((embedder,),) = await rows(database, "SELECT DISTINCT embedder FROM message_vectors")
+    assert embedder.startswith("wordllama")
+    assert await embedded(database, embedder) == ["shall we?", "gladly"]
+    assert await rows(database, "SELECT embedder, vectors FROM chat_index") == [(embedder, 2)]
+    again = await asyncio.to_thread(rapport, "reindex", RAPPORT_EMBEDDINGS="wordllama")
+    assert again == (0, "Every note is indexed already.\n", "")
+
+
+@plans
+async def test_who_is_behind_is_known_without_looking_at_messages(database: Database, mode: PlanMode) -> None:
+    async with database.statement() as connection:
+        await connection.execute(
+            "INSERT INTO conversations (id, owner_id, agent_id, kind, channel, last_at)"
+            " SELECT 'c' || lpad(n::text, 6, '0'), 'local', 'companion', CASE WHEN n % 10 = 0 THEN 'group' ELSE 'direct' END,"
+            " 'api', now() FROM generate_series(1, 20000) n"
+        )
+        await connection.execute(
+            "INSERT INTO chat_index (conversation_id, embedder, owner_id, embedded_to)"
+            " SELECT id, 'hand-made', owner_id, last_at - CASE WHEN id LIKE '%500' THEN 1 ELSE 0 END * interval '1 s'"
+            " FROM conversations WHERE kind = 'group' AND id <> 'c000010'"
+        )
+        await connection.execute("VACUUM ANALYZE conversations, chat_index")
+        explained = Explained(connection, mode)
+        behind = await chat_index.MessageVectors(explained.as_connection).behind("hand-made", limit=1_000)
+    assert behind[:2] == ["c000010", "c000500"]
+    assert len(behind) == 21
+    assert {node.get("Relation Name") for node in explained.nodes()} <= {None, "conversations", "chat_index"}
+    assert explained.walked("conversations") <= 2_000

@@ -1,0 +1,54 @@
+"""Somebody speaks while a follow-up is being committed: it gives way, and leaves everything behind in good order."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rapport.runtime import runtime
+from rapport.storage.database import own_connection
+from tests.support.world import World, open_world, until
+
+
+async def test_a_follow_up_that_is_told_twice_to_give_way_costs_no_connection(world: World) -> None:
+    """The process that somebody speaks to ends it at once, and hears of it once more by its own hint."""
+    where = await world.conversation()
+    await world.says(where, "What do you think about pizza?")
+    async with own_connection(world.database.url) as other, other.transaction():
+        await other.execute("SELECT FROM conversations WHERE id = %s FOR NO KEY UPDATE", (where,))
+        silence = asyncio.create_task(world.silence(where))
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+        await until(lambda: world.sql(waiting, "%FOR NO KEY UPDATE OF c%"))
+        event = (await world.sql("SELECT id FROM events WHERE state = 'running'"))[0][0]
+        for _ in range(2):
+            world.runtime._heard(f"done {event}")  # pyright: ignore[reportPrivateUsage]
+            await asyncio.sleep(
+                0
+            )  # so that it notices: the statement is being cancelled, which takes the server a moment
+        await until(
+            lambda: world.sql("SELECT 1 FROM events WHERE id = %s AND (state = 'queued' OR attempts > 1)", event)
+        )
+    assert (await silence).state == "delivered"  # nobody had spoken after all
+    assert world.database._pool.get_stats().get("returns_bad", 0) == 0  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_who_speaks_just_when_a_follow_up_begins_is_answered_at_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fired and began while the message waited for its place in the line, unseen by it."""
+    monkeypatch.setattr(runtime, "POLL_SECONDS", 60.0)  # nobody finds the message by merely looking
+    async with open_world(database_url) as world:
+        where = await world.conversation()
+        await world.says(where, "What do you think about pizza?")
+        async with own_connection(database_url) as other, other.transaction():
+            await other.execute("SELECT FROM conversations WHERE id = %s FOR NO KEY UPDATE", (where,))
+            world.model.will_wait("Too late.")
+            speaking = asyncio.create_task(world.says(where, "And about pasta?"))
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+            await until(lambda: world.sql(waiting, "%spoken = spoken + %"))
+            silence = asyncio.create_task(world.silence(where))
+            await until(lambda: len(world.model.calls) == 2)
+        reply = await asyncio.wait_for(speaking, 20)
+        assert reply["content"] == "re: And about pasta?"
+        assert (await silence).state == "superseded"
