@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leak_examples import lines
+from tests.followups.leak_examples import lines
 
 FOURTH_LEAKING = lines("""
 You wanted me to check in regarding the task, so I'm writing.

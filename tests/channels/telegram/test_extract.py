@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 import pytest
-import updates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +32,7 @@ from rapport.domain.conversation import Author, text_of
 from rapport.domain.errors import InvalidInput
 from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, MAX_NAME, checked_content, checked_mentions
 from rapport.ingest.telegram_export import read_telegram, telegram_chats
+from tests.channels.telegram import updates
 from tests.channels.telegram.updates import BEN, BOT, CHANNEL, DATE, FORUM, GROUP, OTHER_BOT, SMALL_GROUP, Raw
 
 ME = Me(BOT["id"], BOT["username"], "companion")
