@@ -47,7 +47,7 @@ from rapport.storage.messages.chat_search import search_chat
 from rapport.storage.messages.neighbours import linked, recent, vector_of
 from rapport.storage.migrate import migrate, schema_lock
 from rapport.storage.postgres.embedded import EmbeddedPostgres
-from rapport.turns.group_context import Chooser, surroundings
+from rapport.turns.group_context import ContextSelector, surroundings
 
 PARTS = ("select", "gather", "similar", "accept")
 SHORT, MIDDLING, LARGER = 1_000, 5_000, 20_000
@@ -133,7 +133,7 @@ async def gathering(site: Site, app: App, rounds: int) -> None:
                   median <= SELECT_MS_GOAL, f"{median:.1f} ms")  # fmt: skip
 
 
-async def in_parts(site: Site, chooser: Chooser, chat: Chat, place: str, times: Times) -> None:
+async def in_parts(site: Site, chooser: ContextSelector, chat: Chat, place: str, times: Times) -> None:
     call = a_call(site, chat, "a reply to long ago")
     vector = site.like(chat)
     async with chooser.database.statement() as connection:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from rapport.retrieval.retriever import Retriever
     from rapport.runtime.runtime import Runtime
     from rapport.storage.database import Database
-    from rapport.turns.group_context import Chooser
-    from rapport.turns.steps import Tools
+    from rapport.turns.group_context import ContextSelector
+    from rapport.turns.steps import TurnDeps
 
 log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ class App:
     retriever: Retriever
     memory: MemoryBook
     metrics: Metrics
-    chooser: Chooser
+    chooser: ContextSelector
     model: BaseChatModel
     health: ModelHealth
     telegram: TelegramBot | None = None
@@ -123,7 +123,7 @@ async def open_app(
         from rapport.storage.notes.note_index import Catalogue
         from rapport.storage.notes.passage_search import Search
         from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
-        from rapport.turns.steps import Tools
+        from rapport.turns.steps import TurnDeps
 
         chosen = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
         stack.push_async_callback(close_model, chosen)
@@ -143,7 +143,7 @@ async def open_app(
         stack.push_async_callback(close_embedder, embedder)
         questions = RecentQuestions(embedder)
         memory = MemoryBook(database, embedder)
-        tools = Tools(
+        tools = TurnDeps(
             database,
             agent,
             make_retriever(questions, Search(database), Catalogue(database)),
@@ -206,7 +206,7 @@ def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
     return {CHANNEL: TelegramChannel(api, database)}
 
 
-def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: Tools) -> TelegramBot:
+def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: TurnDeps) -> TelegramBot:
     from rapport.channels.telegram.admission import read_admission
     from rapport.channels.telegram.bot import TelegramBot
     from rapport.channels.telegram.commands.run_command import Desk
@@ -222,11 +222,11 @@ def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: Tools) -
     )
 
 
-def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> Chooser:
+def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> ContextSelector:
     """Chooses context as the settings say."""
     from rapport.context.engine import Choice
     from rapport.retrieval.embedders.wordllama import word_table
-    from rapport.turns.group_context import Chooser
+    from rapport.turns.group_context import ContextSelector
 
     choice = Choice(
         settings.context_strategy,
@@ -235,10 +235,10 @@ def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> 
         min_similarity=embedder.min_similarity,
         words=word_table(),
     )
-    return Chooser(database, embedder, choice)
+    return ContextSelector(database, embedder, choice)
 
 
-async def _prepare(embedder: Embedder, database: Database, chooser: Chooser) -> None:
+async def _prepare(embedder: Embedder, database: Database, chooser: ContextSelector) -> None:
     """Load the embedder's weights if there is anything to search, and say if some of it can't be found by it; and what
     context is chosen with if there are groups."""
     from rapport.retrieval.embedders.local import LocalEmbedder

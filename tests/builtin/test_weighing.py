@@ -18,7 +18,7 @@ from rapport.builtin.weighing.amounts import amounts, applies, limits
 from rapport.builtin.weighing.open_question import choices
 from rapport.builtin.weighing.stances import leaning, looked_for, stance
 from rapport.context.prompt import system_prompt
-from rapport.context.transcript import Scribe
+from rapport.context.transcript import TranscriptRenderer
 from rapport.domain.agent_profile import COMPANION
 from rapport.domain.context_selection import Chosen, ContextSelection
 from rapport.domain.conversation import Author, Message
@@ -49,7 +49,7 @@ def called(
     if about is not None:
         told[-1] = replace(told[-1], reply_to_id=f"m{about}")
     chosen = [*(Chosen(one, ("session",), 1.0) for one in told[:-1]), Chosen(told[-1], ("trigger",), 1.0)]
-    scribe = Scribe(COMPANION, told[-1])
+    scribe = TranscriptRenderer(COMPANION, told[-1])
     history = scribe.history(
         ContextSelection("relevant", chosen), recent=told[:-1], replied_to=None if about is None else told[about]
     )

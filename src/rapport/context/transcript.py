@@ -67,7 +67,7 @@ def _unchanged(message: Message) -> Message:
     return message
 
 
-class Scribe:
+class TranscriptRenderer:
     """Writes messages of one chat down for one call: the same names, and numbers if there are any, from line to line."""
 
     def __init__(

@@ -11,7 +11,7 @@ from rapport.domain.agent_profile import AGENTS, LIBRARIAN
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent
 from rapport.turns.reflect import LULL, reflect
-from rapport.turns.steps import Tools
+from rapport.turns.steps import TurnDeps
 from rapport.turns.summarize import sum_up
 
 log = structlog.get_logger()
@@ -25,7 +25,7 @@ AT_ONCE = 4
 class Afterwards:
     """What is done after a reply: the conversation is summed up when it has become long, and thought about when it pauses."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: TurnDeps) -> None:
         self._tools = tools
         self._summaries = _Jobs("summary")
         self._reflections = _Jobs("reflection")

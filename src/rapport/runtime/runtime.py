@@ -35,7 +35,7 @@ from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.workers import Workers
 from rapport.turns.answer import take_turn
 from rapport.turns.follow_up import FollowedUp, follow_up
-from rapport.turns.steps import Tools
+from rapport.turns.steps import TurnDeps
 
 log = structlog.get_logger()
 
@@ -55,7 +55,7 @@ class Runtime:
 
     def __init__(
         self,
-        tools: Tools,
+        tools: TurnDeps,
         working_state: WorkingState,
         *,
         channels: Mapping[str, Channel] | None = None,

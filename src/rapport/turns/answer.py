@@ -33,18 +33,18 @@ from rapport.storage.messages.neighbours import Linked, linked
 from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.outbox import Outbox
 from rapport.storage.work.turn_input import Material, load
-from rapport.turns.prompt_input import Given, given_to_group, given_to_one, messages_to_load
+from rapport.turns.prompt_input import PromptInput, given_to_group, given_to_one, messages_to_load
 from rapport.turns.steps import (
     MAX_ATTEMPTS,
     Findings,
     Phases,
-    Tools,
-    asked,
+    TurnDeps,
+    ask_model,
+    build_findings,
     describe_situation,
-    found,
     look_up,
-    planned_after,
-    recalled,
+    plan_follow_up,
+    recall_memories,
 )
 
 log = structlog.get_logger()
@@ -59,7 +59,7 @@ MEMORY_PATIENCE = 1.0
 """Seconds that a commit, which holds up its conversation, waits for others who write to the same memory."""
 
 
-async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bool) -> Finished:
+async def take_turn(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> Finished:
     """Answer one event: load, look up, ask, check, commit. No transaction is open while others think."""
     profile = agent_of(event.agent_id, called=event.handle)
     clock = Phases(tools.metrics)
@@ -87,7 +87,7 @@ async def take_turn(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
     finally:
         draft.end()
     remarks = await _worth_remembering(event, material, profile, reply, tools)
-    plan = planned_after(event, material, profile, reply, tools)
+    plan = plan_follow_up(event, material, profile, reply, tools)
     failpoints.reach("turn.answered")
     finished = await _commit(event, reply, profile, tools, plan=plan, remarks=remarks, push=push)
     clock.passed("commit")
@@ -104,7 +104,7 @@ async def _reply(
     material: Material,
     links: Linked,
     profile: AgentProfile,
-    tools: Tools,
+    tools: TurnDeps,
     *,
     draft: Draft,
     clock: Phases,
@@ -133,7 +133,9 @@ async def _reply(
     return replace(reply, metadata={**reply.metadata, **findings.audit, "context": given.receipt})
 
 
-async def _given(event: ClaimedEvent, material: Material, links: Linked, profile: AgentProfile, tools: Tools) -> Given:
+async def _given(
+    event: ClaimedEvent, material: Material, links: Linked, profile: AgentProfile, tools: TurnDeps
+) -> PromptInput:
     """What the model is given of the conversation: a window of a direct chat, and what was chosen of a group's."""
     if event.kind == "direct":
         return given_to_one(material, links.anchor)
@@ -149,13 +151,13 @@ async def _given(event: ClaimedEvent, material: Material, links: Linked, profile
 
 
 async def _findings(
-    event: ClaimedEvent, material: Material, given: Given, profile: AgentProfile, tools: Tools, clock: Phases
+    event: ClaimedEvent, material: Material, given: PromptInput, profile: AgentProfile, tools: TurnDeps, clock: Phases
 ) -> Findings:
     """What is remembered and what the notes say. Of the notes a strict agent can't do without, and it raises."""
     memories: Sequence[Recalled] = ()
     if event.kind == "direct":
         query = query_for(HumanMessage(material.asked.text), material.earlier, material.summary)
-        memories = await recalled(event, material, profile, query, tools)
+        memories = await recall_memories(event, material, profile, query, tools)
     try:
         retrieval = await look_up(event, material, given.question, tools.retriever, earlier=given.earlier)
     except (Transient, Permanent) as error:
@@ -165,7 +167,7 @@ async def _findings(
         retrieval = None
     if retrieval is not None:
         clock.passed("retrieval")
-    return found(retrieval, memories)
+    return build_findings(retrieval, memories)
 
 
 def _may_save(event: ClaimedEvent, material: Material, profile: AgentProfile) -> MaySave | None:
@@ -184,11 +186,11 @@ def _own(event: ClaimedEvent, material: Material) -> list[str]:
 
 async def _answer(
     event: ClaimedEvent,
-    given: Given,
+    given: PromptInput,
     profile: AgentProfile,
     findings: Findings,
     situation: Situation,
-    tools: Tools,
+    tools: TurnDeps,
     *,
     draft: Draft,
     may_save: MaySave | None,
@@ -202,7 +204,7 @@ async def _answer(
 
     on_token = relay if draft.listeners else None
     try:
-        reply = await asked(
+        reply = await ask_model(
             event,
             given,
             profile,
@@ -228,7 +230,7 @@ async def _answer(
 
 
 async def _worth_remembering(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, reply: Reply, tools: Tools
+    event: ClaimedEvent, material: Material, profile: AgentProfile, reply: Reply, tools: TurnDeps
 ) -> Sequence[Prepared]:
     """What this turn adds to the memory: what the model asked for or, of one that can't ask, what the rules find.
 
@@ -259,7 +261,7 @@ async def _commit(
     event: ClaimedEvent,
     reply: Reply,
     profile: AgentProfile,
-    tools: Tools,
+    tools: TurnDeps,
     *,
     plan: Plan | None,
     remarks: Sequence[Prepared],

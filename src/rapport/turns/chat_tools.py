@@ -10,14 +10,14 @@ from typing import Any
 import structlog
 
 from rapport.context.engine import select
-from rapport.context.transcript import Scribe, fitting
+from rapport.context.transcript import TranscriptRenderer, fitting
 from rapport.domain.context_selection import SHOWN_CHARACTERS, Chosen, ContextSelection, Reason, Surroundings
 from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.replies.defusing import defuse_ids
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import Linked, linked
-from rapport.turns.group_context import LONGEST_QUERY, Chooser, Gathered, checked_question, surroundings
+from rapport.turns.group_context import LONGEST_QUERY, ContextSelector, Gathered, checked_question, surroundings
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ class BadArgument(Exception):
 class ChatLookups:
     """Looks around in one chat, for one call. Keeps what was used by name, for the receipt."""
 
-    def __init__(self, owner_id: str, gathered: Gathered, chooser: Chooser, scribe: Scribe) -> None:
+    def __init__(self, owner_id: str, gathered: Gathered, chooser: ContextSelector, scribe: TranscriptRenderer) -> None:
         self._owner_id = owner_id
         self._call = gathered.call
         self._recent = gathered.found.recent

@@ -16,7 +16,7 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import in_order, linked, recent
-from rapport.turns.group_context import Chooser, Gathered
+from rapport.turns.group_context import ContextSelector, Gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Explanation:
 
 
 async def explain(
-    chooser: Chooser,
+    chooser: ContextSelector,
     owner_id: str,
     conversation_id: str,
     message_id: str | None = None,

@@ -35,14 +35,14 @@ from rapport.turns.steps import (
     MAX_ATTEMPTS,
     Findings,
     Phases,
-    Tools,
-    asked,
+    TurnDeps,
+    ask_model,
+    build_findings,
     describe_situation,
-    found,
     look_up,
     owner_in,
-    planned_after,
-    recalled,
+    plan_follow_up,
+    recall_memories,
 )
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ class FollowedUp:
         }
 
 
-async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bool) -> FollowedUp:
+async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> FollowedUp:
     """Say something unasked, if every gate is open before the model is asked and still is when it has answered."""
     assert event.trigger_type is not None
     profile = agent_of(event.agent_id, called=event.handle)
@@ -113,7 +113,7 @@ async def follow_up(event: ClaimedEvent, tools: Tools, *, draft: Draft, push: bo
         draft.end()
     clock.passed("model")
     made = _brought_up(standing, reply, own) if reply else None
-    plan = planned_after(event, material, profile, reply, tools, made=[made]) if reply and made else None
+    plan = plan_follow_up(event, material, profile, reply, tools, made=[made]) if reply and made else None
     failpoints.reach("turn.answered")
     async with tools.database.transaction() as connection:
         followups = Followups(connection)
@@ -146,7 +146,7 @@ async def _standing(
     followups: Followups,
     event: ClaimedEvent,
     profile: AgentProfile,
-    tools: Tools,
+    tools: TurnDeps,
     *,
     lock: bool = False,
     regenerated: bool = False,
@@ -192,13 +192,13 @@ def _brought_up(standing: Standing, reply: Reply, own: Sequence[Message]) -> Bro
 
 
 async def _said(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, trigger: HumanMessage, tools: Tools
+    event: ClaimedEvent, material: Material, profile: AgentProfile, trigger: HumanMessage, tools: TurnDeps
 ) -> tuple[State, Reply | None, bool]:
     """What to say, in which nothing speaks of the machinery; or how it failed. And whether it took a second attempt."""
     findings = await _findings(event, material, profile, trigger, tools)
     given = given_in_silence(material, profile, event.kind, trigger)
     ask = partial(
-        asked,
+        ask_model,
         event,
         given,
         profile,
@@ -232,11 +232,11 @@ def _leaks(reply: Reply, profile: AgentProfile) -> bool:
 
 
 async def _findings(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, trigger: HumanMessage, tools: Tools
+    event: ClaimedEvent, material: Material, profile: AgentProfile, trigger: HumanMessage, tools: TurnDeps
 ) -> Findings:
     """What belongs to what was last said by a person: nothing is ever looked up by the trigger's words."""
     query = query_for(trigger, material.earlier, material.summary)
-    memories = await recalled(event, material, profile, query, tools)
+    memories = await recall_memories(event, material, profile, query, tools)
     retrieval = None
     if query.source == "last_user_message":
         said = [one for one in material.earlier if one.role == "user"]
@@ -247,7 +247,7 @@ async def _findings(
             retrieval = await look_up(event, material, query.text, tools.retriever, earlier=earlier)
         except (Transient, Permanent) as error:
             log.warning("chat.error", errorType="retrieval", message=str(error))
-    return found(retrieval, memories)
+    return build_findings(retrieval, memories)
 
 
 def _as_message(event: ClaimedEvent, trigger: HumanMessage) -> Message:

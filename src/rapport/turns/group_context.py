@@ -49,7 +49,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class Chooser:
+class ContextSelector:
     """Chooses what belongs to a call. No transaction is open while anything is embedded."""
 
     database: Database

@@ -12,18 +12,18 @@ from rapport.context.prompt import as_history, as_question, as_selection
 from rapport.context.question import author_of, spoken
 from rapport.context.situation import load_zone
 from rapport.context.summary_rules import MAX_CHAT_HISTORY
-from rapport.context.transcript import Scribe, beforehand
+from rapport.context.transcript import TranscriptRenderer, beforehand
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import RECENT, ContextSelection
 from rapport.domain.conversation import Kind, Message
 from rapport.replies.quoting import quoted_message
 from rapport.storage.work.turn_input import Material
 from rapport.turns.chat_tools import ChatLookups
-from rapport.turns.group_context import Chooser, Gathered
+from rapport.turns.group_context import ContextSelector, Gathered
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PromptInput:
     """A prompt without its instructions, and what it was made from."""
 
     message: HumanMessage
@@ -49,13 +49,13 @@ def messages_to_load(kind: Kind) -> int:
     return RECENT if kind == "group" else MAX_CHAT_HISTORY
 
 
-def given_to_one(material: Material, anchor: Message | None) -> Given:
+def given_to_one(material: Material, anchor: Message | None) -> PromptInput:
     """The window of a direct chat, and what the message replies to, if it does."""
     history = as_history(material.summary, [quoted_message(one) for one in material.earlier])
     if anchor is not None:
         history.append(beforehand(material.asked, replied_to=anchor, quote=quoted_message))
     asker = author_of(material.asked)
-    return Given(
+    return PromptInput(
         as_question(quoted_message(material.asked)),
         history,
         as_selection(material.earlier, call=material.asked, anchor=anchor),
@@ -69,16 +69,16 @@ def given_to_group(
     gathered: Gathered,
     profile: AgentProfile,
     owner_id: str,
-    chooser: Chooser,
+    chooser: ContextSelector,
     *,
     may_look_up: bool,
     time_zone: str | None = None,
-) -> Given:
+) -> PromptInput:
     """The call and what was chosen for it, quoted; with the means to look up more where the model has any use for them."""
     zone = load_zone(time_zone)
-    scribe = Scribe(profile, gathered.call, quote=quoted_message, numbered=may_look_up, zone=zone)
+    scribe = TranscriptRenderer(profile, gathered.call, quote=quoted_message, numbered=may_look_up, zone=zone)
     found = gathered.found
-    return Given(
+    return PromptInput(
         history=scribe.history(gathered.selection, recent=found.recent, replied_to=found.anchor),
         message=scribe.question(),
         selection=gathered.selection,
@@ -87,12 +87,12 @@ def given_to_group(
     )
 
 
-def given_in_silence(material: Material, profile: AgentProfile, kind: Kind, trigger: HumanMessage) -> Given:
+def given_in_silence(material: Material, profile: AgentProfile, kind: Kind, trigger: HumanMessage) -> PromptInput:
     """What an agent that speaks unasked goes on from: the latest messages. The trigger itself is in no receipt."""
     selection = as_selection(spoken(material.earlier))
     if kind == "group":
-        scribe = Scribe(profile, material.asked, quote=quoted_message, zone=load_zone(material.time_zone))
+        scribe = TranscriptRenderer(profile, material.asked, quote=quoted_message, zone=load_zone(material.time_zone))
         history = scribe.history(selection, recent=material.earlier)
     else:
         history = as_history(material.summary, [quoted_message(one) for one in material.earlier])
-    return Given(trigger, history, selection, summary_id=material.summary.id if material.summary else None)
+    return PromptInput(trigger, history, selection, summary_id=material.summary.id if material.summary else None)

@@ -23,7 +23,7 @@ from rapport.replies.text import storable
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.reflections import Paused, Reflections
 from rapport.storage.followups.timers import Timers
-from rapport.turns.steps import Phases, Tools, owner_in
+from rapport.turns.steps import Phases, TurnDeps, owner_in
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ FROM_SOMEBODY = 0.2
 """The similarity that a memory must have to something a person said: what the model made up has less."""
 
 
-async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> None:
+async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: TurnDeps) -> None:
     """Let the model decide about the silence after this event. What the rules have planned stands if it can't or fails."""
     began = time.monotonic()
     clock = Phases(tools.metrics)
@@ -74,7 +74,7 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: Tools) -> N
     clock.passed("reflection")
 
 
-async def _time_there(owner_id: str, tools: Tools) -> str:
+async def _time_there(owner_id: str, tools: TurnDeps) -> str:
     """Return the date and time by the owner's clock, as a sentence."""
     async with tools.database.statement() as connection:
         preference = await Preferences(connection).get(owner_id)
@@ -83,7 +83,7 @@ async def _time_there(owner_id: str, tools: Tools) -> str:
 
 async def _keep(
     event: ClaimedEvent,
-    tools: Tools,
+    tools: TurnDeps,
     *,
     plan: Plan | None,
     decides: bool,

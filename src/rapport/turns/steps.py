@@ -34,8 +34,8 @@ from rapport.replies.text import storable
 from rapport.retrieval.retriever import Retrieval, Retriever
 from rapport.storage.database import Database
 from rapport.storage.work.turn_input import Material
-from rapport.turns.group_context import Chooser
-from rapport.turns.prompt_input import Given
+from rapport.turns.group_context import ContextSelector
+from rapport.turns.prompt_input import PromptInput
 
 log = structlog.get_logger()
 
@@ -74,7 +74,7 @@ class OnToken(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class TurnDeps:
     """What turns are made with."""
 
     database: Database
@@ -83,7 +83,7 @@ class Tools:
     recall: Recall
     book: MemoryBook
     metrics: Metrics
-    chooser: Chooser
+    chooser: ContextSelector
     autonomy: bool = True
     """Whether anything is ever said unasked on this server."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -122,7 +122,7 @@ class Findings:
         return found
 
 
-def found(retrieval: Retrieval | None, memories: Sequence[Recalled]) -> Findings:
+def build_findings(retrieval: Retrieval | None, memories: Sequence[Recalled]) -> Findings:
     """What of everything that was looked up the model is given."""
     passages: list[Passage] = []
     if retrieval is not None and retrieval.is_relevant:
@@ -130,8 +130,8 @@ def found(retrieval: Retrieval | None, memories: Sequence[Recalled]) -> Findings
     return Findings(retrieval, passages, memories)
 
 
-async def recalled(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, query: Query, tools: Tools
+async def recall_memories(
+    event: ClaimedEvent, material: Material, profile: AgentProfile, query: Query, tools: TurnDeps
 ) -> Sequence[Recalled]:
     """What the agent remembers that belongs to this turn. What one person has told it is not for a group to hear."""
     if not profile.remembers or event.kind != "direct" or not material.has_memories:
@@ -151,9 +151,9 @@ async def look_up(
     return retrieved
 
 
-async def asked(
+async def ask_model(
     event: ClaimedEvent,
-    given: Given,
+    given: PromptInput,
     profile: AgentProfile,
     findings: Findings,
     *,
@@ -200,7 +200,7 @@ async def asked(
     return replace(checked(answer.text, findings.passages), model_failed=False, remarks=remarks)
 
 
-def describe_situation(event: ClaimedEvent, material: Material, profile: AgentProfile, tools: Tools) -> Situation:
+def describe_situation(event: ClaimedEvent, material: Material, profile: AgentProfile, tools: TurnDeps) -> Situation:
     """Return what the prompt of this turn states about time, person and abilities."""
     is_direct = event.kind == "direct"
     names = [one.author.name for one in (*material.earlier, material.asked) if one.role == "user" and one.author]
@@ -224,12 +224,12 @@ def _sentences(*sentences: str) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def planned_after(
+def plan_follow_up(
     event: ClaimedEvent,
     material: Material,
     profile: AgentProfile,
     reply: Reply,
-    tools: Tools,
+    tools: TurnDeps,
     *,
     made: Sequence[BroughtUp] = (),
 ) -> Plan | None:

@@ -41,7 +41,7 @@ from rapport.retrieval.files.reader import FileReader
 from rapport.retrieval.library import Library
 from rapport.retrieval.retriever import Retriever
 from rapport.storage.database import Database
-from rapport.turns.group_context import Chooser
+from rapport.turns.group_context import ContextSelector
 
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
@@ -70,7 +70,7 @@ def http_app(
     library: Library,
     retriever: Retriever,
     memory: MemoryBook,
-    chooser: Chooser,
+    chooser: ContextSelector,
     limiter: Limiter | None = None,
     wake: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,

@@ -21,7 +21,7 @@ from rapport.storage.messages.chat_search import Hit
 from rapport.storage.messages.neighbours import from_snapshot, in_order
 from rapport.storage.notes.notes import Notes
 from rapport.turns.explain import Explanation, explain, timeline
-from rapport.turns.group_context import LONGEST_QUERY, Chooser, checked_question
+from rapport.turns.group_context import LONGEST_QUERY, ContextSelector, checked_question
 
 SHOWN_CHARACTERS = 300
 
@@ -110,7 +110,7 @@ class SearchView(BaseModel):
     messages: list[FoundView]
 
 
-def context_routes(chooser: Chooser, caller: Caller) -> APIRouter:
+def context_routes(chooser: ContextSelector, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
     owner_id = Depends(caller)
 

@@ -11,7 +11,7 @@ from rapport.domain.agent_profile import AgentProfile, agent_of
 from rapport.domain.conversation import Author, Conversation, Message
 from rapport.memory.memory_store import MemoryBook
 from rapport.storage.database import Database
-from rapport.turns.group_context import Chooser
+from rapport.turns.group_context import ContextSelector
 
 FOR_ADMINS = "Only an admin of this group can do that."
 
@@ -56,7 +56,7 @@ class Desk:
 
     database: Database
     core: Core
-    chooser: Chooser
+    chooser: ContextSelector
     memory: MemoryBook
     autonomy: bool
     """Whether anything is ever said unasked on this server."""

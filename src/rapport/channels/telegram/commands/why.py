@@ -16,7 +16,7 @@ from rapport.storage.memories import Memories
 from rapport.storage.messages.neighbours import from_snapshot, in_order, recent
 from rapport.storage.notes.notes import Notes
 from rapport.turns.explain import Explanation, explain, timeline
-from rapport.turns.group_context import Chooser
+from rapport.turns.group_context import ContextSelector
 
 HOW_TO_ASK = "Reply with /why to something that I said, and I'll show you what I looked at for it."
 NOTHING_SAID = "I haven't said anything here lately that I could explain."
@@ -57,7 +57,7 @@ class _Shown:
 
 
 async def explained(
-    chooser: Chooser,
+    chooser: ContextSelector,
     conversation: Conversation,
     asker: Author,
     message: Message | None,
@@ -178,7 +178,7 @@ async def _latest_in_topic(connection: Connection, conversation: Conversation, t
     return next((one for one in reversed(said) if one.role == "assistant"), None)
 
 
-async def _shown(chooser: Chooser, explanation: Explanation) -> list[_Shown]:
+async def _shown(chooser: ContextSelector, explanation: Explanation) -> list[_Shown]:
     """What was looked at beside the call itself, as far as it is still there; oldest first."""
     said = {one.id: one for one in await timeline(chooser.database, explanation)}
     brought = from_snapshot(explanation.call) if explanation.call else None
