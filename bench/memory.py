@@ -31,11 +31,11 @@ from rapport.context.summary_rules import estimated_tokens
 from rapport.domain.conversation import Message, Role
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
 from rapport.domain.ids import new_id
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.triggers import synthetic_message
-from rapport.memory.memory_store import MemoryBook
+from rapport.memory.memory_store import MemoryStore
 from rapport.memory.query import Query, query_for
 from rapport.memory.recall import NEAR_ENOUGH, Recall, memories_block
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
@@ -202,7 +202,7 @@ def queries(talk: Talk, number: int) -> dict[str, Query]:
 async def measure(database: Database, embedder: Embedder, count: int, figures: Figures) -> None:
     chance = random.Random(7)
     once = OnceEach(embedder)
-    book = MemoryBook(database, once)
+    book = MemoryStore(database, once)
     await embedder.embed_question("The first one loads the weights.")
     for number in range(count):
         talk = make_talk(number, chance)
@@ -222,14 +222,14 @@ async def store(database: Database, embedder: OnceEach, talk: Talk) -> frozenset
     async with database.transaction() as connection:
         memories = Memories(connection)
         for text, vector in zip(talk.remembered, vectors, strict=True):
-            made = await memories.add(talk.owner, AGENT, Remark(text), embedder=embedder.name, vector=vector)
+            made = await memories.add(talk.owner, AGENT, MemoryCandidate(text), embedder=embedder.name, vector=vector)
             if text in talk.relevant:
                 ids.add(made.id)
     return frozenset(ids)
 
 
 async def look_up(
-    book: MemoryBook, embedder: OnceEach, talk: Talk, query: Query, ids: frozenset[str], into: Retrieved
+    book: MemoryStore, embedder: OnceEach, talk: Talk, query: Query, ids: frozenset[str], into: Retrieved
 ) -> None:
     begun = time.perf_counter()
     recalled = await Recall(embedder, book).recall(talk.owner, AGENT, query, tokens=estimated_tokens)
@@ -242,7 +242,7 @@ async def look_up(
     into.tokens.append(estimated_tokens(memories_block(recalled)))
 
 
-async def separate(book: MemoryBook, embedder: OnceEach, talk: Talk, ids: frozenset[str], figures: Figures) -> None:
+async def separate(book: MemoryStore, embedder: OnceEach, talk: Talk, ids: frozenset[str], figures: Figures) -> None:
     """How near what belongs is, and what doesn't: what a threshold is chosen by."""
     vector = await embedder.embed_question(talk.current)
     for one, similarity in await book.near(talk.owner, AGENT, vector, MOST):

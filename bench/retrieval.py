@@ -35,9 +35,9 @@ from rapport.retrieval.ports import Embedder
 from rapport.retrieval.retriever import TOP, make_retriever
 from rapport.storage.database import Database
 from rapport.storage.migrate import migrate, schema_lock
-from rapport.storage.notes.note_index import Catalogue
+from rapport.storage.notes.note_index import NoteIndex
 from rapport.storage.notes.notes import NewNote, Notes, ensure_vector_index
-from rapport.storage.notes.passage_search import Search
+from rapport.storage.notes.passage_search import PassageSearch
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 
 SEARCHES = {"vector": (1.0, 0.0), "text": (0.0, 1.0), "fused": (None, None)}
@@ -134,11 +134,11 @@ async def recalls(database: Database, embedder: Embedder, owner: str, questions:
         shelf = await Notes(connection).shelf(owner, embedder.name)
     found: dict[str, float] = {}
     for way, (near, words) in SEARCHES.items():
-        search = Search(database) if near is None or words is None else Search(database, near, words)
+        search = PassageSearch(database) if near is None or words is None else PassageSearch(database, near, words)
         shares: list[float] = []
         for question in questions.answerable:
             passages = (
-                await make_retriever(embedder, search, Catalogue(database)).find(
+                await make_retriever(embedder, search, NoteIndex(database)).find(
                     owner, question.text, shelf=shelf, limit=TOP
                 )
             ).passages
@@ -153,7 +153,7 @@ async def bests(
     """The relevance that decides, of every question with an answer and of every one without."""
     async with database.statement() as connection:
         shelf = await Notes(connection).shelf(owner, embedder.name)
-    retriever = make_retriever(embedder, Search(database), Catalogue(database))
+    retriever = make_retriever(embedder, PassageSearch(database), NoteIndex(database))
 
     async def best(text: str) -> float:
         return (await retriever.retrieve(owner, text, earlier=(), shelf=shelf)).relevance
@@ -167,7 +167,7 @@ async def measured_threshold(database: Database, embedder: Embedder, owner: str)
         passages = await Notes(connection).sample(owner, embedder.name, limit=MAX_PASSAGES)
         shelf = await Notes(connection).shelf(owner, embedder.name)
     return await calibrate(
-        passages, embedder, make_retriever(embedder, Search(database), Catalogue(database)).measure(owner, shelf)
+        passages, embedder, make_retriever(embedder, PassageSearch(database), NoteIndex(database)).measure(owner, shelf)
     )
 
 
@@ -300,7 +300,7 @@ async def add_at(
 
 
 async def search_speed(database: Database, synthetic: Synthetic, filled: int, figures: Figures) -> None:
-    search = Search(database)
+    search = PassageSearch(database)
     times: list[float] = []
     seen: list[tuple[NDArray[np.float32], float]] = []
     for _ in range(FIRST + TIMED):

@@ -44,7 +44,7 @@ from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.messages.chat_search import search_chat
-from rapport.storage.messages.neighbours import linked, recent, vector_of
+from rapport.storage.messages.neighbours import load_linked, recent, vector_of
 from rapport.storage.migrate import migrate, schema_lock
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 from rapport.turns.group_context import ContextSelector, surroundings
@@ -141,7 +141,7 @@ async def in_parts(site: Site, chooser: ContextSelector, chat: Chat, place: str,
         before = await recent(connection, LOCAL_USER, chat.id, before=(call.created_at, call.id), limit=RECENT)
         times.add("the latest 100", place, began)
         began = time.perf_counter()
-        links = await linked(connection, LOCAL_USER, chat.id, call)
+        links = await load_linked(connection, LOCAL_USER, chat.id, call)
         times.add("what it replies to, and around that", place, began)
         began = time.perf_counter()
         await vector_of(connection, LOCAL_USER, chat.id, before[-1].id, embedder=chooser.embedder.name)

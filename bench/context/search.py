@@ -33,7 +33,7 @@ from rapport.app import App, open_app
 from rapport.context.named_participants import find_named
 from rapport.domain.chat_archive import Archive, ArchivedMessage
 from rapport.domain.conversation import LOCAL_USER, Author
-from rapport.ingest.embed_messages import ChatIndex
+from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.ingest.import_messages import bring_in
 from rapport.logs import configure_logging
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
@@ -53,7 +53,7 @@ class Stored:
     conversation_id: str
 
 
-async def store(database: Database, dialogue: Dialogue, index: ChatIndex, name: str) -> Stored:
+async def store(database: Database, dialogue: Dialogue, index: MessageEmbedding, name: str) -> Stored:
     """Import a dialogue as a group and embed it."""
     messages = [
         ArchivedMessage(str(number), "user", turn.text, turn.at, Author(turn.author.lower(), turn.author))
@@ -102,7 +102,7 @@ def ways_of(app: App, stored: Stored) -> dict[str, Way]:
 
 async def measure_recall(app: App) -> None:
     """Print which share of the answering turns each way finds among the first."""
-    index = ChatIndex(app.database, app.chooser.embedder)
+    index = MessageEmbedding(app.database, app.chooser.embedder)
     shares: dict[str, dict[str, list[float]]] = {}
     sizes: list[str] = []
     for part in CASTS:

@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator
 from bench.context.site import Site, Times, spread
 from rapport.domain.conversation import LOCAL_USER, Author, Incoming
 from rapport.ingest.accept import accept
-from rapport.ingest.embed_messages import ChatIndex
+from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.retrieval.ports import Embedder
-from rapport.runtime.embedding_loop import Indexing
+from rapport.runtime.embedding_loop import EmbeddingLoop
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.neighbours import vector_of
@@ -24,7 +24,7 @@ BLOCK = 100
 
 async def speaking(site: Site, database: Database, embedder: Embedder, blocks: int) -> None:
     """Accepting in a group while its messages are embedded behind it, and while they are not, in turns."""
-    index = ChatIndex(database, embedder)
+    index = MessageEmbedding(database, embedder)
     async with database.statement() as connection:
         chat = (await Conversations(connection).create(LOCAL_USER, agent_id="companion", kind="group")).id
     times = Times()
@@ -57,8 +57,8 @@ def said(chat: str, text: str) -> Incoming:
 
 
 @contextlib.asynccontextmanager
-async def embedding_behind(index: ChatIndex) -> AsyncGenerator[Indexing]:
-    indexing = Indexing(index)
+async def embedding_behind(index: MessageEmbedding) -> AsyncGenerator[EmbeddingLoop]:
+    indexing = EmbeddingLoop(index)
     task = asyncio.create_task(indexing.run())
     try:
         yield indexing
@@ -69,7 +69,14 @@ async def embedding_behind(index: ChatIndex) -> AsyncGenerator[Indexing]:
 
 
 async def until_embedded(
-    site: Site, database: Database, indexing: Indexing, chat: str, embedder: str, count: int, *, pause: bool = False
+    site: Site,
+    database: Database,
+    indexing: EmbeddingLoop,
+    chat: str,
+    embedder: str,
+    count: int,
+    *,
+    pause: bool = False,
 ) -> float:
     """Milliseconds from when the last of some messages was accepted until it can be found by meaning."""
     if pause:

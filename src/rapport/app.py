@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rapport.channels.telegram.api import BotApi
     from rapport.channels.telegram.bot import TelegramBot
     from rapport.delivery.sender import Channel
-    from rapport.memory.memory_store import MemoryBook
+    from rapport.memory.memory_store import MemoryStore
     from rapport.metrics import Metrics
     from rapport.retrieval.library import Library
     from rapport.retrieval.ports import Embedder
@@ -48,7 +48,7 @@ class App:
     runtime: Runtime
     library: Library
     retriever: Retriever
-    memory: MemoryBook
+    memory: MemoryStore
     metrics: Metrics
     chooser: ContextSelector
     model: BaseChatModel
@@ -111,7 +111,7 @@ async def open_app(
         from rapport.agents.health import ModelHealth
         from rapport.agents.metadata import verify_metadata
         from rapport.agents.models import close_model, make_model
-        from rapport.memory.memory_store import MemoryBook
+        from rapport.memory.memory_store import MemoryStore
         from rapport.memory.recall import Recall
         from rapport.metrics import Metrics
         from rapport.retrieval.embedders.question_cache import RecentQuestions
@@ -120,8 +120,8 @@ async def open_app(
         from rapport.retrieval.retriever import make_retriever
         from rapport.runtime.runtime import Runtime
         from rapport.storage.migrate import migrate, schema_lock
-        from rapport.storage.notes.note_index import Catalogue
-        from rapport.storage.notes.passage_search import Search
+        from rapport.storage.notes.note_index import NoteIndex
+        from rapport.storage.notes.passage_search import PassageSearch
         from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
         from rapport.turns.steps import TurnDeps
 
@@ -142,11 +142,11 @@ async def open_app(
         embedder = make_embedder(settings.embeddings, environment=os.environ)
         stack.push_async_callback(close_embedder, embedder)
         questions = RecentQuestions(embedder)
-        memory = MemoryBook(database, embedder)
+        memory = MemoryStore(database, embedder)
         tools = TurnDeps(
             database,
             agent,
-            make_retriever(questions, Search(database), Catalogue(database)),
+            make_retriever(questions, PassageSearch(database), NoteIndex(database)),
             Recall(questions, memory),
             memory,
             metrics,
@@ -209,13 +209,13 @@ def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
 def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: TurnDeps) -> TelegramBot:
     from rapport.channels.telegram.admission import read_admission
     from rapport.channels.telegram.bot import TelegramBot
-    from rapport.channels.telegram.commands.run_command import Desk
+    from rapport.channels.telegram.commands.run_command import CommandContext
     from rapport.domain.agent_profile import COMPANION
 
     return TelegramBot(
         api,
         read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users),
-        Desk(tools.database, runtime, tools.chooser, tools.book, settings.autonomy),
+        CommandContext(tools.database, runtime, tools.chooser, tools.book, settings.autonomy),
         runtime.delivery.post,
         agent_id=COMPANION.id,
         webhook_url=settings.telegram_webhook_url,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rapport.context.engine import HANDLES, MOST_EXCHANGES, Choice, select
 from rapport.context.relevance.chat_lines import as_lines
-from rapport.domain.context_selection import ContextSelection, Surroundings
+from rapport.domain.context_selection import CandidateMessages, ContextSelection
 from rapport.domain.conversation import Author, Message
 from rapport.retrieval.embedders.wordllama import word_table
 from tests.context.cast import Chat, Said, chats
@@ -42,7 +42,7 @@ def selected(chat: Chat, choice: Choice = RELEVANT, *, links: bool) -> tuple[Con
         messages.append(message)
     call = messages.pop()
     anchor = next((one for one in messages if one.id == call.reply_to_id), None)
-    return select(call, Surroundings(messages, anchor), choice), messages
+    return select(call, CandidateMessages(messages, anchor), choice), messages
 
 
 def told(chat: Chat, chosen: set[str]) -> tuple[list[str], list[str], int]:
@@ -102,7 +102,7 @@ def test_a_chat_with_the_agent_alone_is_gone_on_with() -> None:
     chat = [spoken_at(number, 40 - number, "Ann", text) for number, text in enumerate(texts)]
     chat = [replace(one, role="assistant", event_id=f"0{int(one.id) - 1}") if int(one.id) % 2 else one for one in chat]
     call = spoken_at(9, 0, "Ann", "@bot and warm?")
-    assert select(call, Surroundings(chat), RELEVANT).ids == ["00", "01", "02", "03", "09"]
+    assert select(call, CandidateMessages(chat), RELEVANT).ids == ["00", "01", "02", "03", "09"]
 
 
 def spoken_at(number: int, minutes: float, who: str, text: str, **more: Any) -> Message:
@@ -129,7 +129,7 @@ def test_what_the_agent_said_unasked_can_be_what_is_talked_about() -> None:
         spoken_at(3, 30, "Mia", "the umbrella is back"),
     ]
     call = spoken_at(9, 0, "Ann", "@bot yes, the heating is warm again", reply_to_id="02")
-    selection = select(call, Surroundings(chat, chat[2]), RELEVANT)
+    selection = select(call, CandidateMessages(chat, chat[2]), RELEVANT)
     assert {"00", "02"} <= set(selection.ids)
     assert selection.anchor == chat[2]
 
@@ -168,7 +168,7 @@ def test_earlier_calls_change_nothing_of_what_is_chosen_of_people(chat: list[Mes
     if anchor is None and any(one.reply_to_id and one.author == asker and one.text in BARE for one in chat):
         return
     call = replace(spoken_at(99, 0, "", text), author=asker, reply_to_id=anchor.id if anchor else None)
-    found = select(call, Surroundings(chat, anchor), RELEVANT)
-    alone = select(call, Surroundings(people, anchor), RELEVANT)
+    found = select(call, CandidateMessages(chat, anchor), RELEVANT)
+    alone = select(call, CandidateMessages(people, anchor), RELEVANT)
     of_people = {one.id for one in people}
     assert [id_ for id_ in found.ids if id_ in of_people] == [id_ for id_ in alone.ids if id_ in of_people]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rapport.context.engine import LINE_TOKENS, Choice, select
 from rapport.context.relevance.grouping import LEAST_SCORE, choose_lines
 from rapport.context.summary_rules import estimated_tokens
-from rapport.domain.context_selection import SHOWN_CHARACTERS, Strategy, Surroundings
+from rapport.domain.context_selection import SHOWN_CHARACTERS, CandidateMessages, Strategy
 from rapport.domain.conversation import Author, Message
 from rapport.retrieval.embedders.wordllama import word_table
 
@@ -29,7 +29,7 @@ def said(id_: str, who: str, minutes_ago: float, text: str, reply_to: str | None
 
 def chosen(call: Message, *messages: Message, choice: Choice = RELEVANT, anchor: Message | None = None) -> list[str]:
     """What is chosen for a call after these messages, the call included."""
-    return select(call, Surroundings(messages, anchor), choice).ids
+    return select(call, CandidateMessages(messages, anchor), choice).ids
 
 
 CHALLENGES = [
@@ -63,7 +63,7 @@ def test_scenario_b_what_is_replied_to_is_given_however_old(words: tuple[str, ..
     old = said("A", "Ann", 3 * DAY, words[0])
     call = said("D", "Bob", 0, "@bot help with this", "A")
     # Older than everything that is loaded of the chat: it comes by its link alone.
-    selection = select(call, Surroundings((), old, around=(old,)), replace(RELEVANT, strategy=strategy))
+    selection = select(call, CandidateMessages((), old, around=(old,)), replace(RELEVANT, strategy=strategy))
     assert selection.ids == ["A", "D"]
     assert selection.chosen[0].reasons == ("anchor",)
 
@@ -138,7 +138,7 @@ def test_what_a_search_finds_among_the_latest_messages_is_chosen() -> None:
     talk = [said(f"m{number:02}", "Ann", 100 - number, f"the deploy took {number} minutes") for number in range(40)]
     boots = said("boots", "Ben", 70.5, "my sister takes a 39 and lends hers out")
     answer = replace(said("answer", "bot", 60.5, "I can't tell who lends boots."), role="assistant")
-    found = Surroundings([*talk, boots, answer], similar=[(boots, 0.6), (answer, 0.9)])
+    found = CandidateMessages([*talk, boots, answer], similar=[(boots, 0.6), (answer, 0.9)])
     selection = select(said("T", "Cleo", 0, "@bot which boots could I borrow?"), found, RELEVANT)
     assert [one.reasons for one in selection.earlier if one.message.id == "boots"] == [("semantic",)]
     assert [one for one in selection.earlier if one.message.id == "answer" and "semantic" in one.reasons] == []
@@ -169,7 +169,7 @@ def test_each_choice_says_why() -> None:
         said("B", "Tom", 2, "@Ann under the flower pot, as always", "A"),
         said("C", "Ann", 1, "thanks, found the key"),
     ]
-    selection = select(said("T", "Ann", 0, "@bot ^"), Surroundings(talk), RELEVANT)
+    selection = select(said("T", "Ann", 0, "@bot ^"), CandidateMessages(talk), RELEVANT)
     why = {one.message.id: one.reasons for one in selection.chosen}
     assert why["C"] == ("anchor",)
     assert "reply_chain" in why["A"] or "session" in why["A"]
@@ -181,7 +181,7 @@ def test_each_choice_says_why() -> None:
 def test_older_messages_come_by_their_meaning_if_they_are_close_enough() -> None:
     near, far = said("S", "Ann", 90 * DAY, "the wifi password is on the fridge"), said("F", "Ann", 91 * DAY, "nice!")
     call = said("T", "Bob", 0, "@bot what's the wifi password?")
-    found = Surroundings([said("A", "Tom", 5, "good morning")], similar=[(near, 0.8), (far, 0.1)])
+    found = CandidateMessages([said("A", "Tom", 5, "good morning")], similar=[(near, 0.8), (far, 0.1)])
     selection = select(call, found, RELEVANT)
     assert "S" in selection.ids
     assert "F" not in selection.ids
@@ -230,7 +230,9 @@ def test_once_in_order_with_its_anchor_and_within_its_budget(
 ) -> None:
     anchor = chat[replied] if replied < len(chat) else None
     call = said("T", "Ann", 0, words, anchor.id if anchor else None)
-    selection = select(call, Surroundings([*chat, call], anchor), replace(RELEVANT, strategy=strategy, tokens=tokens))
+    selection = select(
+        call, CandidateMessages([*chat, call], anchor), replace(RELEVANT, strategy=strategy, tokens=tokens)
+    )
     assert selection.ids.count("T") == 1
     assert selection.ids[-1] == "T"
     assert len(set(selection.ids)) == len(selection.ids)
@@ -259,10 +261,10 @@ def test_an_unrelated_message_far_away_removes_nothing_that_a_reply_links(
     anchor = chat[replied]
     call = said("T", "Ann", 0, "@bot ^", anchor.id)
     tokens = replace(RELEVANT, tokens=10**6)
-    before = select(call, Surroundings(chat, anchor), tokens)
+    before = select(call, CandidateMessages(chat, anchor), tokens)
     linked = {one.message.id for one in before.chosen if "reply_chain" in one.reasons}
     far = said("far", "Zoe", 20 * DAY, words)
-    assert linked | {anchor.id} <= set(select(call, Surroundings([far, *chat], anchor), tokens).ids)
+    assert linked | {anchor.id} <= set(select(call, CandidateMessages([far, *chat], anchor), tokens).ids)
 
 
 def test_one_who_floods_the_chat_does_not_push_out_the_talk() -> None:

@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rapport.domain.errors import InvalidInput
-from rapport.domain.follow_up import GATES, Autonomy, Gate, QuietHours, Standing
+from rapport.domain.follow_up import GATES, Autonomy, FollowUpState, Gate, QuietHours
 from rapport.followups.gates import checked_zone, closed_gate, quiet_now
 
 NOW = datetime(2025, 6, 10, 12, 0, tzinfo=UTC)
-OPEN = Standing(
+OPEN = FollowUpState(
     now=NOW,
     kind="direct",
     autonomy=None,
@@ -30,7 +30,7 @@ LIMITS = Autonomy()
 NOON_TO_ONE = QuietHours("UTC", time(12), time(13))
 
 # What closes each gate that looks at the conversation.
-CLOSING: dict[Gate, Callable[[Standing], Standing]] = {
+CLOSING: dict[Gate, Callable[[FollowUpState], FollowUpState]] = {
     "conversation": lambda standing: replace(standing, autonomy=False),
     "muted": lambda standing: replace(standing, muted_until=NOW + timedelta(seconds=1)),
     "unreachable": lambda standing: replace(standing, is_unreachable=True),
@@ -48,7 +48,7 @@ CLOSING: dict[Gate, Callable[[Standing], Standing]] = {
 }
 
 
-def gate_of(standing: Standing, *, server: bool = True, autonomy: Autonomy | None = LIMITS) -> Gate | None:
+def gate_of(standing: FollowUpState, *, server: bool = True, autonomy: Autonomy | None = LIMITS) -> Gate | None:
     return closed_gate(standing, server=server, autonomy=autonomy)
 
 

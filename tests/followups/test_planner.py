@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rapport.domain.conversation import Message, Role
-from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, BroughtUp, Plan, TriggerType
+from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, PastFollowUp, Plan, TriggerType
 from rapport.followups.bad_news import bad_news
 from rapport.followups.closings import closed, in_distress, only_thanks
 from rapport.followups.matters import matter_of, same_matter
@@ -42,10 +42,10 @@ def planned(*lines: str, matters: Sequence[str] = (), autonomy: Autonomy = LIMIT
     return plan_by_rules(dialogue(*lines), earlier=[made(matter) for matter in matters], autonomy=autonomy)
 
 
-def made(matter: str, *sources: str, minutes: float = 60, is_inferred: bool = False) -> BroughtUp:
+def made(matter: str, *sources: str, minutes: float = 60, is_inferred: bool = False) -> PastFollowUp:
     """A follow-up so many minutes after the beginning."""
     at = BEGAN + timedelta(minutes=minutes)
-    return BroughtUp(matter, sources, at, is_inferred=is_inferred, in_this_silence=False)
+    return PastFollowUp(matter, sources, at, is_inferred=is_inferred, in_this_silence=False)
 
 
 def kind_of(plan: Plan | None) -> TriggerType | None:
@@ -187,7 +187,7 @@ def test_what_a_dialogue_calls_for(name: str) -> None:
     assert kind_of(plan) == expected, plan
     if plan:
         assert LIMITS.min_delay <= plan.delay <= LIMITS.max_delay
-        assert plan.matter
+        assert plan.topic
         assert plan.reason
         assert planned(*lines) == plan
 
@@ -239,7 +239,7 @@ def test_when_the_strongest_is_used_up_the_one_of_another_message_stands() -> No
     assert first
     assert (first.trigger_type, first.sources) == ("waiting_for_decision", ("m2",))
     after = dialogue(*lines, "F-waiting_for_decision: Red or blue?")
-    second = plan_by_rules(after, earlier=[made(first.matter, *first.sources)], autonomy=LIMITS)
+    second = plan_by_rules(after, earlier=[made(first.topic, *first.sources)], autonomy=LIMITS)
     assert second
     assert (second.trigger_type, second.sources) == ("task_incomplete", ("m0",))
 
@@ -303,11 +303,11 @@ def test_a_plan_says_in_plain_words_what_it_is_about() -> None:
     plan = planned("U: Hi! I need to call my landlord about our heating.", "A: Good luck.")
     assert plan
     assert plan.reason == "You said you would call your landlord about your heating."
-    assert plan.matter == "call landlord heating"
+    assert plan.topic == "call landlord heating"
     asked = planned("U: I have an interview.", "A: When is it?")
     assert asked
     assert asked.reason == 'The question "When is it?" is still open.'
-    assert "interview" in asked.matter
+    assert "interview" in asked.topic
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_a_check_in_after_bad_news_comes_as_late_as_it_may() -> None:
         assert plan
         assert (plan.trigger_type, plan.delay) == ("check_in", autonomy.max_delay)
     # A task from before is not remembered against the person.
-    assert "passport" in (planned(*STORIES["a new subject after a death"][1]) or Plan("check_in", 1, "")).matter
+    assert "passport" in (planned(*STORIES["a new subject after a death"][1]) or Plan("check_in", 1, "")).topic
     before = ("U: I need to call the landlord. My grandmother passed away.", "A: I'm sorry.", *lines[2:])
     assert kind_of(planned(*before)) == "check_in"
 
@@ -544,12 +544,12 @@ def test_any_talk_has_a_plan_within_the_limits_or_none(
         return
     assert plan.trigger_type in TRIGGER_TYPES
     assert autonomy.min_delay <= plan.delay <= max(autonomy.min_delay, autonomy.max_delay)
-    assert plan.matter
-    assert not any(same_matter(plan.matter, matter) for matter in matters)
+    assert plan.topic
+    assert not any(same_matter(plan.topic, matter) for matter in matters)
     assert plan.reason
     assert len(plan.reason) <= 220
     assert plan_by_rules(said, earlier=earlier, autonomy=autonomy) == plan
-    assert plan_by_rules(said, earlier=[*earlier, made(plan.matter)], autonomy=autonomy) != plan
+    assert plan_by_rules(said, earlier=[*earlier, made(plan.topic)], autonomy=autonomy) != plan
     assert plan_by_rules(said, earlier=[*earlier, made("", *plan.sources)], autonomy=autonomy) != plan
 
 

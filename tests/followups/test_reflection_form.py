@@ -13,7 +13,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from structlog.testing import capture_logs
 
 from rapport.domain.conversation import Message, Role
-from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, BroughtUp, Plan
+from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, PastFollowUp, Plan
 from rapport.followups.planner import USUAL_DELAY
 from rapport.followups.reflection_form import REFLECTION_PROMPT, FollowUp, Reflection, plan_from, transcript
 
@@ -39,7 +39,7 @@ def wish(**changes: Any) -> FollowUp:
 
 
 def decided(follow_up: FollowUp | None, *said: Message, matters: tuple[str, ...] = ()) -> Plan | None:
-    earlier = [BroughtUp(matter, (), AT, is_inferred=False, in_this_silence=False) for matter in matters]
+    earlier = [PastFollowUp(matter, (), AT, is_inferred=False, in_this_silence=False) for matter in matters]
     return plan_from(follow_up, said=[*(said or TALK)], earlier=earlier, autonomy=LIMITS)
 
 
@@ -105,9 +105,9 @@ def test_long_and_broken_words_of_a_model_are_tidied() -> None:
     plan = decided(wish(matter="landlord\n\0" * 100, reason="because\u2028" * 100))
     assert plan
     assert plan.reason
-    assert len(plan.matter) <= 80
+    assert len(plan.topic) <= 80
     assert len(plan.reason) <= 200
-    assert plan.matter.isprintable()
+    assert plan.topic.isprintable()
     assert plan.reason.isprintable()
 
 
@@ -120,7 +120,7 @@ def test_whatever_a_model_says_stays_within_the_limits(
     if plan:
         assert plan.trigger_type in TRIGGER_TYPES
         assert LIMITS.min_delay <= plan.delay <= LIMITS.max_delay
-        assert plan.matter
+        assert plan.topic
 
 
 # ---- the form

@@ -20,10 +20,10 @@ from rapport.domain.note import Vector
 from rapport.ingest import embed_messages as chat_index
 from rapport.ingest.accept import accept
 from rapport.ingest.archive_rows import read_jsonl
-from rapport.ingest.embed_messages import MAX_CHARACTERS, REFUSALS, STRETCH, ChatIndex, embedded_words
+from rapport.ingest.embed_messages import MAX_CHARACTERS, REFUSALS, STRETCH, MessageEmbedding, embedded_words
 from rapport.ingest.import_messages import bring_in
 from rapport.runtime import embedding_loop as indexing
-from rapport.runtime.embedding_loop import Indexing
+from rapport.runtime.embedding_loop import EmbeddingLoop
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from tests.memory.vectors import HandMade
@@ -60,7 +60,7 @@ async def embedded(database: Database, embedder: str = "hand-made") -> list[str]
     return [row[0] for row in found]
 
 
-async def catch_up(index: ChatIndex) -> int:
+async def catch_up(index: MessageEmbedding) -> int:
     """Everything that is behind; returns how many vectors were made."""
     made = 0
     while behind := await index.behind():
@@ -70,7 +70,7 @@ async def catch_up(index: ChatIndex) -> int:
 
 
 @asynccontextmanager
-async def at_work(loop: Indexing) -> AsyncGenerator[None]:
+async def at_work(loop: EmbeddingLoop) -> AsyncGenerator[None]:
     task = asyncio.create_task(loop.run())
     try:
         yield
@@ -84,7 +84,7 @@ async def test_what_is_said_in_a_group_gets_its_vector_once(database: Database) 
     await said(database, where, "shall we?", "gladly")
     await said(database, alone, "this is between us")
     embedder = HandMade()
-    index = ChatIndex(database, embedder)
+    index = MessageEmbedding(database, embedder)
     assert await index.behind() == [where]
     assert await catch_up(index) == 2
     assert await embedded(database) == ["shall we?", "gladly"]
@@ -110,7 +110,7 @@ async def test_what_nobody_said_and_what_has_no_words_gets_none(database: Databa
             "INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at)"
             " SELECT id, 'sum', owner_id, 'system-summary', 'They talked', last_at - interval '2 s' FROM conversations"
         )
-    index = ChatIndex(database, HandMade())
+    index = MessageEmbedding(database, HandMade())
     await catch_up(index)
     assert await embedded(database) == ["👍", "hello", "beep"]
     assert await index.behind() == []
@@ -136,7 +136,7 @@ async def test_hostile_words_are_embedded_like_others(database: Database) -> Non
     where = await a_chat(database)
     texts = ["x" * 30_000, "שלום עולם \u202e abc", "👍🏽" * 50, "`@bot`" * 100, "a\u0301" * 900, "​"]
     await said(database, where, *texts)
-    index = ChatIndex(database, HandMade())
+    index = MessageEmbedding(database, HandMade())
     assert await catch_up(index) == len(texts) - 1
     assert await index.behind() == []
 
@@ -145,7 +145,7 @@ async def test_a_long_chat_is_embedded_stretch_by_stretch(database: Database) ->
     where, other = await a_chat(database), await a_chat(database)
     await said(database, where, *(f"number {n}" for n in range(2 * STRETCH + 5)))
     await said(database, other, "a word")
-    index = ChatIndex(database, HandMade())
+    index = MessageEmbedding(database, HandMade())
     assert await index.go_on(where) == (STRETCH, True)
     assert await index.go_on(where) == (STRETCH, True)
     assert await index.go_on(where) == (5, False)
@@ -155,7 +155,7 @@ async def test_a_long_chat_is_embedded_stretch_by_stretch(database: Database) ->
 async def test_exactly_a_stretch_ends_too(database: Database) -> None:
     where = await a_chat(database)
     await said(database, where, *(f"number {n}" for n in range(STRETCH)))
-    index = ChatIndex(database, HandMade())
+    index = MessageEmbedding(database, HandMade())
     assert await catch_up(index) == STRETCH
     assert await index.behind() == []
 
@@ -164,8 +164,8 @@ async def test_what_a_crash_left_is_found_at_the_next_start(database: Database) 
     """Killed between a message and its vector, or in the middle of many."""
     where = await a_chat(database)
     await said(database, where, *(f"number {n}" for n in range(STRETCH + 10)))
-    await ChatIndex(database, HandMade()).go_on(where)  # and then the process is gone
-    loop = Indexing(ChatIndex(database, HandMade()))
+    await MessageEmbedding(database, HandMade()).go_on(where)  # and then the process is gone
+    loop = EmbeddingLoop(MessageEmbedding(database, HandMade()))
     async with at_work(loop):
 
         async def complete() -> bool:
@@ -177,15 +177,15 @@ async def test_what_a_crash_left_is_found_at_the_next_start(database: Database) 
 async def test_several_processes_may_do_the_same_work(database: Database) -> None:
     where = await a_chat(database)
     await said(database, where, *(f"number {n}" for n in range(3 * STRETCH)))
-    await asyncio.gather(*(catch_up(ChatIndex(database, HandMade())) for _ in range(3)))
+    await asyncio.gather(*(catch_up(MessageEmbedding(database, HandMade())) for _ in range(3)))
     assert len(await embedded(database)) == 3 * STRETCH
     assert await rows(database, "SELECT vectors FROM chat_index") == [(3 * STRETCH,)]
-    assert await ChatIndex(database, HandMade()).behind() == []
+    assert await MessageEmbedding(database, HandMade()).behind() == []
 
 
 async def test_speaking_while_others_are_embedded_loses_nothing(database: Database) -> None:
     where = await a_chat(database)
-    index = ChatIndex(database, HandMade())
+    index = MessageEmbedding(database, HandMade())
     await asyncio.gather(
         *(said(database, where, *(f"{who} {n}" for n in range(40))) for who in ("ana", "ben", "eve")),
         *(catch_up(index) for _ in range(3)),
@@ -201,7 +201,7 @@ async def test_an_embedder_that_is_away_is_asked_again_and_mentioned_once(
     where = await a_chat(database)
     await said(database, where, "hello")
     embedder = HandMade(fails=Transient("The embedder is away."))
-    loop = Indexing(ChatIndex(database, embedder))
+    loop = EmbeddingLoop(MessageEmbedding(database, embedder))
     monkeypatch.setattr(loop, "_pause", 0.01)
     with capture_logs() as logs:
         async with at_work(loop):
@@ -243,7 +243,7 @@ async def test_a_text_that_the_embedder_refuses_holds_up_no_others(database: Dat
     where = await a_chat(database)
     await said(database, where, *texts)
     embedder = Picky()
-    index = ChatIndex(database, embedder)
+    index = MessageEmbedding(database, embedder)
     with capture_logs() as logs:
         while (await index.go_on(where)).more:
             pass
@@ -261,7 +261,7 @@ async def test_what_is_refused_once_only_gets_its_vector(database: Database) -> 
     where = await a_chat(database)
     await said(database, where, "one", "two", "three")
     embedder = Picky(word="two")
-    index = ChatIndex(database, embedder)
+    index = MessageEmbedding(database, embedder)
     assert await index.go_on(where) == (2, True)
     embedder.word = "nothing"
     assert await index.go_on(where) == (1, False)
@@ -272,7 +272,7 @@ async def test_while_the_embedder_is_away_nothing_is_given_up(database: Database
     where = await a_chat(database)
     await said(database, where, "one", "two")
     embedder = HandMade(fails=Transient("The embedder is away."))
-    index = ChatIndex(database, embedder)
+    index = MessageEmbedding(database, embedder)
     for _ in range(2 * REFUSALS):
         with pytest.raises(Transient, match="is away"):
             await index.go_on(where)
@@ -285,7 +285,7 @@ async def test_what_is_noticed_is_embedded_at_once_and_an_import_with_the_next_l
 ) -> None:
     monkeypatch.setattr(indexing, "GATHERING_SECONDS", 0.01)
     where = await a_chat(database)
-    loop = Indexing(ChatIndex(database, HandMade()))
+    loop = EmbeddingLoop(MessageEmbedding(database, HandMade()))
 
     async def has(count: int) -> None:
         async def complete() -> bool:
@@ -327,7 +327,7 @@ async def imported(database: Database, where: str, count: int) -> None:
 async def test_an_import_into_the_past_of_a_live_group_is_embedded_too(database: Database) -> None:
     where = await a_chat(database)
     await said(database, where, "live")
-    index = ChatIndex(database, HandMade())
+    index = MessageEmbedding(database, HandMade())
     await catch_up(index)
     await imported(database, where, 5)
     assert await index.behind() == [where]
@@ -341,7 +341,7 @@ async def test_an_import_that_ends_while_a_group_is_embedded_is_not_missed(datab
     """The walk has passed the place, or not even begun, when the import's rows become visible there."""
     where = await a_chat(database)
     await said(database, where, "live")
-    index = ChatIndex(database, HandMade())
+    index = MessageEmbedding(database, HandMade())
     importing = asyncio.create_task(imported(database, where, 2_500))
     while not importing.done():
         await catch_up(index)
@@ -375,10 +375,10 @@ async def test_an_import_while_a_stretch_is_embedded_is_not_missed(database: Dat
     where = await a_chat(database)
     await said(database, where, "live")
     if not is_first_walk:
-        await catch_up(ChatIndex(database, HandMade()))
+        await catch_up(MessageEmbedding(database, HandMade()))
         await told_elsewhere(database, where, "1", "an early one", MORNING)
     embedder = Gated()
-    index = ChatIndex(database, embedder)
+    index = MessageEmbedding(database, embedder)
     under_way = asyncio.create_task(index.go_on(where))
     await embedder.begun.wait()
     await told_elsewhere(database, where, "2", "a late one", MORNING + timedelta(hours=1))
@@ -393,7 +393,7 @@ async def test_an_import_while_a_stretch_is_embedded_is_not_missed(database: Dat
 async def test_erasing_a_group_erases_its_vectors_also_those_just_being_made(database: Database) -> None:
     where = await a_chat(database)
     await said(database, where, "secret")
-    index = ChatIndex(database, HandMade())
+    index = MessageEmbedding(database, HandMade())
     await catch_up(index)
     await said(database, where, "another secret")
     gate, begun = asyncio.Event(), asyncio.Event()
@@ -404,7 +404,7 @@ async def test_erasing_a_group_erases_its_vectors_also_those_just_being_made(dat
             await gate.wait()
             return await super().embed(texts)
 
-    under_way = asyncio.create_task(ChatIndex(database, Slow()).go_on(where))
+    under_way = asyncio.create_task(MessageEmbedding(database, Slow()).go_on(where))
     await begun.wait()
     async with database.transaction() as connection:
         await Conversations(connection).delete("local", where)
@@ -419,7 +419,7 @@ async def test_erasing_a_group_erases_its_vectors_also_those_just_being_made(dat
 async def test_a_message_that_is_taken_back_takes_its_vector_with_it(database: Database) -> None:
     where = await a_chat(database)
     await said(database, where, "stays", "goes")
-    await catch_up(ChatIndex(database, HandMade()))
+    await catch_up(MessageEmbedding(database, HandMade()))
     await rows(database, "DELETE FROM messages WHERE content = 'goes' RETURNING id")
     assert await embedded(database) == ["stays"]
 
@@ -427,7 +427,7 @@ async def test_a_message_that_is_taken_back_takes_its_vector_with_it(database: D
 async def test_vectors_of_another_length_get_an_index_of_their_own(database: Database) -> None:
     where = await a_chat(database)
     await said(database, where, "hello")
-    await catch_up(ChatIndex(database, HandMade()))
+    await catch_up(MessageEmbedding(database, HandMade()))
     assert await rows(database, "SELECT to_regclass('message_vectors_near_64') IS NOT NULL") == [(True,)]
 
 
@@ -435,7 +435,7 @@ async def test_vectors_of_another_length_get_an_index_of_their_own(database: Dat
 async def test_reindex_moves_what_was_said_to_another_embedder(rapport: Run, database: Database) -> None:
     where = await a_chat(database)
     await said(database, where, "shall we?", "gladly", "@bot")
-    await catch_up(ChatIndex(database, HandMade()))
+    await catch_up(MessageEmbedding(database, HandMade()))
     assert await embedded(database) == ["shall we?", "gladly"]
     moved = await asyncio.to_thread(rapport, "reindex", RAPPORT_EMBEDDINGS="wordllama")
     assert moved == (0, "Indexed 2 messages of groups anew.\nEvery note is indexed already.\n", "")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.domain.conversation import Content, Message, Role
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from rapport.memory.extraction import MAX_CHARACTERS, MOST, remarks_in
 from tests.memory import said, said_fresh
 
@@ -55,7 +55,7 @@ def test_messages_that_no_rule_was_written_for_do_as_well_as_when_they_were_firs
 
 def test_a_remark_says_where_it_comes_from() -> None:
     assert remarks_in(message("I'm vegan.")) == [
-        Remark("The user is vegan.", key="diet", origin="extracted", conversation_id="c1", message_id="m1")
+        MemoryCandidate("The user is vegan.", key="diet", origin="extracted", conversation_id="c1", message_id="m1")
     ]
 
 

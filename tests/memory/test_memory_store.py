@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, TooLarge, Transient
-from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, Memory, Remark
+from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, Memory, MemoryCandidate
 from rapport.domain.note import Vector
-from rapport.memory.memory_store import Duplicate, Full, MemoryBook
+from rapport.memory.memory_store import Duplicate, Full, MemoryStore
 from rapport.memory.same_fact import PIECE, adds_nothing, can_be_same, pieces_of
 from rapport.retrieval.embedders.minilm import MiniLM
 from rapport.storage.database import Database
@@ -33,19 +33,19 @@ def embedder() -> HandMade:
 
 
 @pytest.fixture
-def book(database: Database, embedder: HandMade) -> MemoryBook:
-    return MemoryBook(database, embedder)
+def book(database: Database, embedder: HandMade) -> MemoryStore:
+    return MemoryStore(database, embedder)
 
 
 @pytest.fixture
-async def reading(database: Database) -> AsyncGenerator[MemoryBook]:
+async def reading(database: Database) -> AsyncGenerator[MemoryStore]:
     """A book with the bundled embedder."""
     bundled = MiniLM()
-    yield MemoryBook(database, bundled)
+    yield MemoryStore(database, bundled)
     await asyncio.to_thread(bundled.close)
 
 
-async def contents(book: MemoryBook, owner: str = ANA, agent: str = AGENT) -> list[str]:
+async def contents(book: MemoryStore, owner: str = ANA, agent: str = AGENT) -> list[str]:
     return [one.content for one in await book.page(owner, agent, limit=CAPACITY + 1)]
 
 
@@ -61,8 +61,8 @@ async def fill(database: Database, count: int, *, owner: str = ANA, embedder: st
         )
 
 
-async def test_a_memory_is_kept_with_where_it_comes_from(book: MemoryBook) -> None:
-    remark = Remark(f"  {TEA}\n", key=" drink ", origin="agent", conversation_id="C", message_id="M")
+async def test_a_memory_is_kept_with_where_it_comes_from(book: MemoryStore) -> None:
+    remark = MemoryCandidate(f"  {TEA}\n", key=" drink ", origin="agent", conversation_id="C", message_id="M")
     made = await book.create(ANA, AGENT, remark)
     assert (made.content, made.key, made.origin) == (TEA, "drink", "agent")
     assert (made.conversation_id, made.message_id) == ("C", "M")
@@ -72,96 +72,98 @@ async def test_a_memory_is_kept_with_where_it_comes_from(book: MemoryBook) -> No
 
 @pytest.mark.parametrize(("similarity", "is_same"), [(0.949, False), (0.95, True), (0.951, True), (0.9, False)])
 async def test_from_095_on_two_memories_say_the_same(
-    book: MemoryBook, embedder: HandMade, similarity: float, is_same: bool
+    book: MemoryStore, embedder: HandMade, similarity: float, is_same: bool
 ) -> None:
     embedder.alike(TEA, TEA_AGAIN, similarity)
-    first = await book.create(ANA, AGENT, Remark(TEA))
+    first = await book.create(ANA, AGENT, MemoryCandidate(TEA))
     if not is_same:
-        await book.create(ANA, AGENT, Remark(TEA_AGAIN))
+        await book.create(ANA, AGENT, MemoryCandidate(TEA_AGAIN))
         assert await contents(book) == [TEA_AGAIN, TEA]
         return
     with pytest.raises(Duplicate, match=first.id) as refused:
-        await book.create(ANA, AGENT, Remark(TEA_AGAIN))
+        await book.create(ANA, AGENT, MemoryCandidate(TEA_AGAIN))
     assert isinstance(refused.value, Conflict)
     assert refused.value.memory_id == first.id
     assert await contents(book) == [TEA]
 
 
-async def test_what_says_more_takes_the_place_of_what_was_there(book: MemoryBook, embedder: HandMade) -> None:
+async def test_what_says_more_takes_the_place_of_what_was_there(book: MemoryStore, embedder: HandMade) -> None:
     embedder.alike(TEA, TEA_AGAIN, 0.97)
-    first = await book.upsert(ANA, AGENT, Remark(TEA, message_id="M1"))
-    merged = await book.upsert(ANA, AGENT, Remark(TEA_AGAIN, origin="agent", conversation_id="C2", message_id="M2"))
+    first = await book.upsert(ANA, AGENT, MemoryCandidate(TEA, message_id="M1"))
+    merged = await book.upsert(
+        ANA, AGENT, MemoryCandidate(TEA_AGAIN, origin="agent", conversation_id="C2", message_id="M2")
+    )
     assert (merged.id, merged.content, merged.created_at) == (first.id, TEA_AGAIN, first.created_at)
     assert (merged.origin, merged.conversation_id, merged.message_id) == ("agent", "C2", "M2")
     assert merged.updated_at > first.updated_at
     assert await contents(book) == [TEA_AGAIN]
 
 
-async def test_what_says_nothing_new_only_moves_the_time(book: MemoryBook, embedder: HandMade) -> None:
+async def test_what_says_nothing_new_only_moves_the_time(book: MemoryStore, embedder: HandMade) -> None:
     embedder.alike(TEA, "User likes tea", 0.97)
-    first = await book.upsert(ANA, AGENT, Remark(TEA, message_id="M1"))
+    first = await book.upsert(ANA, AGENT, MemoryCandidate(TEA, message_id="M1"))
     for again in ("User likes tea", TEA):
-        kept = await book.upsert(ANA, AGENT, Remark(again, message_id="M2"))
+        kept = await book.upsert(ANA, AGENT, MemoryCandidate(again, message_id="M2"))
         assert (kept.id, kept.content, kept.message_id) == (first.id, TEA, "M1")
         assert kept.updated_at > first.updated_at
     assert await contents(book) == [TEA]
 
 
-async def test_a_fact_that_changed_is_not_kept_as_it_was(book: MemoryBook, embedder: HandMade) -> None:
+async def test_a_fact_that_changed_is_not_kept_as_it_was(book: MemoryStore, embedder: HandMade) -> None:
     embedder.alike("Her daughter is 5.", "Her daughter is 6.", 0.97)
-    await book.upsert(ANA, AGENT, Remark("Her daughter is 5."))
-    await book.upsert(ANA, AGENT, Remark("Her daughter is 6."))
+    await book.upsert(ANA, AGENT, MemoryCandidate("Her daughter is 5."))
+    await book.upsert(ANA, AGENT, MemoryCandidate("Her daughter is 6."))
     assert await contents(book) == ["Her daughter is 6."]
 
 
-async def test_a_key_is_replaced_and_never_its_own_duplicate(book: MemoryBook, embedder: HandMade) -> None:
+async def test_a_key_is_replaced_and_never_its_own_duplicate(book: MemoryStore, embedder: HandMade) -> None:
     embedder.alike("Lives in Berlin.", "Lives in Berlin now.", 0.99)
-    first = await book.upsert(ANA, AGENT, Remark("Lives in Berlin.", key="home", message_id="M1"))
+    first = await book.upsert(ANA, AGENT, MemoryCandidate("Lives in Berlin.", key="home", message_id="M1"))
     for text in ("Lives in Berlin now.", "Lives in Berlin.", "Has moved to Oslo."):
-        now = await book.upsert(ANA, AGENT, Remark(text, key="home", message_id=text))
+        now = await book.upsert(ANA, AGENT, MemoryCandidate(text, key="home", message_id=text))
         assert (now.id, now.key, now.content, now.message_id) == (first.id, "home", text, text)
-    again = await book.upsert(ANA, AGENT, Remark("Has moved to Oslo.", key="home", message_id="M9"))
+    again = await book.upsert(ANA, AGENT, MemoryCandidate("Has moved to Oslo.", key="home", message_id="M9"))
     assert (again.id, again.message_id) == (first.id, "Has moved to Oslo.")
     assert await contents(book) == ["Has moved to Oslo."]
 
 
-async def test_a_new_key_merges_with_what_says_the_same(book: MemoryBook, embedder: HandMade) -> None:
+async def test_a_new_key_merges_with_what_says_the_same(book: MemoryStore, embedder: HandMade) -> None:
     embedder.alike(TEA, TEA_AGAIN, 0.97)
-    first = await book.upsert(ANA, AGENT, Remark(TEA))
-    named = await book.upsert(ANA, AGENT, Remark(TEA_AGAIN, key="drink"))
+    first = await book.upsert(ANA, AGENT, MemoryCandidate(TEA))
+    named = await book.upsert(ANA, AGENT, MemoryCandidate(TEA_AGAIN, key="drink"))
     assert (named.id, named.key) == (first.id, "drink")
-    renamed = await book.upsert(ANA, AGENT, Remark(TEA, key="beverage"))
+    renamed = await book.upsert(ANA, AGENT, MemoryCandidate(TEA, key="beverage"))
     assert (renamed.id, renamed.key, renamed.content) == (first.id, "drink", TEA)
     assert len(await contents(book)) == 1
 
 
-async def test_a_key_that_comes_to_say_what_another_memory_says_takes_it_in(book: MemoryBook) -> None:
-    keyed = await book.upsert(ANA, AGENT, Remark("Drinks coffee.", key="drink"))
-    other = await book.upsert(ANA, AGENT, Remark(TEA))
-    [write] = await book.prepare([Remark(TEA, key="drink")])
+async def test_a_key_that_comes_to_say_what_another_memory_says_takes_it_in(book: MemoryStore) -> None:
+    keyed = await book.upsert(ANA, AGENT, MemoryCandidate("Drinks coffee.", key="drink"))
+    other = await book.upsert(ANA, AGENT, MemoryCandidate(TEA))
+    [write] = await book.prepare([MemoryCandidate(TEA, key="drink")])
     async with book.database.transaction() as connection:
         applied = await book.apply(connection, ANA, AGENT, [write])
     assert [(one.kind, one.memory.id) for one in applied.changes] == [("updated", keyed.id), ("deleted", other.id)]
     assert await contents(book) == [TEA]
 
 
-async def test_one_that_says_the_same_as_two_leaves_one(book: MemoryBook, embedder: HandMade) -> None:
+async def test_one_that_says_the_same_as_two_leaves_one(book: MemoryStore, embedder: HandMade) -> None:
     embedder.alike("new words", "left", 0.96)
     embedder.known["right"] = [
         2 * 0.96 * a - b for a, b in zip(embedder.known["new words"], embedder.known["left"], strict=True)
     ]  # as far on the other side: 0.96 from the new words, 0.84 from each other
-    await book.create(ANA, AGENT, Remark("left", key="side"))
-    await book.create(ANA, AGENT, Remark("right"))
-    kept = await book.upsert(ANA, AGENT, Remark("new words"))
+    await book.create(ANA, AGENT, MemoryCandidate("left", key="side"))
+    await book.create(ANA, AGENT, MemoryCandidate("right"))
+    kept = await book.upsert(ANA, AGENT, MemoryCandidate("new words"))
     assert kept.key == "side"
     assert await contents(book) == ["new words"]
 
 
-async def test_an_edit_is_the_owners_word(book: MemoryBook, embedder: HandMade) -> None:
+async def test_an_edit_is_the_owners_word(book: MemoryStore, embedder: HandMade) -> None:
     embedder.alike(TEA, TEA_AGAIN, 0.99)
     embedder.alike("Has a cat.", "Has two cats.", 0.99)
-    tea = await book.create(ANA, AGENT, Remark(TEA, key="drink", conversation_id="C", message_id="M"))
-    cat = await book.create(ANA, AGENT, Remark("Has a cat.", message_id="M"))
+    tea = await book.create(ANA, AGENT, MemoryCandidate(TEA, key="drink", conversation_id="C", message_id="M"))
+    cat = await book.create(ANA, AGENT, MemoryCandidate("Has a cat.", message_id="M"))
 
     edited = await book.edit(ANA, AGENT, tea.id, content=TEA_AGAIN)
     assert (edited.content, edited.key, edited.origin) == (TEA_AGAIN, "drink", "user")
@@ -180,18 +182,18 @@ async def test_an_edit_is_the_owners_word(book: MemoryBook, embedder: HandMade) 
     assert (found.id, round(similarity, 2)) == (tea.id, 1.0)
 
 
-async def test_a_key_belongs_to_one_memory(book: MemoryBook) -> None:
-    first = await book.create(ANA, AGENT, Remark(TEA, key="drink"))
+async def test_a_key_belongs_to_one_memory(book: MemoryStore) -> None:
+    first = await book.create(ANA, AGENT, MemoryCandidate(TEA, key="drink"))
     with pytest.raises(Duplicate, match=first.id):
-        await book.create(ANA, AGENT, Remark("Something else.", key="drink"))
-    await book.create(ANA, AGENT, Remark("Something else.", key="  "))
+        await book.create(ANA, AGENT, MemoryCandidate("Something else.", key="drink"))
+    await book.create(ANA, AGENT, MemoryCandidate("Something else.", key="  "))
     assert len(await contents(book)) == 2
 
 
-async def test_owners_and_agents_never_meet(book: MemoryBook) -> None:
+async def test_owners_and_agents_never_meet(book: MemoryStore) -> None:
     """The same words and keys in four places, and no way from one to another."""
     places = [(owner, agent) for owner in (ANA, BEN) for agent in (AGENT, OTHER_AGENT)]
-    made = {place: await book.create(*place, Remark(TEA, key="drink")) for place in places}
+    made = {place: await book.create(*place, MemoryCandidate(TEA, key="drink")) for place in places}
     assert len({one.id for one in made.values()}) == 4
     for place in places:
         assert await book.page(*place, limit=9) == [made[place]]
@@ -204,14 +206,14 @@ async def test_owners_and_agents_never_meet(book: MemoryBook) -> None:
                 await book.edit(*place, made[other].id, content="Mine now.")
             with pytest.raises(NotFound):
                 await book.delete(*place, made[other].id)
-    await book.upsert(ANA, AGENT, Remark("Prefers coffee.", key="drink"))
+    await book.upsert(ANA, AGENT, MemoryCandidate("Prefers coffee.", key="drink"))
     await book.delete(BEN, AGENT, made[BEN, AGENT].id)
     assert await contents(book, ANA, OTHER_AGENT) == await contents(book, BEN, OTHER_AGENT) == [TEA]
     assert (await contents(book), await contents(book, BEN)) == (["Prefers coffee."], [])
 
 
 @pytest.mark.parametrize("memory_id", ["", "nonsense", "x" * 10_000, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "a\x00b", "\ud800"])
-async def test_what_is_not_there_is_not_found(book: MemoryBook, memory_id: str) -> None:
+async def test_what_is_not_there_is_not_found(book: MemoryStore, memory_id: str) -> None:
     with pytest.raises(NotFound):
         await book.delete(ANA, AGENT, memory_id)
     with pytest.raises(NotFound):
@@ -231,26 +233,26 @@ async def test_what_is_not_there_is_not_found(book: MemoryBook, memory_id: str) 
     ],
 )
 async def test_what_cannot_be_stored_is_refused(
-    book: MemoryBook, embedder: HandMade, content: str, error: type[Exception]
+    book: MemoryStore, embedder: HandMade, content: str, error: type[Exception]
 ) -> None:
-    kept = await book.create(ANA, AGENT, Remark(TEA))
+    kept = await book.create(ANA, AGENT, MemoryCandidate(TEA))
     embedder.asked.clear()
     for attempt in (book.create, book.upsert):
         with pytest.raises(error):
-            await attempt(ANA, AGENT, Remark(content))
+            await attempt(ANA, AGENT, MemoryCandidate(content))
     with pytest.raises(error):
         await book.edit(ANA, AGENT, kept.id, content=content)
     with capture_logs() as logs:
-        assert await book.prepare([Remark(content)]) == []
+        assert await book.prepare([MemoryCandidate(content)]) == []
     assert [(entry["event"], entry["log_level"]) for entry in logs] == [("memory.unfit", "warning")]
     assert embedder.asked == []
     assert await contents(book) == [TEA]
 
 
 @pytest.mark.parametrize("key", ["a\x00", "\udfff", "k" * 201])
-async def test_a_key_that_cannot_be_stored_is_refused(book: MemoryBook, key: str) -> None:
+async def test_a_key_that_cannot_be_stored_is_refused(book: MemoryStore, key: str) -> None:
     with pytest.raises(InvalidInput):
-        await book.create(ANA, AGENT, Remark(TEA, key=key))
+        await book.create(ANA, AGENT, MemoryCandidate(TEA, key=key))
     assert await contents(book) == []
 
 
@@ -267,42 +269,46 @@ async def test_a_key_that_cannot_be_stored_is_refused(book: MemoryBook, key: str
         "\\x00 \\u0000",
     ],
 )
-async def test_any_other_text_comes_back_as_it_was(reading: MemoryBook, content: str) -> None:
-    made = await reading.create(ANA, AGENT, Remark(content, key=content[:50]))
+async def test_any_other_text_comes_back_as_it_was(reading: MemoryStore, content: str) -> None:
+    made = await reading.create(ANA, AGENT, MemoryCandidate(content, key=content[:50]))
     assert (made.content, made.key) == (content, content[:50].strip())
     [(found, similarity)] = await reading.search(ANA, AGENT, content[:4000], 3)
     assert (found.content, found.id) == (content, made.id)
     assert similarity > 0.5
     with pytest.raises(Duplicate):
-        await reading.create(ANA, AGENT, Remark(content))
+        await reading.create(ANA, AGENT, MemoryCandidate(content))
 
 
-async def test_long_memories_differ_though_they_begin_alike(reading: MemoryBook) -> None:
+async def test_long_memories_differ_though_they_begin_alike(reading: MemoryStore) -> None:
     """The bundled embedder reads the first 256 tokens: what comes after must count all the same."""
     beginning = "The user keeps a list of the plants in the garden, bed by bed, with the day they were watered. " * 20
-    await reading.create(ANA, AGENT, Remark(beginning + "The dentist moved to Harbour Street 12, second floor. " * 20))
-    await reading.create(ANA, AGENT, Remark(beginning + "Grandmother's funeral is in Lisbon at the end of June. " * 20))
+    await reading.create(
+        ANA, AGENT, MemoryCandidate(beginning + "The dentist moved to Harbour Street 12, second floor. " * 20)
+    )
+    await reading.create(
+        ANA, AGENT, MemoryCandidate(beginning + "Grandmother's funeral is in Lisbon at the end of June. " * 20)
+    )
     assert len(await contents(reading)) == 2
 
 
-async def test_scripts_that_the_embedder_cannot_read_lose_nothing(reading: MemoryBook) -> None:
+async def test_scripts_that_the_embedder_cannot_read_lose_nothing(reading: MemoryStore) -> None:
     """All Thai is one vector to the bundled embedder; the words tell facts apart, and the same again is known."""
     facts = ["ฉันอยู่ที่เบอร์ลิน", "ฉันชอบชาเขียว", "ลูกสาวของฉันอายุห้าขวบ", "😀😀", "🎉", "በርሊን ውስጥ እኖራለሁ", "አረንጓዴ ሻይ እወዳለሁ"]
     for fact in (*facts, *facts):
-        await reading.upsert(ANA, AGENT, Remark(fact))
+        await reading.upsert(ANA, AGENT, MemoryCandidate(fact))
     assert sorted(await contents(reading)) == sorted(facts)
 
 
-async def test_paraphrases_are_merged_by_the_bundled_embedder(reading: MemoryBook) -> None:
+async def test_paraphrases_are_merged_by_the_bundled_embedder(reading: MemoryStore) -> None:
     for text in ("The user lives in Berlin.", "User lives in Berlin", "The user is living in Berlin now."):
-        await reading.upsert(ANA, AGENT, Remark(text))
-    await reading.upsert(ANA, AGENT, Remark("The user lives in Munich."))
+        await reading.upsert(ANA, AGENT, MemoryCandidate(text))
+    await reading.upsert(ANA, AGENT, MemoryCandidate("The user lives in Munich."))
     assert await contents(reading) == ["The user lives in Munich.", "The user is living in Berlin now."]
 
 
-async def test_search_gives_the_nearest_first(reading: MemoryBook) -> None:
+async def test_search_gives_the_nearest_first(reading: MemoryStore) -> None:
     for text in ("The user is allergic to peanuts.", "The user has a dog called Rex.", "The user works at a bank."):
-        await reading.create(ANA, AGENT, Remark(text))
+        await reading.create(ANA, AGENT, MemoryCandidate(text))
     found = await reading.search(ANA, AGENT, "What is my pet's name?", 2)
     assert found[0][0].content == "The user has a dog called Rex."
     assert found[0][1] > found[1][1]
@@ -313,19 +319,19 @@ async def test_search_gives_the_nearest_first(reading: MemoryBook) -> None:
             await reading.search(ANA, AGENT, query, 2)
 
 
-async def test_an_empty_book_is_searched_without_the_embedder(book: MemoryBook, embedder: HandMade) -> None:
+async def test_an_empty_book_is_searched_without_the_embedder(book: MemoryStore, embedder: HandMade) -> None:
     assert await book.search(ANA, AGENT, "anything", 5) == []
     assert embedder.asked == []
 
 
-async def test_an_embedder_that_fails_leaves_nothing_behind(book: MemoryBook, embedder: HandMade) -> None:
-    kept = await book.create(ANA, AGENT, Remark(TEA))
+async def test_an_embedder_that_fails_leaves_nothing_behind(book: MemoryStore, embedder: HandMade) -> None:
+    kept = await book.create(ANA, AGENT, MemoryCandidate(TEA))
     embedder.fails = Transient("The embedder can't be reached.")
     attempts = (
-        book.create(ANA, AGENT, Remark("Has a cat.")),
-        book.upsert(ANA, AGENT, Remark("Has a cat.", key="pet")),
+        book.create(ANA, AGENT, MemoryCandidate("Has a cat.")),
+        book.upsert(ANA, AGENT, MemoryCandidate("Has a cat.", key="pet")),
         book.edit(ANA, AGENT, kept.id, content="Has a cat.", key="pet"),
-        book.prepare([Remark("Has a cat.")]),
+        book.prepare([MemoryCandidate("Has a cat.")]),
         book.search(ANA, AGENT, "cat", 5),
     )
     for attempt in attempts:
@@ -345,10 +351,10 @@ async def test_nothing_is_embedded_while_a_connection_is_held(database: Database
             await gate.wait()
             return await super().embed(texts)
 
-    book = MemoryBook(database, Slow())
+    book = MemoryStore(database, Slow())
     async with asyncio.TaskGroup() as group:
         for number in range(10):
-            group.create_task(book.upsert(ANA, AGENT, Remark(f"fact {number}")))
+            group.create_task(book.upsert(ANA, AGENT, MemoryCandidate(f"fact {number}")))
         for _ in range(10):
             await waiting.acquire()
         assert (await book.stats(ANA, AGENT)).count == 0
@@ -356,8 +362,8 @@ async def test_nothing_is_embedded_while_a_connection_is_held(database: Database
     assert (await book.stats(ANA, AGENT)).count == 10
 
 
-async def test_a_turn_that_fails_after_all_remembers_nothing(book: MemoryBook) -> None:
-    prepared = await book.prepare([Remark(TEA), Remark("Has a cat.")])
+async def test_a_turn_that_fails_after_all_remembers_nothing(book: MemoryStore) -> None:
+    prepared = await book.prepare([MemoryCandidate(TEA), MemoryCandidate("Has a cat.")])
 
     async def turn() -> None:
         async with book.database.transaction() as connection:
@@ -370,8 +376,8 @@ async def test_a_turn_that_fails_after_all_remembers_nothing(book: MemoryBook) -
     assert await contents(book) == []
 
 
-async def test_one_turn_may_say_the_same_twice(book: MemoryBook) -> None:
-    prepared = await book.prepare([Remark(TEA), Remark("a\x00"), Remark(TEA, key="drink")])
+async def test_one_turn_may_say_the_same_twice(book: MemoryStore) -> None:
+    prepared = await book.prepare([MemoryCandidate(TEA), MemoryCandidate("a\x00"), MemoryCandidate(TEA, key="drink")])
     async with book.database.transaction() as connection:
         applied = await book.apply(connection, ANA, AGENT, prepared)
         assert (await book.apply(connection, ANA, AGENT, [])).changes == ()
@@ -387,25 +393,26 @@ async def test_the_same_fact_at_the_same_moment_is_kept_once(database: Database,
         embedder.alike(TEA, f"{TEA} {number}", 0.99)  # and 0.98 to each other
     elsewhere = Database(database_url, max_size=6)
     await elsewhere.open()
-    books = [MemoryBook(database, embedder), MemoryBook(elsewhere, embedder)]
-    writes = [books[number % 2].create(ANA, AGENT, Remark(TEA, key=f"k{number}")) for number in range(20)]
+    books = [MemoryStore(database, embedder), MemoryStore(elsewhere, embedder)]
+    writes = [books[number % 2].create(ANA, AGENT, MemoryCandidate(TEA, key=f"k{number}")) for number in range(20)]
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     assert sorted(type(one).__name__ for one in outcomes) == ["Duplicate"] * 19 + ["Memory"]
-    await asyncio.gather(*(books[n % 2].upsert(ANA, AGENT, Remark(f"{TEA} {n}")) for n in range(20)))
+    await asyncio.gather(*(books[n % 2].upsert(ANA, AGENT, MemoryCandidate(f"{TEA} {n}")) for n in range(20)))
     await elsewhere.close()
     assert len(await contents(books[0])) == 1
 
 
-async def test_one_key_at_the_same_moment_is_one_memory(book: MemoryBook) -> None:
-    await asyncio.gather(*(book.upsert(ANA, AGENT, Remark(f"Value {n}.", key="k")) for n in range(20)))
+async def test_one_key_at_the_same_moment_is_one_memory(book: MemoryStore) -> None:
+    await asyncio.gather(*(book.upsert(ANA, AGENT, MemoryCandidate(f"Value {n}.", key="k")) for n in range(20)))
     [kept] = await book.page(ANA, AGENT, limit=5)
     assert kept.key == "k"
 
 
-async def test_a_thousand_fit_and_no_more_whoever_writes(book: MemoryBook) -> None:
+async def test_a_thousand_fit_and_no_more_whoever_writes(book: MemoryStore) -> None:
     await fill(book.database, CAPACITY - 10)
     outcomes = await asyncio.gather(
-        *(book.create(ANA, AGENT, Remark(f"new fact {number}")) for number in range(20)), return_exceptions=True
+        *(book.create(ANA, AGENT, MemoryCandidate(f"new fact {number}")) for number in range(20)),
+        return_exceptions=True,
     )
     assert [type(one) for one in outcomes].count(Memory) == 10
     refused = [one for one in outcomes if isinstance(one, BaseException)]
@@ -415,28 +422,28 @@ async def test_a_thousand_fit_and_no_more_whoever_writes(book: MemoryBook) -> No
 
     # What needs no place is written all the same; what does is only reported to a turn.
     new = next(one for one in outcomes if isinstance(one, Memory))
-    await book.upsert(ANA, AGENT, Remark(f"{new.content}", key="named"))
+    await book.upsert(ANA, AGENT, MemoryCandidate(f"{new.content}", key="named"))
     with pytest.raises(Full):
-        await book.upsert(ANA, AGENT, Remark("one too many"))
-    prepared = await book.prepare([Remark("one too many"), Remark("Other words.", key="named")])
+        await book.upsert(ANA, AGENT, MemoryCandidate("one too many"))
+    prepared = await book.prepare([MemoryCandidate("one too many"), MemoryCandidate("Other words.", key="named")])
     with capture_logs() as logs:
         async with book.database.transaction() as connection:
             applied = await book.apply(connection, ANA, AGENT, prepared)
     assert [one.content for one in applied.refused] == ["one too many"]
     assert [(one.kind, one.memory.id) for one in applied.changes] == [("updated", new.id)]
     assert [(entry["event"], entry["refused"]) for entry in logs] == [("memory.full", 1)]
-    await book.create(BEN, AGENT, Remark("Others have places of their own."))
+    await book.create(BEN, AGENT, MemoryCandidate("Others have places of their own."))
     await book.delete(ANA, AGENT, new.id)
-    await book.upsert(ANA, AGENT, Remark("one too many"))
+    await book.upsert(ANA, AGENT, MemoryCandidate("one too many"))
     assert (await book.stats(ANA, AGENT)).count == CAPACITY
 
 
-async def test_a_book_that_fills_up_says_so(book: MemoryBook) -> None:
+async def test_a_book_that_fills_up_says_so(book: MemoryStore) -> None:
     await fill(book.database, 798)
     with capture_logs() as logs:
-        await book.create(ANA, AGENT, Remark("the 799th"))
+        await book.create(ANA, AGENT, MemoryCandidate("the 799th"))
         assert (logs, (await book.stats(ANA, AGENT)).warning) == ([], None)
-        await book.upsert(ANA, AGENT, Remark("the 800th"))
+        await book.upsert(ANA, AGENT, MemoryCandidate("the 800th"))
     [entry] = logs
     assert (entry["event"], entry["log_level"], entry["count"]) == ("memory.nearly_full", "warning", 800)
     stats = await book.stats(ANA, AGENT)
@@ -449,13 +456,13 @@ async def test_a_book_that_fills_up_says_so(book: MemoryBook) -> None:
     assert stats.oldest < stats.newest
     with capture_logs() as logs:
         for number in range(801, 853):
-            await book.upsert(ANA, AGENT, Remark(f"number {number}"))
+            await book.upsert(ANA, AGENT, MemoryCandidate(f"number {number}"))
     assert [(entry["event"], entry["count"]) for entry in logs] == [("memory.nearly_full", 850)]
     empty = await book.stats(BEN, AGENT)
     assert (empty.count, empty.share, empty.warning, empty.oldest, empty.newest) == (0, 0.0, None, None, None)
 
 
-async def test_pages_have_no_gaps_whatever_happens_between_them(book: MemoryBook) -> None:
+async def test_pages_have_no_gaps_whatever_happens_between_them(book: MemoryStore) -> None:
     await fill(book.database, 95)
     expected = await book.page(ANA, AGENT, limit=200)
     seen: list[Memory] = []
@@ -463,21 +470,21 @@ async def test_pages_have_no_gaps_whatever_happens_between_them(book: MemoryBook
     while some := await book.page(ANA, AGENT, limit=10, before=cursor):
         seen += some
         cursor = (some[-1].created_at, some[-1].id)
-        await book.create(ANA, AGENT, Remark(f"Something new after {len(seen)}."))
+        await book.create(ANA, AGENT, MemoryCandidate(f"Something new after {len(seen)}."))
         await book.edit(ANA, AGENT, expected[-1].id, content=f"Edited after {len(seen)}.")
     assert [one.id for one in seen] == [one.id for one in expected]
     assert seen[-1].content == "Edited after 90."
 
 
-async def test_memories_move_to_another_embedder(book: MemoryBook, embedder: HandMade, database: Database) -> None:
-    made = await book.create(ANA, AGENT, Remark(TEA))
-    await book.create(BEN, OTHER_AGENT, Remark("Has a cat."))
+async def test_memories_move_to_another_embedder(book: MemoryStore, embedder: HandMade, database: Database) -> None:
+    made = await book.create(ANA, AGENT, MemoryCandidate(TEA))
+    await book.create(BEN, OTHER_AGENT, MemoryCandidate("Has a cat."))
     bundled = MiniLM()
-    other = MemoryBook(database, bundled)
+    other = MemoryStore(database, bundled)
     assert await other.search(ANA, AGENT, TEA, 5) == []
     with pytest.raises(Duplicate, match=made.id):  # the same words are the same, whoever has read them
-        await other.create(ANA, AGENT, Remark(TEA))
-    await other.create(ANA, AGENT, Remark("The user works at a bank."))  # vectors of two lengths in one book
+        await other.create(ANA, AGENT, MemoryCandidate(TEA))
+    await other.create(ANA, AGENT, MemoryCandidate("The user works at a bank."))  # vectors of two lengths in one book
     async with database.statement() as connection:
         assert await Memories(connection).totals(bundled.name) == (3, 2)
     assert [await other.reindex_some(limit=1) for _ in range(3)] == [1, 1, 0]
@@ -490,8 +497,8 @@ async def test_memories_move_to_another_embedder(book: MemoryBook, embedder: Han
 
 
 async def test_moving_never_brings_back_old_words(database: Database, embedder: HandMade) -> None:
-    old = MemoryBook(database, embedder)
-    edited, deleted = [await old.create(ANA, AGENT, Remark(text)) for text in (TEA, "Has a cat.")]
+    old = MemoryStore(database, embedder)
+    edited, deleted = [await old.create(ANA, AGENT, MemoryCandidate(text)) for text in (TEA, "Has a cat.")]
 
     class Meanwhile(HandMade):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -499,7 +506,7 @@ async def test_moving_never_brings_back_old_words(database: Database, embedder: 
             await old.delete(ANA, AGENT, deleted.id)
             return await super().embed(texts)
 
-    await MemoryBook(database, Meanwhile(name="newer")).reindex_some()
+    await MemoryStore(database, Meanwhile(name="newer")).reindex_some()
     assert await contents(old) == ["Drinks coffee."]
     assert [one.content for one, _ in await old.search(ANA, AGENT, "Drinks coffee.", 5)] == ["Drinks coffee."]
 

@@ -16,11 +16,11 @@ from rapport.builtin.source_reader import parse
 from rapport.builtin.window_facts import _MEMORY_HEADING  # pyright: ignore[reportPrivateUsage]
 from rapport.context.summary_rules import estimated_tokens
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.memory import Memory, Remark
+from rapport.domain.memory import Memory, MemoryCandidate
 from rapport.domain.note import Vector
-from rapport.memory.memory_store import MemoryBook
+from rapport.memory.memory_store import MemoryStore
 from rapport.memory.query import NOTHING, Query
-from rapport.memory.recall import BUDGET, HEADING, NEAR_ENOUGH, Recall, Recalled, memories_block
+from rapport.memory.recall import BUDGET, HEADING, NEAR_ENOUGH, Recall, RecalledMemory, memories_block
 from rapport.retrieval.embedders.minilm import MiniLM
 from rapport.storage.database import Database
 
@@ -56,7 +56,9 @@ def memory(content: str, key: str | None = None) -> Memory:
     return Memory(content, "ann", "companion", key, content, "extracted", None, None, now, now)
 
 
-async def recalled(shelf: Shelf, query: Query = ASKED, *, limit: int = 20, seconds: float = 5.0) -> list[Recalled]:
+async def recalled(
+    shelf: Shelf, query: Query = ASKED, *, limit: int = 20, seconds: float = 5.0
+) -> list[RecalledMemory]:
     recall = Recall(shelf, shelf, seconds)
     return await recall.recall("ann", "companion", query, tokens=estimated_tokens, limit=limit)
 
@@ -64,7 +66,7 @@ async def recalled(shelf: Shelf, query: Query = ASKED, *, limit: int = 20, secon
 async def test_what_is_near_comes_to_mind_best_first_and_the_rest_does_not() -> None:
     floor = NEAR_ENOUGH["minilm-l6-v2-int8"]
     shelf = Shelf([(memory("a"), 0.7), (memory("b"), floor), (memory("c"), floor - 0.001)])
-    assert await recalled(shelf) == [Recalled("a", "a", 0.7), Recalled("b", "b", floor)]
+    assert await recalled(shelf) == [RecalledMemory("a", "a", 0.7), RecalledMemory("b", "b", floor)]
     assert shelf.asked == ["what shall I cook?"]
 
 
@@ -158,7 +160,7 @@ async def test_a_long_memory_leaves_room_for_others() -> None:
 
 def test_the_block_is_a_heading_and_a_line_each() -> None:
     block = memories_block(
-        [Recalled("1", "The user's name is Ann.", 0.9), Recalled("2", "The user\nloves  rice.", 0.8)]
+        [RecalledMemory("1", "The user's name is Ann.", 0.9), RecalledMemory("2", "The user\nloves  rice.", 0.8)]
     )
     assert block == f"{HEADING}\n- The user's name is Ann.\n- The user loves rice."
     assert _MEMORY_HEADING.match(HEADING)
@@ -177,7 +179,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("content", HOSTILE)
 def test_a_memory_stays_on_its_line_whatever_it_holds(content: str) -> None:
-    block = memories_block([Recalled("1", content, 0.9), Recalled("2", "The user loves rice.", 0.8)])
+    block = memories_block([RecalledMemory("1", content, 0.9), RecalledMemory("2", "The user loves rice.", 0.8)])
     heading, first, second = block.splitlines()
     assert (heading, second) == (HEADING, "- The user loves rice.")
     assert first.startswith("- ")
@@ -187,26 +189,26 @@ def test_a_memory_stays_on_its_line_whatever_it_holds(content: str) -> None:
 
 @given(contents=st.lists(st.text(max_size=200), min_size=1, max_size=5))
 def test_every_memory_is_one_line(contents: list[str]) -> None:
-    block = memories_block([Recalled(str(n), content, 0.5) for n, content in enumerate(contents)])
+    block = memories_block([RecalledMemory(str(n), content, 0.5) for n, content in enumerate(contents)])
     assert len(block.splitlines()) == len(contents) + 1
 
 
 @pytest.fixture
-async def book(database: Database) -> AsyncGenerator[MemoryBook]:
+async def book(database: Database) -> AsyncGenerator[MemoryStore]:
     embedder = MiniLM()
-    yield MemoryBook(database, embedder)
+    yield MemoryStore(database, embedder)
     embedder.close()
 
 
-async def test_on_real_memories_what_belongs_comes_first_and_only_from_ones_own(book: MemoryBook) -> None:
+async def test_on_real_memories_what_belongs_comes_first_and_only_from_ones_own(book: MemoryStore) -> None:
     for text in (
         "The user is allergic to peanuts.",
         "The user drives an old Volvo.",
         "The user has a cat called Mimi.",
     ):
-        await book.upsert("ann", "companion", Remark(text))
-    await book.upsert("bob", "companion", Remark("The user has a parrot."))
-    await book.upsert("ann", "librarian", Remark("The user has a snake."))
+        await book.upsert("ann", "companion", MemoryCandidate(text))
+    await book.upsert("bob", "companion", MemoryCandidate("The user has a parrot."))
+    await book.upsert("ann", "librarian", MemoryCandidate("The user has a snake."))
     recall = Recall(book.embedder, book)
     query = Query("my pet doesn't want to eat", "message")
     found = await recall.recall("ann", "companion", query, tokens=estimated_tokens)
@@ -215,7 +217,7 @@ async def test_on_real_memories_what_belongs_comes_first_and_only_from_ones_own(
     assert await recall.recall("eve", "companion", query, tokens=estimated_tokens) == []
 
 
-async def test_on_real_memories_everything_is_everything(book: MemoryBook) -> None:
+async def test_on_real_memories_everything_is_everything(book: MemoryStore) -> None:
     told = {
         "The user is allergic to peanuts.",
         "The user drives an old Volvo.",
@@ -223,7 +225,7 @@ async def test_on_real_memories_everything_is_everything(book: MemoryBook) -> No
         "The user's sister is called Eva.",
     }
     for text in told:
-        await book.upsert("ann", "companion", Remark(text))
+        await book.upsert("ann", "companion", MemoryCandidate(text))
     recall = Recall(book.embedder, book)
     query = Query("What do you know about me?", "message")
     assert {one.content for one in await recall.recall("ann", "companion", query, tokens=estimated_tokens)} == told

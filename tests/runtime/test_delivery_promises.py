@@ -125,7 +125,7 @@ class Promises(RuleBasedStateMachine):
         async def run() -> None:
             async with self.database.transaction() as connection:
                 await connection.execute("UPDATE events SET worker_id = 'dead' WHERE worker_id = %s", (dead.id,))
-                await Workers(connection).bury(except_for="somebody")
+                await Workers(connection).reap_dead_workers(except_for="somebody")
 
         dead = self.workers[worker]
         self.births += 1

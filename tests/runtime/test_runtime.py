@@ -44,7 +44,7 @@ async def test_a_living_workers_turn_is_left_alone(world: World, database: Datab
         event = await claimed_by(database, conversation, "mine", worker="a quiet worker")
         await world.sql("UPDATE workers SET lease_until = now() + interval '5 s' WHERE id = 'a quiet worker'")
         async with database.transaction() as connection:
-            assert await Workers(connection).bury(except_for="somebody") == 0
+            assert await Workers(connection).reap_dead_workers(except_for="somebody") == 0
         assert await world.sql("SELECT worker_id, fence FROM events") == [("a quiet worker", event.fence)]
 
 

@@ -12,7 +12,7 @@ import structlog
 from rapport.domain.ids import new_id
 from rapport.metrics import Metrics
 from rapport.runtime import timer_loop as timekeeper
-from rapport.runtime.timer_loop import BATCH, Timekeeper
+from rapport.runtime.timer_loop import BATCH, TimerLoop
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
@@ -36,8 +36,8 @@ async def left(database: Database) -> int:
 
 
 @contextlib.asynccontextmanager
-async def keeping_time(database: Database, on_fired: Callable[[], None]) -> AsyncGenerator[Timekeeper]:
-    keeper = Timekeeper(database, metrics=Metrics(), on_fired=on_fired)
+async def keeping_time(database: Database, on_fired: Callable[[], None]) -> AsyncGenerator[TimerLoop]:
+    keeper = TimerLoop(database, metrics=Metrics(), on_fired=on_fired)
     task = asyncio.create_task(keeper.run())
     try:
         yield keeper

@@ -19,11 +19,11 @@ from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import (
     BREADTH,
     REPLIES,
-    Linked,
-    linked,
+    LinkedMessages,
+    load_linked,
     recent,
 )
-from rapport.storage.work.turn_input import PICTURES, load
+from rapport.storage.work.turn_input import PICTURES, load_turn_input
 from tests.storage.explained import Explained, PlanMode, plans
 
 NOON = datetime(2024, 5, 6, 12, 0, tzinfo=UTC)
@@ -71,9 +71,9 @@ class Chat:
             await connection.execute(f"INSERT INTO messages ({names}) VALUES ({values})".encode(), fields)
         return str(fields["id"])
 
-    async def linked(self, call: Message, **more: int) -> Linked:
+    async def linked(self, call: Message, **more: int) -> LinkedMessages:
         async with self.database.statement() as connection:
-            return await linked(connection, "local", self.id, call, **more)
+            return await load_linked(connection, "local", self.id, call, **more)
 
 
 def a_call(chat: Chat | str, *, minutes: float = 10_000, **more: Any) -> Message:
@@ -139,9 +139,11 @@ async def test_only_what_somebody_said_to_this_owner_is_linked(chat: Chat, datab
     await chat.says("a summary", role="system-summary", reply_to_id=anchor)
     found = await chat.linked(a_call(chat, reply_to_id=anchor))
     assert (ids(found.chain), ids(found.around)) == ([], [anchor])
-    assert await chat.linked(a_call(chat, reply_to_id=hidden)) == Linked(None, (), ())
+    assert await chat.linked(a_call(chat, reply_to_id=hidden)) == LinkedMessages(None, (), ())
     async with database.statement() as connection:
-        assert await linked(connection, "eve", chat.id, a_call(chat, reply_to_id=anchor)) == Linked(None, (), ())
+        assert await load_linked(connection, "eve", chat.id, a_call(chat, reply_to_id=anchor)) == LinkedMessages(
+            None, (), ()
+        )
 
 
 async def test_a_circle_of_replies_ends(chat: Chat) -> None:
@@ -227,7 +229,7 @@ async def test_a_snapshot_of_no_known_time_stands_just_before_the_call(chat: Cha
 async def test_a_call_that_replies_to_nothing_asks_nothing(database: Database) -> None:
     async with database.statement() as connection:
         explained = Explained(connection, "force_custom_plan")
-        assert await linked(explained.as_connection, "local", "c", a_call("c")) == Linked(None, (), ())
+        assert await load_linked(explained.as_connection, "local", "c", a_call("c")) == LinkedMessages(None, (), ())
     assert explained.plan == {}
 
 
@@ -239,7 +241,7 @@ async def test_links_are_found_without_walking_the_chat(database: Database, mode
         call = a_call(where, minutes=LONG + 1, reply_to_id=f"m{anchor:012}", thread_id=topic)
         async with database.statement() as connection:
             explained = Explained(connection, mode)
-            found = await linked(explained.as_connection, "local", where, call)
+            found = await load_linked(explained.as_connection, "local", where, call)
         assert found.anchor is not None
         if (anchor, topic) == (10_001, None):
             assert len(found.around) == 41
@@ -287,7 +289,7 @@ async def test_a_turn_of_a_group_reads_its_latest_messages_in_one_walk(database:
         event = ClaimedEvent(call, where, "local", 1, 1, "companion", "group", "api", "somebody")
         async with database.statement() as connection:
             explained = Explained(connection, mode)
-            material = await load(explained.as_connection, event, limit=RECENT, embedder="none")
+            material = await load_turn_input(explained.as_connection, event, limit=RECENT, embedder="none")
         assert material is not None
         assert (len(material.earlier), material.summary) == (RECENT, None)
         if topic is not None:
@@ -308,7 +310,7 @@ async def test_a_group_is_told_what_an_earlier_summary_covers(chat: Chat, databa
             "UPDATE conversations SET summary_id = 'summary', summarised_to = %s", (NOON + timedelta(minutes=25),)
         )
         event = ClaimedEvent(call, chat.id, "local", 1, 1, "companion", "group", "api", "somebody")
-        material = await load(connection, event, limit=RECENT, embedder="none")
+        material = await load_turn_input(connection, event, limit=RECENT, embedder="none")
     assert material is not None
     assert material.summary is None
     assert [message.text for message in material.earlier] == [f"{number}" for number in range(30)]
@@ -321,7 +323,7 @@ async def test_pictures_come_with_the_newest_messages_only(chat: Chat, database:
     call = await chat.says("@bot look", blocks=Jsonb([{"type": "text", "text": "@bot look"}, IMAGE]))
     async with database.statement() as connection:
         event = ClaimedEvent(call, chat.id, "local", 1, 1, "companion", "group", "api", "somebody")
-        material = await load(connection, event, limit=RECENT, embedder="none")
+        material = await load_turn_input(connection, event, limit=RECENT, embedder="none")
     assert material is not None
     assert [message.content for message in material.earlier] == ["[picture]"] * 2 + [[IMAGE]] * PICTURES
     assert material.asked.content == [{"type": "text", "text": "@bot look"}, IMAGE]

@@ -12,7 +12,7 @@ from rapport.ingest.accept import accept
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.summaries import Summaries
-from rapport.storage.work.turn_input import load
+from rapport.storage.work.turn_input import load_turn_input
 from tests.storage.explained import Explained, PlanMode, plans
 
 LONG = 10_000
@@ -85,7 +85,7 @@ async def test_a_turn_reads_its_window_and_no_more(database: Database, mode: Pla
     event = await a_question(database, conversation)
     async with database.statement() as connection:
         explained = Explained(connection, mode)
-        material = await load(explained.as_connection, event, limit=WINDOW, embedder="none")
+        material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
     assert material is not None
     assert material.summary is not None
     assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(LONG - 9, LONG + 1)]
@@ -104,7 +104,7 @@ async def test_in_a_direct_chat_a_topic_hides_nothing_and_repeats_nothing(databa
     event = await a_question(database, conversation, thread_id="7")
     async with database.statement() as connection:
         explained = Explained(connection, mode)
-        material = await load(explained.as_connection, event, limit=WINDOW, embedder="none")
+        material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
     assert material is not None
     assert material.summary is not None
     assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(91, 101)]
@@ -118,7 +118,7 @@ async def test_a_turn_reads_its_window_even_if_nothing_was_ever_summed_up(databa
     event = await a_question(database, conversation)
     async with database.statement() as connection:
         explained = Explained(connection, mode)
-        material = await load(explained.as_connection, event, limit=WINDOW, embedder="none")
+        material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
     assert material is not None
     assert len(material.earlier) == WINDOW
     assert explained.walked("messages") <= 20

@@ -25,7 +25,7 @@ from rapport.builtin import BuiltinChatModel
 from rapport.domain.agent_profile import COMPANION
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, Timer, TriggerType
 from rapport.domain.ids import new_id
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.leaks import leak_in
@@ -190,7 +190,7 @@ MACHINERY = ["The user has a follow-up appointment at the dentist.", "The user h
 
 async def remembering(world: World, *facts: str) -> None:
     for fact in facts:
-        await world.app.memory.create("local", "companion", Remark(fact))
+        await world.app.memory.create("local", "companion", MemoryCandidate(fact))
 
 
 async def test_us2_1_memories_are_looked_up_by_the_last_real_words(world: World, model: ScriptedModel) -> None:

@@ -17,7 +17,7 @@ from rapport.domain.context_selection import RECENT
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.note import Vector
-from rapport.ingest.embed_messages import ChatIndex
+from rapport.ingest.embed_messages import MessageEmbedding
 from tests.support.world import World, open_world
 
 ANN, BEN, CARA, DAN = ({"id": name.lower(), "name": name} for name in ("Ann", "Ben", "Cara", "Dan"))
@@ -134,7 +134,7 @@ async def test_a_question_of_its_own_finds_what_was_said_long_ago(world: World) 
 
 async def indexed(world: World, group: str) -> None:
     """Every message of the group has its vector."""
-    index = ChatIndex(world.database, world.app.chooser.embedder)
+    index = MessageEmbedding(world.database, world.app.chooser.embedder)
     while (await index.go_on(group)).more:
         pass
 

@@ -10,7 +10,7 @@ import pytest
 
 from rapport.metrics import Metrics
 from rapport.runtime import runtime
-from rapport.runtime.timer_loop import Timekeeper
+from rapport.runtime.timer_loop import TimerLoop
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database, own_connection
 from rapport.storage.followups.timers import Timers
@@ -137,7 +137,7 @@ async def test_the_timekeeper_survives_what_nobody_has_thought_of(database: Data
 
     async with database.statement() as connection:
         where = (await Conversations(connection).create("local", agent_id="companion")).id
-    timekeeper = Timekeeper(database, metrics=Metrics(), on_fired=breaks_once)
+    timekeeper = TimerLoop(database, metrics=Metrics(), on_fired=breaks_once)
     keeping = asyncio.create_task(timekeeper.run())
     try:
         for number in (1, 2):

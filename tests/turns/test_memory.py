@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from rapport.agents.tools import ROUNDS
 from rapport.domain.follow_up import PROMPTS
-from rapport.domain.memory import CAPACITY, Remark
+from rapport.domain.memory import CAPACITY, MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.memory.recall import HEADING, Recall
 from tests.e2e.harness import Client, Home, Sent, make_home
@@ -379,9 +379,11 @@ async def test_neither_a_group_nor_the_librarian_hears_of_it(world: World, model
 
 
 async def test_another_owner_s_memories_never_appear(world: World, model: ScriptedModel) -> None:
-    await world.app.memory.create("bob", "companion", Remark("The user is allergic to peanuts and lives with Zebulon."))
-    await world.app.memory.create("local", "librarian", Remark("The user loves peanuts and Quentin."))
-    await world.app.memory.create("local", "companion", Remark("The user eats peanuts every day."))
+    await world.app.memory.create(
+        "bob", "companion", MemoryCandidate("The user is allergic to peanuts and lives with Zebulon.")
+    )
+    await world.app.memory.create("local", "librarian", MemoryCandidate("The user loves peanuts and Quentin."))
+    await world.app.memory.create("local", "companion", MemoryCandidate("The user eats peanuts every day."))
     await world.says(await world.conversation(), "Peanuts?")
     assert "every day" in model.calls[-1].system
     assert "Zebulon" not in model.calls[-1].system
@@ -401,7 +403,7 @@ class Hanging:
 
 
 async def test_a_memory_that_takes_too_long_fails_no_turn(world: World, model: ScriptedModel) -> None:
-    await world.app.memory.create("local", "companion", Remark(FACT))
+    await world.app.memory.create("local", "companion", MemoryCandidate(FACT))
     tools = world.runtime._tools  # pyright: ignore[reportPrivateUsage]
     slow = replace(tools, recall=Recall(Hanging(), world.app.memory, seconds=0.05))
     world.runtime._tools = slow  # pyright: ignore[reportPrivateUsage]

@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from rapport.builtin import BuiltinChatModel
 from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, PROMPT
 from rapport.domain.conversation import Incoming
-from rapport.turns.summarize import sum_up
+from rapport.turns.summarize import summarize
 from tests.support.world import ScriptedModel, Step, World, open_world, until
 
 WINDOW = 12
@@ -449,7 +449,7 @@ async def test_what_waits_for_its_answer_is_not_covered(world: World, model: Sum
     for incoming in waiting:
         await world.runtime.accept(incoming)
     await slow.begun.wait()
-    await sum_up("local", conversation, database=world.database, writer=world.app.agent)
+    await summarize("local", conversation, database=world.database, writer=world.app.agent)
     assert await summaries(world, conversation) == []  # twelve messages are answered: no more than the window
 
     assert slow.gate is not None
@@ -474,7 +474,7 @@ async def test_a_busy_conversation_is_summed_up_to_what_is_being_answered(world:
     await slow.begun.wait()
     for number in range(30):
         await world.runtime.accept(Incoming("local", conversation, f"while it thinks {number}"))
-    await sum_up("local", conversation, database=world.database, writer=world.app.agent)
+    await summarize("local", conversation, database=world.database, writer=world.app.agent)
     (summary,) = await summaries(world, conversation)
     assert summary["metadata"]["replaced"] == 90
     assert slow.gate is not None

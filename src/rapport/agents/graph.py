@@ -20,7 +20,17 @@ from pydantic import BaseModel
 
 from rapport.agents.failures import ModelFailed, backoff, classify_failure
 from rapport.agents.health import ModelHealth
-from rapport.agents.tools import LOOKUPS, ROUNDS, UPSERT_MEMORY, Lookups, MaySave, Saved, Toolbox, has_calls, repeatable
+from rapport.agents.tools import (
+    LOOKUPS,
+    ROUNDS,
+    UPSERT_MEMORY,
+    ChatToolbox,
+    MaySave,
+    Saved,
+    Toolbox,
+    has_calls,
+    repeatable,
+)
 from rapport.domain.event import FRESH
 from rapport.domain.server_note import add_note
 
@@ -52,7 +62,7 @@ class RunContext:
 
     on_token: OnToken | None
     may_save: MaySave | None
-    lookups: Lookups | None = None
+    lookups: ChatToolbox | None = None
     note: str = ""
     """The server's note beside the newest message."""
 
@@ -111,7 +121,7 @@ class LangGraphAgent:
         on_token: OnToken | None = None,
         fresh: bool = False,
         may_save: MaySave | None = None,
-        lookups: Lookups | None = None,
+        lookups: ChatToolbox | None = None,
         note: str = "",
         tags: dict[str, str] | None = None,
     ) -> Answer:

@@ -69,7 +69,7 @@ LOOKUPS = [
 LOOKUP_NAMES = frozenset(tool["function"]["name"] for tool in LOOKUPS)
 
 
-class Lookups(Protocol):
+class ChatToolbox(Protocol):
     """Sees more of the chat that a turn is about."""
 
     async def use(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -93,7 +93,7 @@ class Saved(TypedDict):
 class Toolbox:
     """What a model may do in one turn, and what it wants to have remembered."""
 
-    def __init__(self, *, may_save: MaySave | None = None, lookups: Lookups | None = None) -> None:
+    def __init__(self, *, may_save: MaySave | None = None, lookups: ChatToolbox | None = None) -> None:
         self._may_save = may_save
         self._lookups = lookups
         self._left = MOST_LOOKUPS

@@ -25,7 +25,7 @@ from rapport.domain.errors import InvalidInput, RapportError
 from rapport.ingest.content import checked_content
 from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.conversations.listing import Threads
+from rapport.storage.conversations.listing import ConversationListing
 from rapport.storage.followups.timers import Timers
 from rapport.storage.messages.messages import Messages
 
@@ -232,7 +232,7 @@ class Terminal:
 
     async def _latest(self) -> Conversation | None:
         async with self._app.database.statement() as connection:
-            found = [one.conversation for one in await Threads(connection).recent(LOCAL_USER, limit=20)]
+            found = [one.conversation for one in await ConversationListing(connection).recent(LOCAL_USER, limit=20)]
         return next((one for one in found if one.agent_id == self._profile.id and one.kind == "direct"), None)
 
     async def _show_history(self, *, limit: int) -> None:

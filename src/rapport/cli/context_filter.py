@@ -13,7 +13,7 @@ import orjson
 
 from rapport.context.engine import Choice, select
 from rapport.context.question import spoken
-from rapport.domain.context_selection import RECENT, Surroundings
+from rapport.domain.context_selection import RECENT, CandidateMessages
 from rapport.domain.conversation import Author, Message
 from rapport.domain.errors import InvalidInput
 from rapport.ingest.archive_rows import identifier, mapping, named
@@ -47,7 +47,7 @@ class Request:
 
     qid: str | float
     call: Message
-    found: Surroundings
+    found: CandidateMessages
     given: Mapping[str, Given]
 
 
@@ -235,13 +235,13 @@ def _in_order(told: list[Message]) -> list[Message]:
     return told
 
 
-def _surroundings(call: Message, told: Sequence[Message]) -> Surroundings:
+def _surroundings(call: Message, told: Sequence[Message]) -> CandidateMessages:
     recent = told[-RECENT:]
     place = next((n for n, message in enumerate(told) if message.id == call.reply_to_id), None)
     if call.reply_to_id is None or place is None:
-        return Surroundings(recent)
+        return CandidateMessages(recent)
     around = told[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
-    return Surroundings(recent, told[place], _chain(told[place], told), around)
+    return CandidateMessages(recent, told[place], _chain(told[place], told), around)
 
 
 def _chain(anchor: Message, told: Sequence[Message]) -> list[Message]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rapport.domain.live_updates import MemoryChange
     from rapport.domain.memory import Memory
-    from rapport.memory.memory_store import MemoryBook
+    from rapport.memory.memory_store import MemoryStore
 
 app = typer.Typer(help="Memories: list, add, search, edit, forget, stats.", no_args_is_help=True)
 
@@ -97,11 +97,11 @@ def add(content: str, key: Key = None, agent: Agent = COMPANION.id, user: User =
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> Memory:
-        from rapport.domain.memory import Remark
+        from rapport.domain.memory import MemoryCandidate
 
         _check(agent)
         async with _open_book(settings) as book:
-            return await book.create(user, agent, Remark(content, key=key, origin="user"))
+            return await book.create(user, agent, MemoryCandidate(content, key=key, origin="user"))
 
     typer.echo(f"Remembered as {start(job, level='error').id}.")
 
@@ -232,10 +232,10 @@ def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
 
 
 @asynccontextmanager
-async def _open_book(settings: Settings) -> AsyncGenerator[MemoryBook]:
+async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
     """Open for as long as the block lasts, with the embedder that the settings name; then servers are told what changed."""
     from rapport.cli.note_library import open_library
-    from rapport.memory.memory_store import MemoryBook
+    from rapport.memory.memory_store import MemoryStore
     from rapport.storage.messages.new_messages import News, memory_hint
 
     hints: list[str] = []
@@ -244,7 +244,7 @@ async def _open_book(settings: Settings) -> AsyncGenerator[MemoryBook]:
         hints.append(memory_hint(TELLER, kind, memory.agent_id, memory.id, owner_id))
 
     async with open_library(settings) as (library, _):
-        book = MemoryBook(library.database, library.embedder)
+        book = MemoryStore(library.database, library.embedder)
         book.hearers.append(heard)
         yield book
         if hints:

@@ -11,8 +11,8 @@ from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.library import Library
 from rapport.retrieval.retriever import Retriever, make_retriever
 from rapport.settings import Settings
-from rapport.storage.notes.note_index import Catalogue
-from rapport.storage.notes.passage_search import Search
+from rapport.storage.notes.note_index import NoteIndex
+from rapport.storage.notes.passage_search import PassageSearch
 
 
 @asynccontextmanager
@@ -21,6 +21,6 @@ async def open_library(settings: Settings) -> AsyncGenerator[tuple[Library, Retr
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         async with migrated_database(settings) as database:
-            yield Library(database, embedder), make_retriever(embedder, Search(database), Catalogue(database))
+            yield Library(database, embedder), make_retriever(embedder, PassageSearch(database), NoteIndex(database))
     finally:
         await close_embedder(embedder)

@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rapport.cli.note_library import open_library
 from rapport.domain.errors import Conflict, NotFound
-from rapport.ingest.embed_messages import ChatIndex
-from rapport.memory.memory_store import MemoryBook
+from rapport.ingest.embed_messages import MessageEmbedding
+from rapport.memory.memory_store import MemoryStore
 from rapport.retrieval.library import Library
 from rapport.settings import Settings
 from rapport.storage.memories import Memories
@@ -37,8 +37,8 @@ async def reindex(settings: Settings) -> tuple[int, int]:
         )
         with bar:
             notes = await _notes(library, bar)
-            memories = await _memories(MemoryBook(library.database, library.embedder), bar)
-            messages = await _messages(ChatIndex(library.database, library.embedder), bar)
+            memories = await _memories(MemoryStore(library.database, library.embedder), bar)
+            messages = await _messages(MessageEmbedding(library.database, library.embedder), bar)
         if messages:
             typer.echo(f"Indexed {messages:,} message{'' if messages == 1 else 's'} of groups anew.")
         return notes, memories
@@ -62,7 +62,7 @@ async def _notes(library: Library, bar: Progress) -> int:
             bar.advance(task)
 
 
-async def _memories(book: MemoryBook, bar: Progress) -> int:
+async def _memories(book: MemoryStore, bar: Progress) -> int:
     done = 0
     async with book.database.statement() as connection:
         _, outdated = await Memories(connection).totals(book.embedder.name)
@@ -73,7 +73,7 @@ async def _memories(book: MemoryBook, bar: Progress) -> int:
     return done
 
 
-async def _messages(index: ChatIndex, bar: Progress) -> int:
+async def _messages(index: MessageEmbedding, bar: Progress) -> int:
     """What is behind gets its vectors; then those of other embedders, which nothing looks for any more, are removed."""
     done = 0
     async with index.database.statement() as connection:

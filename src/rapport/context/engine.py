@@ -18,11 +18,11 @@ from rapport.domain.context_selection import (
     RECENT,
     SHOWN_CHARACTERS,
     TIME_THRESHOLD,
+    CandidateMessages,
     Chosen,
     ContextSelection,
     Reason,
     Strategy,
-    Surroundings,
 )
 from rapport.domain.conversation import Message
 
@@ -58,7 +58,7 @@ class Choice:
 DEFAULT = Choice()
 
 
-def select(call: Message, found: Surroundings, choice: Choice = DEFAULT) -> ContextSelection:
+def select(call: Message, found: CandidateMessages, choice: Choice = DEFAULT) -> ContextSelection:
     """What of the surroundings belongs to the call: the call itself once, its anchor always, the rest while there is room."""
     found = _without(call, found)
     if choice.strategy == "relevant":
@@ -76,7 +76,7 @@ _Picked = tuple["Message | None", "list[Chosen]", "list[tuple[Message, float]]",
 """The anchor, what was picked, what was passed over, and the ids of those that get only the room that the others leave."""
 
 
-def _plain(call: Message, found: Surroundings, choice: Choice) -> _Picked:
+def _plain(call: Message, found: CandidateMessages, choice: Choice) -> _Picked:
     """By time or by replies alone."""
     anchor = found.anchor
     why: Reason
@@ -99,7 +99,7 @@ def _plain(call: Message, found: Surroundings, choice: Choice) -> _Picked:
     return anchor, picked, passed, ()
 
 
-def _relevant(call: Message, found: Surroundings, choice: Choice) -> _Picked:
+def _relevant(call: Message, found: CandidateMessages, choice: Choice) -> _Picked:
     """Message by message: by what the learned scorer says belongs together, by replies, and by meaning (CTX-5)."""
     bare = is_bare(call.text)
     window = _window(found)
@@ -146,7 +146,7 @@ def pointed_at(call: Message, before: Sequence[Message], handles: Collection[str
     return next((one for one in before if ids and one.id == ids[-1]), None)
 
 
-def _window(found: Surroundings) -> list[Message]:
+def _window(found: CandidateMessages) -> list[Message]:
     """The messages that are looked at, oldest first: the latest, and those around an anchor from long ago."""
     if found.anchor is None or any(one.id == found.anchor.id for one in found.recent):
         return list(found.recent)
@@ -221,10 +221,10 @@ def _fitting(picked: Sequence[Chosen], anchor: Message | None, tokens: int, asid
     return sorted(kept, key=lambda one: (one.message.created_at, one.message.id))
 
 
-def _without(call: Message, found: Surroundings) -> Surroundings:
+def _without(call: Message, found: CandidateMessages) -> CandidateMessages:
     """The surroundings with each message once, and without the call itself."""
     recent = _distinct(one for one in found.recent if one.id != call.id)
-    return Surroundings(
+    return CandidateMessages(
         recent,
         found.anchor if found.anchor is None or found.anchor.id != call.id else None,
         _distinct(one for one in found.chain if one.id != call.id),

@@ -56,7 +56,7 @@ LIBRARIAN = AgentProfile(
 AGENTS: dict[str, AgentProfile] = {agent.id: agent for agent in (COMPANION, LIBRARIAN)}
 
 
-def agent_of(agent_id: str, *, called: str | None = None) -> AgentProfile:
+def get_agent(agent_id: str, *, called: str | None = None) -> AgentProfile:
     """Who answers; a conversation of an agent that is gone gets the careful one. `called` is one more handle it has there."""
     agent = AGENTS.get(agent_id, LIBRARIAN)
     return agent if called is None else replace(agent, handles=(called, *agent.handles))

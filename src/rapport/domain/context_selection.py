@@ -34,7 +34,7 @@ SHOWN_CHARACTERS = 1_500
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CandidateMessages:
     """What a selection chooses from: loaded with a few indexed queries, and none of it grows with the chat."""
 
     recent: Sequence[Message]

@@ -9,7 +9,7 @@ from typing import Any
 
 from rapport.domain.conversation import Content, Kind, Message
 from rapport.domain.follow_up import TriggerType
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 
 FRESH = "rapport_fresh"
 """Set in a graph run's configuration when its event has never been tried: there can't be a checkpoint of it yet."""
@@ -74,7 +74,7 @@ class Reply:
     """Whether the model failed, for the breaker; None when no model was asked or it was not let finish."""
     was_refused: bool = False
     """The model failed because it would not take what it was given: it may have been too long."""
-    remarks: Sequence[Remark] = ()
+    remarks: Sequence[MemoryCandidate] = ()
     """What the model asked to remember."""
 
 

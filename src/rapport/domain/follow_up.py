@@ -71,7 +71,7 @@ class Plan:
     trigger_type: TriggerType
     delay: float
     """Seconds of silence after our last message."""
-    matter: str
+    topic: str
     """What it is about, in a few words: the same is not asked twice."""
     reason: str | None = None
     """Why, for people who look into it. No model reads it."""
@@ -80,10 +80,10 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtUp:
+class PastFollowUp:
     """A follow-up that was made."""
 
-    matter: str
+    topic: str
     sources: Sequence[str]
     """The ids of the person's messages that it came from or spoke of."""
     at: datetime
@@ -103,7 +103,7 @@ class Timer:
     owner_id: str
     trigger_type: TriggerType
     reason: str | None
-    matter: str
+    topic: str
     origin: Literal["planner", "user"]
     state: State
     gate: Gate | None
@@ -124,7 +124,7 @@ class QuietHours:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FollowUpState:
     """What the gates look at: how a conversation stands at this moment, by the database's clock."""
 
     now: datetime
@@ -145,7 +145,7 @@ class Standing:
     """The follow-up was planned by rules or a model, and not set by a person."""
     inferred_in_a_day: int = 0
     """Inferred follow-ups that were made here within 24 hours."""
-    matter: str = ""
+    topic: str = ""
     sources: tuple[str, ...] = ()
     """Of the follow-up: see `Plan`."""
 

@@ -34,7 +34,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class MemoryCandidate:
     """Something worth remembering, before it is stored."""
 
     content: str

@@ -54,7 +54,7 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class NoteCounts:
     """What one owner has in the index of one embedder."""
 
     chunks: int

@@ -9,7 +9,7 @@ from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from rapport.domain.errors import InvalidInput
-from rapport.domain.follow_up import Autonomy, Gate, QuietHours, Standing
+from rapport.domain.follow_up import Autonomy, FollowUpState, Gate, QuietHours
 
 _DAY = timedelta(days=1)
 _NO_ZONES = frozenset({"localtime", "Factory"})
@@ -17,7 +17,7 @@ _NO_ZONES = frozenset({"localtime", "Factory"})
 _LONGEST_SHOWN = 40
 
 
-def closed_gate(standing: Standing, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
+def closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
     """The first gate, in the order of `GATES`, that holds a follow-up back, or None: then it may be made.
 
     Whether it repeats an earlier one ("repeated") is not seen here: that takes the conversation's words (matters.py).
@@ -41,23 +41,23 @@ def closed_gate(standing: Standing, *, server: bool, autonomy: Autonomy | None) 
     return next((gate for gate, holds in closed if holds()), None)
 
 
-def _wanted(standing: Standing) -> bool:
+def _wanted(standing: FollowUpState) -> bool:
     return standing.kind == "direct" if standing.autonomy is None else standing.autonomy
 
 
-def _too_soon(standing: Standing, autonomy: Autonomy) -> bool:
+def _too_soon(standing: FollowUpState, autonomy: Autonomy) -> bool:
     """A previous follow-up that seems to lie ahead was made before the clock was set back. It holds nothing back: how long
     ago it really was can't be known, waiting for that moment to come again may take hours, and the count of follow-ups in
     a row still bounds what can be said."""
     return _follows_within(autonomy.min_gap, standing)
 
 
-def _too_frequent(standing: Standing, autonomy: Autonomy) -> bool:
+def _too_frequent(standing: FollowUpState, autonomy: Autonomy) -> bool:
     """Return whether an inferred follow-up comes too early after another one in the same silence."""
     return standing.is_inferred and standing.followups > 0 and _follows_within(autonomy.inferred_gap, standing)
 
 
-def _follows_within(seconds: float, standing: Standing) -> bool:
+def _follows_within(seconds: float, standing: FollowUpState) -> bool:
     if standing.followed_up_at is None:
         return False
     return 0 <= (standing.now - standing.followed_up_at).total_seconds() < seconds

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from rapport.domain.conversation import Message
-from rapport.domain.follow_up import BroughtUp
+from rapport.domain.follow_up import PastFollowUp
 from rapport.followups.own_words import own_subject
 from rapport.followups.word_stems import KNOWN, SMALL_WORDS, content_words, plain, shortened, stem, words
 
@@ -37,19 +37,19 @@ def same_matter(a: str, b: str) -> bool:
     return len(these & those) >= _MOSTLY * min(len(these), len(those))
 
 
-def is_closed(matter: str, sources: Sequence[str], *, earlier: Sequence[BroughtUp], own: Sequence[Message]) -> bool:
+def is_closed(matter: str, sources: Sequence[str], *, earlier: Sequence[PastFollowUp], own: Sequence[Message]) -> bool:
     """Return whether this has been brought up and the person has not spoken of it since.
 
     It is the same when it comes from the same message of the person, whatever its words, or has most of its words. `own` is
     what the person wrote.
     """
     return any(
-        (set(sources) & set(one.sources) or same_matter(matter, one.matter)) and not _spoken_again(one, own)
+        (set(sources) & set(one.sources) or same_matter(matter, one.topic)) and not _spoken_again(one, own)
         for one in earlier
     )
 
 
-def repeats(text: str, sources: Sequence[str], *, earlier: Sequence[BroughtUp], own: Sequence[Message]) -> bool:
+def repeats(text: str, sources: Sequence[str], *, earlier: Sequence[PastFollowUp], own: Sequence[Message]) -> bool:
     """Return whether a follow-up with these words speaks of something that is closed, and not of its own sources alone."""
     theirs = {stem for message in own if message.id in sources for stem in _written(message)}
     closed = {source for one in earlier if not _spoken_again(one, own) for source in one.sources} - set(sources)
@@ -61,9 +61,9 @@ def spoken_of(text: str, own: Sequence[Message]) -> list[str]:
     return [message.id for message in own if _touches(_stems(text), message)]
 
 
-def _spoken_again(one: BroughtUp, own: Sequence[Message]) -> bool:
+def _spoken_again(one: PastFollowUp, own: Sequence[Message]) -> bool:
     """Return whether the person has written about it after it was brought up: with two of its words, or little else."""
-    about = _stems(one.matter).union(*(_written(each) for each in own if each.id in one.sources))
+    about = _stems(one.topic).union(*(_written(each) for each in own if each.id in one.sources))
     for message in own:
         if message.created_at <= one.at:
             continue

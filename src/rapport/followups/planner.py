@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from rapport.domain import text_bounds as bounding
 from rapport.domain.conversation import Message
-from rapport.domain.follow_up import Autonomy, BroughtUp, Plan, TriggerType
+from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan, TriggerType
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.bad_news import since_bad_news
 from rapport.followups.closings import closed, in_distress, only_thanks, sends_for_help
@@ -98,7 +98,7 @@ class _Talk:
 
 
 def plan_by_rules(
-    said: Sequence[Message], *, earlier: Sequence[BroughtUp], autonomy: Autonomy, owner_id: str | None = None
+    said: Sequence[Message], *, earlier: Sequence[PastFollowUp], autonomy: Autonomy, owner_id: str | None = None
 ) -> Plan | None:
     """The follow-up that the strongest open end of a conversation calls for, or None; the same for the same talk.
 
@@ -120,7 +120,7 @@ def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy, owner_id: str
     return talk is None or _is_full(talk, autonomy)
 
 
-def spaced(plan: Plan, *, earlier: Sequence[BroughtUp], now: datetime, autonomy: Autonomy) -> Plan | None:
+def spaced(plan: Plan, *, earlier: Sequence[PastFollowUp], now: datetime, autonomy: Autonomy) -> Plan | None:
     """Return the plan, put off until an inferred follow-up may be made again; None when too many were made within a day."""
     since = max((one.at for one in earlier if one.in_this_silence), default=None)
     gap = autonomy.inferred_gap + GAP_MARGIN_SECONDS
@@ -143,16 +143,16 @@ def _is_full(talk: _Talk, autonomy: Autonomy) -> bool:
     return closed(last, answers_an_offer=is_offer(talk.before), is_first=len(talk.people) == 1 and not talk.before)
 
 
-def fits(plan: Plan, *, said: Sequence[Message], earlier: Sequence[BroughtUp], owner_id: str | None = None) -> bool:
+def fits(plan: Plan, *, said: Sequence[Message], earlier: Sequence[PastFollowUp], owner_id: str | None = None) -> bool:
     """Whether this has not been brought up before: neither its matter, until the user speaks of it again, nor its type since
     the user's last message."""
     talk = _talk(said, owner_id)
     return talk is not None and _is_new(plan, talk, earlier)
 
 
-def _is_new(plan: Plan, talk: _Talk, earlier: Sequence[BroughtUp]) -> bool:
+def _is_new(plan: Plan, talk: _Talk, earlier: Sequence[PastFollowUp]) -> bool:
     used = {message.metadata.get("trigger_type") for message in talk.unasked}
-    return plan.trigger_type not in used and not is_closed(plan.matter, plan.sources, earlier=earlier, own=talk.people)
+    return plan.trigger_type not in used and not is_closed(plan.topic, plan.sources, earlier=earlier, own=talk.people)
 
 
 def clamped(plan: Plan, autonomy: Autonomy) -> Plan:

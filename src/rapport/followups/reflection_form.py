@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from rapport.domain.conversation import Message
-from rapport.domain.follow_up import Autonomy, BroughtUp, Plan
+from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.matters import matter_of
 from rapport.followups.own_words import is_founded, own_messages, sources_of
@@ -121,7 +121,7 @@ def plan_from(
     follow_up: FollowUp | None,
     *,
     said: Sequence[Message],
-    earlier: Sequence[BroughtUp],
+    earlier: Sequence[PastFollowUp],
     autonomy: Autonomy,
     owner_id: str | None = None,
 ) -> Plan | None:
@@ -136,7 +136,7 @@ def plan_from(
     plan = Plan(
         trigger_type=known_trigger_type(follow_up.trigger_type),
         delay=follow_up.delay_seconds,
-        matter=matter,
+        topic=matter,
         reason=reason if reason and is_founded(reason, [one.text for one in own], is_matter=True) else None,
         sources=tuple(sources_of(matter, own)),
     )

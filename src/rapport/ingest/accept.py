@@ -15,7 +15,7 @@ from rapport.ingest.addressing import addressed_agents
 from rapport.ingest.content import storable_payload
 from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
-from rapport.storage.messages.incoming import Arrivals
+from rapport.storage.messages.incoming import IncomingMessages
 from rapport.storage.messages.messages import Messages
 from rapport.storage.work.events import Events
 
@@ -35,7 +35,7 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
         parent = await _parent(connection, incoming)
         if parent is not None:  # it is here: what the reply has brought along of it is not needed
             incoming = replace(incoming, reply_to_id=parent.id, context_snapshot=None)
-        arrivals = Arrivals(connection)
+        arrivals = IncomingMessages(connection)
         accepted = await arrivals.store(
             incoming,
             addressed=addressed,
@@ -63,7 +63,7 @@ async def _parent(connection: Connection, incoming: Incoming) -> Message | None:
     return None
 
 
-async def _accepted_before(arrivals: Arrivals, incoming: Incoming) -> Accepted:
+async def _accepted_before(arrivals: IncomingMessages, incoming: Incoming) -> Accepted:
     known = await arrivals.known(incoming)
     if known is None:  # erased since
         raise no_such_conversation(incoming.conversation_id)
@@ -84,7 +84,7 @@ async def change(database: Database, incoming: Incoming, *, edited_at: datetime)
         incoming = replace(incoming, payload=storable_payload(incoming.payload))
     assert incoming.platform_id is not None
     async with database.transaction() as connection:
-        arrivals = Arrivals(connection)
+        arrivals = IncomingMessages(connection)
         changed = await arrivals.change(incoming, edited_at=edited_at)
         if changed is not None:
             is_call = incoming.for_agent and not incoming.is_bot

@@ -57,7 +57,7 @@ def embedded_words(text: str) -> str:
 
 
 @dataclass(slots=True)
-class ChatIndex:
+class MessageEmbedding:
     """Makes the vectors of one embedder. Any number of processes may do the same work."""
 
     database: Database

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from rapport.domain.conversation import Message
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from rapport.domain.synthetic import is_synthetic
 from rapport.memory import personal_facts as facts
 from rapport.memory import preference_rules as leanings
@@ -47,7 +47,7 @@ _GOES_ON = re.compile(
 _FEWEST_WORDS = 3
 
 
-def remarks_in(message: Message) -> list[Remark]:
+def remarks_in(message: Message) -> list[MemoryCandidate]:
     """At most five lasting facts that the writer of a real user message states about themselves, each a sentence.
 
     Nothing is taken from what the system or the agent wrote, from quotations, questions, conditions, hearsay, passing
@@ -61,7 +61,7 @@ def remarks_in(message: Message) -> list[Remark]:
         if fact is not None and _is_harmless(fact.content):
             # Said twice in one message, the later one counts, as between messages.
             found[fact.key or fact.content.lower()] = fact
-    origin = Remark("", conversation_id=message.conversation_id, message_id=message.id)
+    origin = MemoryCandidate("", conversation_id=message.conversation_id, message_id=message.id)
     return [replace(origin, content=fact.content, key=fact.key) for fact in list(found.values())[:MOST]]
 
 

@@ -13,7 +13,7 @@ import structlog
 
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.live_updates import MemoryChange
-from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, SAME, WARN_AT, Memory, Origin, Remark
+from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, SAME, WARN_AT, Memory, MemoryCandidate, Origin
 from rapport.domain.note import Vector
 from rapport.domain.text_checks import checked_text, visible
 from rapport.memory.ports import Embedder
@@ -53,7 +53,7 @@ class Full(Conflict):
 class Prepared:
     """A remark with its vector, ready to be stored."""
 
-    remark: Remark
+    remark: MemoryCandidate
     embedder: str
     vector: Vector
 
@@ -76,7 +76,7 @@ class Applied:
     """What storing some remarks did."""
 
     changes: Sequence[Change] = ()
-    refused: Sequence[Remark] = ()
+    refused: Sequence[MemoryCandidate] = ()
     """What found no place."""
 
 
@@ -95,7 +95,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryBook:
+class MemoryStore:
     """Remembers for each agent what it knows about each owner.
 
     No two memories of one agent about one owner say the same, and there are never more than CAPACITY, whoever writes at
@@ -112,7 +112,7 @@ class MemoryBook:
             for hear in self.hearers:
                 hear(owner_id, change.kind, change.memory)
 
-    async def create(self, owner_id: str, agent_id: str, remark: Remark) -> Memory:
+    async def create(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:
         """A new memory. Raises Duplicate if one says the same or has its key, Full if there is no place."""
         [new] = await self._embedded([checked(remark)])
         async with self.database.transaction() as connection:
@@ -127,7 +127,7 @@ class MemoryBook:
         self.announce(owner_id, [Change("created", made)])
         return made
 
-    async def upsert(self, owner_id: str, agent_id: str, remark: Remark) -> Memory:
+    async def upsert(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:
         """Remember it: under its key, merged with what says the same, or anew. Raises Full if there is no place."""
         prepared = await self._embedded([checked(remark)])
         async with self.database.transaction() as connection:
@@ -137,9 +137,9 @@ class MemoryBook:
             raise Full(_FULL)
         return applied.changes[0].memory
 
-    async def prepare(self, remarks: Sequence[Remark]) -> list[Prepared]:
+    async def prepare(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
         """Embed remarks for `apply`; those that can't be stored are left out with a log. Raises Transient."""
-        fit: list[Remark] = []
+        fit: list[MemoryCandidate] = []
         for remark in remarks:
             try:
                 fit.append(checked(remark))
@@ -157,7 +157,7 @@ class MemoryBook:
         memories = Memories(connection)
         await memories.take_turns(owner_id, agent_id)
         changes: list[Change] = []
-        refused: list[Remark] = []
+        refused: list[MemoryCandidate] = []
         for write in writes:
             made = await _upserted(memories, owner_id, agent_id, write)
             changes += made
@@ -180,7 +180,7 @@ class MemoryBook:
         async with self.database.statement() as connection:
             await Memories(connection).get(owner_id, agent_id, memory_id)
         # The owner's own words do not come from any message.
-        words = None if content is None else checked(Remark(content, origin="user"))
+        words = None if content is None else checked(MemoryCandidate(content, origin="user"))
         embedded = None if words is None else (await self._embedded([words]))[0]
         async with self.database.transaction() as connection:
             memories = Memories(connection)
@@ -267,7 +267,7 @@ class MemoryBook:
                 await Memories(connection).move(one, embedder=self.embedder.name, vector=vector)
         return len(some)
 
-    async def _embedded(self, remarks: Sequence[Remark]) -> list[Prepared]:
+    async def _embedded(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
         vectors = await self._vectors([remark.content for remark in remarks])
         return [Prepared(one, self.embedder.name, vector) for one, vector in zip(remarks, vectors, strict=True)]
 
@@ -279,7 +279,7 @@ class MemoryBook:
         return [_mean(list(islice(vectors, len(pieces)))) for pieces in cut]
 
 
-def checked(remark: Remark) -> Remark:
+def checked(remark: MemoryCandidate) -> MemoryCandidate:
     """The remark as it is stored; raises InvalidInput or TooLarge with a sentence for whoever wrote it."""
     content = checked_text(remark.content, what="content", limit=MAX_CHARACTERS).strip()
     if not visible(content):

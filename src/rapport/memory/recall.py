@@ -55,7 +55,7 @@ class MemorySearch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecalledMemory:
     """A memory that belongs to a turn."""
 
     id: str
@@ -73,7 +73,7 @@ class Recall:
 
     async def recall(
         self, owner_id: str, agent_id: str, query: Query, *, tokens: Callable[[str], int], limit: int = 20
-    ) -> list[Recalled]:
+    ) -> list[RecalledMemory]:
         """The memories that belong to the query, nearest first, within the budget by `tokens`; raises nothing.
 
         To somebody who asks for everything that is known of them all belong, the newest before others.
@@ -93,32 +93,32 @@ class Recall:
         return _fitting(_chosen(nearest, floor, limit), tokens)
 
 
-def memories_block(recalled: Sequence[Recalled]) -> str:
+def memories_block(recalled: Sequence[RecalledMemory]) -> str:
     """The memories as a prompt has them: a heading and one line each, nothing in which can end or imitate the list."""
     return "\n".join([HEADING, *(_line(one.content) for one in recalled)]) if recalled else ""
 
 
-def _chosen(nearest: Sequence[tuple[Memory, float]], floor: float, limit: int) -> list[Recalled]:
+def _chosen(nearest: Sequence[tuple[Memory, float]], floor: float, limit: int) -> list[RecalledMemory]:
     """The nearest that are near enough, and a few that always belong, best first."""
     always = [one for one, _ in nearest if one.key is not None and one.key.partition(":")[0] in ALWAYS][:MOST_ALWAYS]
     near = [one for one, similarity in nearest[:limit] if similarity >= floor]
     wanted = {one.id for one in [*always, *near][:limit]}
-    return [Recalled(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]
+    return [RecalledMemory(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]
 
 
-def _newest(nearest: Sequence[tuple[Memory, float]], limit: int) -> list[Recalled]:
+def _newest(nearest: Sequence[tuple[Memory, float]], limit: int) -> list[RecalledMemory]:
     """The latest, near or not, in the order they came."""
     latest = sorted((one for one, _ in nearest), key=lambda one: one.updated_at, reverse=True)[:limit]
     wanted = {one.id for one in latest}
-    return [Recalled(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]
+    return [RecalledMemory(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]
 
 
-def _fitting(chosen: Sequence[Recalled], tokens: Callable[[str], int]) -> list[Recalled]:
+def _fitting(chosen: Sequence[RecalledMemory], tokens: Callable[[str], int]) -> list[RecalledMemory]:
     """As many as the budget has room for; a long one that doesn't fit leaves its place to shorter ones."""
     room = BUDGET - tokens(HEADING)
-    fitting: list[Recalled] = []
+    fitting: list[RecalledMemory] = []
     for one in chosen:
-        clipped = Recalled(one.id, _clipped(one.content, tokens), one.similarity)
+        clipped = RecalledMemory(one.id, _clipped(one.content, tokens), one.similarity)
         size = tokens(_line(clipped.content)) + 1
         if size <= room:
             fitting.append(clipped)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rapport.domain.note import Found, Passage, Shelf, Vector, about_listing, about_opening
+from rapport.domain.note import Found, NoteCounts, Passage, Vector, about_listing, about_opening
 from rapport.retrieval.overviews import Phrasings, asks_for_overview, named_in
 from rapport.retrieval.ports import Embedder
 from rapport.retrieval.relevance import TOP, Measure, Measured, relevance
@@ -86,7 +86,7 @@ class Retriever:
     contents: Contents
     phrasings: Phrasings
 
-    async def retrieve(self, owner_id: str, question: str, *, earlier: Sequence[str], shelf: Shelf) -> Retrieval:
+    async def retrieve(self, owner_id: str, question: str, *, earlier: Sequence[str], shelf: NoteCounts) -> Retrieval:
         """Return the passages for a question that follows these earlier ones. Raises Transient when it can't be done now.
 
         A question about the notes themselves gets the list of them, or the beginning of the one that it names.
@@ -106,11 +106,11 @@ class Retriever:
             return retrieval
         return await self._named(owner_id, asked, shelf) or retrieval
 
-    async def _listing(self, owner_id: str, shelf: Shelf) -> Retrieval:
+    async def _listing(self, owner_id: str, shelf: NoteCounts) -> Retrieval:
         count, passages = await self.contents.listing(owner_id, limit=LISTED, characters=LISTED_CHARACTERS)
         return Retrieval(passages, 1.0, self.threshold(shelf), 1.0, about_listing(len(passages), count))
 
-    async def _named(self, owner_id: str, question: str, shelf: Shelf) -> Retrieval | None:
+    async def _named(self, owner_id: str, question: str, shelf: NoteCounts) -> Retrieval | None:
         """Return the beginning of the note that a question asks about as a whole; None if it asks for something else."""
         name = named_in(question)
         if not name or not await self.phrasings.ask_about_one(question):
@@ -121,7 +121,7 @@ class Retriever:
         return Retrieval(passages, 1.0, self.threshold(shelf), 1.0, about_opening(len(passages), count))
 
     async def find(
-        self, owner_id: str, question: str, *, shelf: Shelf, limit: int, without: str | None = None
+        self, owner_id: str, question: str, *, shelf: NoteCounts, limit: int, without: str | None = None
     ) -> Found:
         """The best `limit` passages for a question that stands alone, without the note of that id."""
         if not shelf.chunks or not question:
@@ -137,7 +137,7 @@ class Retriever:
             without=without,
         )
 
-    def measure(self, owner_id: str, shelf: Shelf) -> Measure:
+    def measure(self, owner_id: str, shelf: NoteCounts) -> Measure:
         """Return a function that measures questions against the owner's notes, as turns do."""
 
         async def measured(question: str, without: str | None) -> Measured:
@@ -150,7 +150,7 @@ class Retriever:
         """Return what is compared with the threshold; `found` must have at least the best `TOP` passages there are."""
         return relevance(found, min_similarity=self.embedder.min_similarity)
 
-    def threshold(self, shelf: Shelf) -> float:
+    def threshold(self, shelf: NoteCounts) -> float:
         """The relevance that is needed for an answer."""
         return self.embedder.min_similarity if shelf.min_similarity is None else shelf.min_similarity
 

@@ -22,7 +22,7 @@ LANES = 8
 """Conversations that are sent to at once: one that hangs holds up nobody else."""
 
 
-class Delivery:
+class DeliveryLoop:
     """Sends whatever is due, in order within each conversation."""
 
     def __init__(self, database: Database, channels: Mapping[str, Channel], *, worker_id: str) -> None:

@@ -8,7 +8,7 @@ import time
 import structlog
 
 from rapport.domain.errors import RapportError
-from rapport.ingest.embed_messages import ChatIndex
+from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.runtime.tasks import is_set
 
 log = structlog.get_logger()
@@ -22,10 +22,10 @@ COMPLAINTS_SECONDS = 300.0
 """An embedder that is away for long is mentioned once in so long."""
 
 
-class Indexing:
+class EmbeddingLoop:
     """Embeds one stretch of one group after the other. Only the order is in its memory; what is to be done, the database says."""
 
-    def __init__(self, index: ChatIndex) -> None:
+    def __init__(self, index: MessageEmbedding) -> None:
         self._index = index
         self._waiting: dict[str, None] = {}
         self._woken = asyncio.Event()

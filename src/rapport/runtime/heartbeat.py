@@ -23,7 +23,7 @@ log = structlog.get_logger()
 HEARTBEAT_SECONDS = 1.0
 
 
-class Presence:
+class Heartbeat:
     """Stays joined through lost connections and restarts of the database, until it is stopped."""
 
     def __init__(self, database: Database, worker_id: str, *, on_hint: Callable[[str], None]) -> None:

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 1.0
 
 
-class Inlet(Protocol):
+class MessageSource(Protocol):
     """Where messages come in that have to be fetched."""
 
     @property
@@ -34,10 +34,10 @@ class Inlet(Protocol):
         ...
 
 
-class Watch:
+class LeaderLoop:
     """Kept by whoever holds its lock; when that process dies or loses its database, the next one takes over."""
 
-    def __init__(self, url: str, inlet: Inlet) -> None:
+    def __init__(self, url: str, inlet: MessageSource) -> None:
         self._url = url
         self._inlet = inlet
 

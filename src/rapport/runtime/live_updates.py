@@ -23,7 +23,7 @@ from rapport.runtime.tasks import is_set
 from rapport.storage.access.api_keys import HINTED_CHARACTERS
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
-from rapport.storage.messages.new_messages import News, Standing, memory_hint
+from rapport.storage.messages.new_messages import ConversationPosition, News, memory_hint
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ MOST_WATCHERS = 2_000
 """Of one owner, in this process: whoever opens more has lost count of them, and the memory is everybody's."""
 
 
-class Live:
+class LiveUpdates:
     """One per process. It keeps nothing for those who watch but where they are: what they have missed is in the log."""
 
     def __init__(self, database: Database, *, worker_id: str, has_company: Callable[[], bool]) -> None:
@@ -255,7 +255,7 @@ class Live:
                 await place.catch_up(news, standing.newest)
             self._notice(place, standing)
 
-    def _notice(self, place: Place, standing: Standing) -> None:
+    def _notice(self, place: Place, standing: ConversationPosition) -> None:
         turn = self._turns.get(place.conversation_id)
         if turn is not place.turn or standing.timers != place.timers:
             place.turn = turn

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 STRAY_SECONDS = 1.0
 
 
-class Strays:
+class OrphanedEvents:
     """Puts back what has been unknown for so long that it can't be just arriving."""
 
     def __init__(self, worker_id: str) -> None:

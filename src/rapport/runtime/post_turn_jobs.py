@@ -12,7 +12,7 @@ from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent
 from rapport.turns.reflect import LULL, reflect
 from rapport.turns.steps import TurnDeps
-from rapport.turns.summarize import sum_up
+from rapport.turns.summarize import summarize
 
 log = structlog.get_logger()
 
@@ -22,7 +22,7 @@ AT_ONCE = 4
 """Conversations at a time, unless somebody waits: the model's time belongs to those who do."""
 
 
-class Afterwards:
+class PostTurnJobs:
     """What is done after a reply: the conversation is summed up when it has become long, and thought about when it pauses."""
 
     def __init__(self, tools: TurnDeps) -> None:
@@ -40,7 +40,7 @@ class Afterwards:
         tools = self._tools
         if crowded:
             where = (event.owner_id, event.conversation_id)
-            self._summaries.begin(event, lambda: sum_up(*where, database=tools.database, writer=tools.agent))
+            self._summaries.begin(event, lambda: summarize(*where, database=tools.database, writer=tools.agent))
         profile = AGENTS.get(event.agent_id, LIBRARIAN)
         # A model that calls tools can also answer in a given form; for another one the rules have decided.
         if tools.agent.calls_tools and (profile.autonomy is not None or profile.remembers):

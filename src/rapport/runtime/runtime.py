@@ -16,25 +16,25 @@ from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.event import Accepted, ClaimedEvent, Finished
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
-from rapport.ingest.embed_messages import ChatIndex
-from rapport.runtime.delivery_loop import Delivery
-from rapport.runtime.embedding_loop import Indexing
-from rapport.runtime.heartbeat import Presence, give_hint
-from rapport.runtime.leader import Inlet, Watch
-from rapport.runtime.live_updates import Live
-from rapport.runtime.orphaned_events import Strays, put_back
-from rapport.runtime.post_turn_jobs import Afterwards
+from rapport.ingest.embed_messages import MessageEmbedding
+from rapport.runtime.delivery_loop import DeliveryLoop
+from rapport.runtime.embedding_loop import EmbeddingLoop
+from rapport.runtime.heartbeat import Heartbeat, give_hint
+from rapport.runtime.leader import LeaderLoop, MessageSource
+from rapport.runtime.live_updates import LiveUpdates
+from rapport.runtime.orphaned_events import OrphanedEvents, put_back
+from rapport.runtime.post_turn_jobs import PostTurnJobs
 from rapport.runtime.tasks import end_all, is_set
 from rapport.runtime.ticket import Ticket
-from rapport.runtime.timer_loop import Timekeeper
+from rapport.runtime.timer_loop import TimerLoop
 from rapport.runtime.typing_indicator import typing_shown
 from rapport.runtime.working_state import WorkingState, erase, forget
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.messages.messages import Messages
 from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.workers import Workers
-from rapport.turns.answer import take_turn
-from rapport.turns.follow_up import FollowedUp, follow_up
+from rapport.turns.answer import answer_message
+from rapport.turns.follow_up import FollowUpResult, follow_up
 from rapport.turns.steps import TurnDeps
 
 log = structlog.get_logger()
@@ -64,26 +64,26 @@ class Runtime:
         self.worker_id = new_id()
         self._tools = tools
         self._database = tools.database
-        self._afterwards = Afterwards(tools)
-        self._indexing = Indexing(ChatIndex(tools.database, tools.retriever.embedder))
+        self._afterwards = PostTurnJobs(tools)
+        self._indexing = EmbeddingLoop(MessageEmbedding(tools.database, tools.retriever.embedder))
         self._channels = channels or {}
         self._working_state = working_state
         self._max_turns = max_turns
         self._turns: dict[str, _Turn] = {}
         self._drafts: dict[str, Draft] = {}
-        self._strays = Strays(self.worker_id)
-        self._inlets: list[Inlet] = []
+        self._strays = OrphanedEvents(self.worker_id)
+        self._inlets: list[MessageSource] = []
         self._more_followups = False
         self._wake = asyncio.Event()
-        self.timekeeper = Timekeeper(tools.database, metrics=tools.metrics, on_fired=self._fired)
-        self.delivery = Delivery(tools.database, self._channels, worker_id=self.worker_id)
+        self.timekeeper = TimerLoop(tools.database, metrics=tools.metrics, on_fired=self._fired)
+        self.delivery = DeliveryLoop(tools.database, self._channels, worker_id=self.worker_id)
         self._accepting = 0
         self._stopping = False
         self.has_left = False
         self._drained: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
-        self.presence = Presence(tools.database, self.worker_id, on_hint=self._heard)
-        self.live = Live(tools.database, worker_id=self.worker_id, has_company=lambda: self.presence.has_company)
+        self.presence = Heartbeat(tools.database, self.worker_id, on_hint=self._heard)
+        self.live = LiveUpdates(tools.database, worker_id=self.worker_id, has_company=lambda: self.presence.has_company)
         tools.book.hearers.append(self.live.remembered)
 
     # ---- life
@@ -108,10 +108,10 @@ class Runtime:
                 "The database accepts no further connection for this worker's presence: is max_connections used up?"
             ) from error
 
-    def attend(self, inlet: Inlet) -> None:
+    def attend(self, inlet: MessageSource) -> None:
         """Let messages come in there too, from now on; one process at a time sees to it."""
         self._inlets.append(inlet)
-        self._loops.append(asyncio.create_task(Watch(self._database.url, inlet).run(), name=f"watch {inlet.name}"))
+        self._loops.append(asyncio.create_task(LeaderLoop(self._database.url, inlet).run(), name=f"watch {inlet.name}"))
 
     def begin_drain(self, seconds: float) -> None:
         """Take nothing new; finish what runs within `seconds`, hand over the rest."""
@@ -252,7 +252,7 @@ class Runtime:
                 if event.trigger_type is not None:
                     finished = await follow_up(event, self._tools, draft=draft, push=push)
                 else:
-                    finished = await take_turn(event, self._tools, draft=draft, push=push)
+                    finished = await answer_message(event, self._tools, draft=draft, push=push)
                     draft.finish(finished.reply)
             await self._go_on(event, finished)
         except Superseded as gone:
@@ -285,10 +285,10 @@ class Runtime:
             if event.trigger_type is not None and self._more_followups:
                 self._wake.set()  # the next one has its place
 
-    async def _go_on(self, event: ClaimedEvent, finished: Finished | FollowedUp) -> None:
+    async def _go_on(self, event: ClaimedEvent, finished: Finished | FollowUpResult) -> None:
         """What follows from a turn's end: its reply is sent, its waiters are told, the line moves on."""
         self.live.stored(event.conversation_id)
-        if isinstance(finished, FollowedUp):
+        if isinstance(finished, FollowUpResult):
             log.info("autonomy.follow_up", **finished.facts)
             self._tools.metrics.followed_up(**finished.facts)
         elif event.accepted_by != self.worker_id:
@@ -365,7 +365,7 @@ class Runtime:
         """Look for work now and then, and at once when there is a hint."""
         while True:
             try:
-                await self._look()
+                await self._poll_work()
             except (Transient, Permanent) as error:
                 log.warning("worker.waiting", reason=str(error))
             except Exception as error:
@@ -373,11 +373,11 @@ class Runtime:
             await is_set(self._wake, timeout=POLL_SECONDS)
             self._wake.clear()
 
-    async def _look(self) -> None:
+    async def _poll_work(self) -> None:
         if self._stopping:
             return
         async with self._database.transaction() as connection:
-            left = await Workers(connection).bury(except_for=self.worker_id)
+            left = await Workers(connection).reap_dead_workers(except_for=self.worker_id)
         if left:
             log.warning("worker.took_over", events=left)
         async with self._database.statement() as connection:

@@ -24,7 +24,7 @@ from rapport.domain.live_updates import (
 )
 from rapport.runtime.tasks import is_set
 from rapport.storage.database import Database
-from rapport.storage.messages.new_messages import PAGE, News, Standing
+from rapport.storage.messages.new_messages import PAGE, ConversationPosition, News
 
 TAIL_CHARACTERS = 500_000
 """What a place keeps of its latest messages, so that they are read once for everybody: who is further behind reads alone."""
@@ -76,7 +76,7 @@ class Recollections:
 class Place:
     """A conversation that is watched here."""
 
-    def __init__(self, owner_id: str, conversation_id: str, standing: Standing) -> None:
+    def __init__(self, owner_id: str, conversation_id: str, standing: ConversationPosition) -> None:
         self.owner_id = owner_id
         self.conversation_id = conversation_id
         self.seq = standing.newest
@@ -160,7 +160,7 @@ class Watcher:
         conversation_id: str,
         *,
         seq: int,
-        standing: Standing,
+        standing: ConversationPosition,
         database: Database,
         attend: Attending,
     ) -> None:

@@ -26,7 +26,7 @@ POLL_SECONDS = 1.0
 SOONEST = 0.005
 
 
-class Timekeeper:
+class TimerLoop:
     """Sleeps until the next timer is due by the database's clock; how long that is, the monotonic clock tells."""
 
     def __init__(self, database: Database, *, metrics: Metrics, on_fired: Callable[[], None]) -> None:

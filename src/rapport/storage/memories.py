@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id, new_id
-from rapport.domain.memory import Memory, Remark
+from rapport.domain.memory import Memory, MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.storage.database import Connection
 from rapport.storage.notes.notes import vector_literal
@@ -49,7 +49,9 @@ class Memories:
             "SELECT pg_advisory_xact_lock(%s, hashtext(%s || '/' || %s))", (_MEMORIES, owner_id, agent_id)
         )
 
-    async def add(self, owner_id: str, agent_id: str, remark: Remark, *, embedder: str, vector: Vector) -> Memory:
+    async def add(
+        self, owner_id: str, agent_id: str, remark: MemoryCandidate, *, embedder: str, vector: Vector
+    ) -> Memory:
         """A new memory."""
         made = await self.connection.execute(
             "INSERT INTO memories"

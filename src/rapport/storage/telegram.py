@@ -223,7 +223,7 @@ class Updates:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ChatMapping:
     connection: Connection
     bot_id: int
 

@@ -14,30 +14,30 @@ from rapport.agents.tools import MaySave
 from rapport.context.situation import Situation
 from rapport.context.summary_rules import is_crowded
 from rapport.domain import failpoints
-from rapport.domain.agent_profile import AgentProfile, agent_of
+from rapport.domain.agent_profile import AgentProfile, get_agent
 from rapport.domain.draft import Draft
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Plan
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from rapport.followups.own_words import is_founded, own_messages, own_text
 from rapport.memory.extraction import remarks_in
 from rapport.memory.memory_store import Applied, Prepared
 from rapport.memory.query import query_for
-from rapport.memory.recall import Recalled
+from rapport.memory.recall import RecalledMemory
 from rapport.replies.citations import CitationFilter
 from rapport.replies.reply_kinds import checked, fallback, guarded
 from rapport.replies.text import storable
 from rapport.storage.database import attempt
-from rapport.storage.messages.neighbours import Linked, linked
+from rapport.storage.messages.neighbours import LinkedMessages, load_linked
 from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.outbox import Outbox
-from rapport.storage.work.turn_input import Material, load
+from rapport.storage.work.turn_input import TurnInput, load_turn_input
 from rapport.turns.prompt_input import PromptInput, given_to_group, given_to_one, messages_to_load
 from rapport.turns.steps import (
     MAX_ATTEMPTS,
     Findings,
-    Phases,
+    PhaseTimer,
     TurnDeps,
     ask_model,
     build_findings,
@@ -59,20 +59,20 @@ MEMORY_PATIENCE = 1.0
 """Seconds that a commit, which holds up its conversation, waits for others who write to the same memory."""
 
 
-async def take_turn(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> Finished:
+async def answer_message(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> Finished:
     """Answer one event: load, look up, ask, check, commit. No transaction is open while others think."""
-    profile = agent_of(event.agent_id, called=event.handle)
-    clock = Phases(tools.metrics)
+    profile = get_agent(event.agent_id, called=event.handle)
+    clock = PhaseTimer(tools.metrics)
     async with tools.database.statement() as connection:
         if push:  # what was about to be said when somebody spoke, and is not, must not be answered from either
             await Outbox(connection).take_back(event.conversation_id)
         embedder = tools.retriever.embedder.name
-        material = await load(connection, event, limit=messages_to_load(event.kind), embedder=embedder)
+        material = await load_turn_input(connection, event, limit=messages_to_load(event.kind), embedder=embedder)
         if material is None:
             raise Superseded("The conversation was deleted.")
         near = NEIGHBOURS if event.kind == "group" else 0
         where = (event.owner_id, event.conversation_id)
-        links = await linked(connection, *where, material.asked, depth=near, neighbours=near)
+        links = await load_linked(connection, *where, material.asked, depth=near, neighbours=near)
     clock.passed("load")
     failpoints.reach("turn.loaded")
     draft.begin()
@@ -101,13 +101,13 @@ async def take_turn(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push:
 
 async def _reply(
     event: ClaimedEvent,
-    material: Material,
-    links: Linked,
+    material: TurnInput,
+    links: LinkedMessages,
     profile: AgentProfile,
     tools: TurnDeps,
     *,
     draft: Draft,
-    clock: Phases,
+    clock: PhaseTimer,
 ) -> Reply:
     """What to say: the guard's words, the model's, or the fallback's; with the receipt of what it was made from."""
     if event.attempts > MAX_ATTEMPTS:
@@ -134,7 +134,7 @@ async def _reply(
 
 
 async def _given(
-    event: ClaimedEvent, material: Material, links: Linked, profile: AgentProfile, tools: TurnDeps
+    event: ClaimedEvent, material: TurnInput, links: LinkedMessages, profile: AgentProfile, tools: TurnDeps
 ) -> PromptInput:
     """What the model is given of the conversation: a window of a direct chat, and what was chosen of a group's."""
     if event.kind == "direct":
@@ -151,10 +151,15 @@ async def _given(
 
 
 async def _findings(
-    event: ClaimedEvent, material: Material, given: PromptInput, profile: AgentProfile, tools: TurnDeps, clock: Phases
+    event: ClaimedEvent,
+    material: TurnInput,
+    given: PromptInput,
+    profile: AgentProfile,
+    tools: TurnDeps,
+    clock: PhaseTimer,
 ) -> Findings:
     """What is remembered and what the notes say. Of the notes a strict agent can't do without, and it raises."""
-    memories: Sequence[Recalled] = ()
+    memories: Sequence[RecalledMemory] = ()
     if event.kind == "direct":
         query = query_for(HumanMessage(material.asked.text), material.earlier, material.summary)
         memories = await recall_memories(event, material, profile, query, tools)
@@ -170,7 +175,7 @@ async def _findings(
     return build_findings(retrieval, memories)
 
 
-def _may_save(event: ClaimedEvent, material: Material, profile: AgentProfile) -> MaySave | None:
+def _may_save(event: ClaimedEvent, material: TurnInput, profile: AgentProfile) -> MaySave | None:
     """Return what decides whether a fact may be kept: it must be made of the person's own words. None: nothing is kept."""
     if not profile.remembers or event.kind != "direct":
         return None
@@ -178,7 +183,7 @@ def _may_save(event: ClaimedEvent, material: Material, profile: AgentProfile) ->
     return lambda content: is_founded(content, own)
 
 
-def _own(event: ClaimedEvent, material: Material) -> list[str]:
+def _own(event: ClaimedEvent, material: TurnInput) -> list[str]:
     """Return what the person who asks wrote of what the turn sees; nothing if that is not the owner."""
     said = [*material.earlier, material.asked]
     return [message.text for message in own_messages(said, of=material.asked, owner_id=event.owner_id)]
@@ -230,7 +235,7 @@ async def _answer(
 
 
 async def _worth_remembering(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, reply: Reply, tools: TurnDeps
+    event: ClaimedEvent, material: TurnInput, profile: AgentProfile, reply: Reply, tools: TurnDeps
 ) -> Sequence[Prepared]:
     """What this turn adds to the memory: what the model asked for or, of one that can't ask, what the rules find.
 
@@ -250,7 +255,7 @@ async def _worth_remembering(
         return ()
 
 
-def _by_rules(event: ClaimedEvent, material: Material) -> list[Remark]:
+def _by_rules(event: ClaimedEvent, material: TurnInput) -> list[MemoryCandidate]:
     """Return what the rules find in what the owner wrote themselves."""
     if not _own(event, material):
         return []

@@ -11,13 +11,13 @@ import structlog
 
 from rapport.context.engine import select
 from rapport.context.transcript import TranscriptRenderer, fitting
-from rapport.domain.context_selection import SHOWN_CHARACTERS, Chosen, ContextSelection, Reason, Surroundings
+from rapport.domain.context_selection import SHOWN_CHARACTERS, CandidateMessages, Chosen, ContextSelection, Reason
 from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.replies.defusing import defuse_ids
 from rapport.storage.messages.messages import Messages
-from rapport.storage.messages.neighbours import Linked, linked
-from rapport.turns.group_context import LONGEST_QUERY, ContextSelector, Gathered, checked_question, surroundings
+from rapport.storage.messages.neighbours import LinkedMessages, load_linked
+from rapport.turns.group_context import LONGEST_QUERY, ContextSelector, GroupContext, checked_question, surroundings
 
 log = structlog.get_logger()
 
@@ -37,10 +37,12 @@ class BadArgument(Exception):
     """The model asked for something that can't be; the text is what it is told."""
 
 
-class ChatLookups:
+class ChatTools:
     """Looks around in one chat, for one call. Keeps what was used by name, for the receipt."""
 
-    def __init__(self, owner_id: str, gathered: Gathered, chooser: ContextSelector, scribe: TranscriptRenderer) -> None:
+    def __init__(
+        self, owner_id: str, gathered: GroupContext, chooser: ContextSelector, scribe: TranscriptRenderer
+    ) -> None:
         self._owner_id = owner_id
         self._call = gathered.call
         self._recent = gathered.found.recent
@@ -74,7 +76,7 @@ class ChatLookups:
         minutes = _number(arguments, "max_gap_minutes", default=60.0, most=MAX_GAP_MINUTES)
         anchor_id = arguments.get("anchor_id")
         if anchor_id in (None, ""):
-            found = Surroundings(self._recent)
+            found = CandidateMessages(self._recent)
             choice = replace(self._chooser.choice, strategy="time_gap", gap_minutes=minutes)
         else:
             found = surroundings(self._recent, await self._linked(_text(arguments, "anchor_id", most=_LONGEST_ID)))
@@ -107,10 +109,10 @@ class ChatLookups:
             return "Nothing like that was found."
         return self._scribe.quoted(shown, in_order=False)
 
-    async def _linked(self, reference: str) -> Linked:
+    async def _linked(self, reference: str) -> LinkedMessages:
         anchor = await self._get(reference)
         async with self._chooser.database.statement() as connection:
-            return await linked(
+            return await load_linked(
                 connection, self._owner_id, self._call.conversation_id, replace(self._call, reply_to_id=anchor.id)
             )
 

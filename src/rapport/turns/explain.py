@@ -15,8 +15,8 @@ from rapport.domain.ids import is_id
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.messages import Messages
-from rapport.storage.messages.neighbours import in_order, linked, recent
-from rapport.turns.group_context import ContextSelector, Gathered
+from rapport.storage.messages.neighbours import in_order, load_linked, recent
+from rapport.turns.group_context import ContextSelector, GroupContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Explanation:
     """`{strategy, anchor_id, messages: [{id, reasons, score}], summary_id, looked_up?}`."""
     stored: bool
     """Whether this is what the model was given; else it is what would be chosen now."""
-    gathered: Gathered | None = None
+    gathered: GroupContext | None = None
     """What it was chosen from, in a group and now."""
 
     @property
@@ -139,7 +139,7 @@ async def _window_before(
         before: Sequence[Message] = await recent(
             connection, *where, before=(subject.created_at, subject.id), limit=MAX_CHAT_HISTORY
         )
-        anchor = None if call is None else (await linked(connection, *where, call, depth=0, neighbours=0)).anchor
+        anchor = None if call is None else (await load_linked(connection, *where, call, depth=0, neighbours=0)).anchor
     return {**as_selection(before, call=call, anchor=anchor).receipt, "summary_id": None}
 
 

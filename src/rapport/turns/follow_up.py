@@ -16,12 +16,12 @@ from rapport.agents.failures import ModelFailed
 from rapport.context.question import author_of
 from rapport.context.summary_rules import MAX_CHAT_HISTORY, is_crowded
 from rapport.domain import failpoints
-from rapport.domain.agent_profile import AgentProfile, agent_of
+from rapport.domain.agent_profile import AgentProfile, get_agent
 from rapport.domain.conversation import Message, text_of
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
-from rapport.domain.follow_up import EXPIRES_AFTER, PROMPTS, BroughtUp, Gate, Standing, State, TriggerType
+from rapport.domain.follow_up import EXPIRES_AFTER, PROMPTS, FollowUpState, Gate, PastFollowUp, State, TriggerType
 from rapport.followups.gates import closed_gate
 from rapport.followups.leaks import leak_in
 from rapport.followups.matters import is_closed, repeats, spoken_of
@@ -29,12 +29,12 @@ from rapport.followups.own_words import own_messages
 from rapport.followups.triggers import synthetic_message
 from rapport.memory.query import query_for
 from rapport.storage.followups.follow_up_turns import Followups
-from rapport.storage.work.turn_input import Material, load
+from rapport.storage.work.turn_input import TurnInput, load_turn_input
 from rapport.turns.prompt_input import given_in_silence
 from rapport.turns.steps import (
     MAX_ATTEMPTS,
     Findings,
-    Phases,
+    PhaseTimer,
     TurnDeps,
     ask_model,
     build_findings,
@@ -55,7 +55,7 @@ AS_YOURSELF = (
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedUp:
+class FollowUpResult:
     """What became of a follow-up."""
 
     trigger_type: TriggerType
@@ -78,25 +78,25 @@ class FollowedUp:
         }
 
 
-async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> FollowedUp:
+async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> FollowUpResult:
     """Say something unasked, if every gate is open before the model is asked and still is when it has answered."""
     assert event.trigger_type is not None
-    profile = agent_of(event.agent_id, called=event.handle)
-    clock = Phases(tools.metrics)
+    profile = get_agent(event.agent_id, called=event.handle)
+    clock = PhaseTimer(tools.metrics)
     prompt = profile.autonomy.prompt(event.trigger_type) if profile.autonomy else PROMPTS[event.trigger_type]
     trigger = synthetic_message(event.trigger_type, prompt=prompt, reason=event.trigger_reason, id=event.id)
     stands_for = _as_message(event, trigger)
     async with tools.database.statement() as connection:
         followups = Followups(connection)
         if event.attempts > MAX_ATTEMPTS:
-            return FollowedUp(event.trigger_type, "failed", more=await followups.end(event, "failed"))
+            return FollowUpResult(event.trigger_type, "failed", more=await followups.end(event, "failed"))
         standing = await _standing(followups, event, profile, tools)
-        if isinstance(standing, FollowedUp):
+        if isinstance(standing, FollowUpResult):
             return standing
         embedder = tools.retriever.embedder.name
-        material = await load(connection, event, limit=MAX_CHAT_HISTORY, embedder=embedder, asked=stands_for)
+        material = await load_turn_input(connection, event, limit=MAX_CHAT_HISTORY, embedder=embedder, asked=stands_for)
         if material is None:
-            return FollowedUp(event.trigger_type, "failed", more=await followups.end(event, "failed"))
+            return FollowUpResult(event.trigger_type, "failed", more=await followups.end(event, "failed"))
         own = own_messages(material.earlier, owner_id=owner_in(event))
         if standing.is_inferred and _is_closed(standing, material, own):
             return await _suppressed(followups, event, "repeated")
@@ -118,12 +118,12 @@ async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push:
     async with tools.database.transaction() as connection:
         followups = Followups(connection)
         now = await _standing(followups, event, profile, tools, lock=True, regenerated=regenerated)
-        if isinstance(now, FollowedUp):
+        if isinstance(now, FollowUpResult):
             return now
         if reply and standing.is_inferred and _repeats(reply, standing, material, own):
             return await _suppressed(followups, event, "repeated", regenerated=regenerated)
         if reply is None:
-            return FollowedUp(
+            return FollowUpResult(
                 event.trigger_type, state, more=await followups.end(event, state, regenerated=regenerated)
             )
         finished = await followups.deliver(
@@ -139,7 +139,7 @@ async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push:
     clock.passed("commit")
     failpoints.reach("turn.committed")
     crowded = event.kind == "direct" and is_crowded([*material.earlier, finished.reply])
-    return FollowedUp(event.trigger_type, "delivered", None, finished.reply, finished.more, crowded, regenerated)
+    return FollowUpResult(event.trigger_type, "delivered", None, finished.reply, finished.more, crowded, regenerated)
 
 
 async def _standing(
@@ -150,17 +150,17 @@ async def _standing(
     *,
     lock: bool = False,
     regenerated: bool = False,
-) -> Standing | FollowedUp:
+) -> FollowUpState | FollowUpResult:
     """How the conversation stands; or the end of a follow-up that may not be said."""
     assert event.trigger_type is not None
     standing = await followups.standing(event, lock=lock)
     if standing is None:
-        return FollowedUp(
+        return FollowUpResult(
             event.trigger_type, "superseded", more=await followups.end(event, "superseded", regenerated=regenerated)
         )
     if standing.late > EXPIRES_AFTER:  # it fired in time, and then nobody was there
         more = await followups.end(event, "expired", regenerated=regenerated)
-        return FollowedUp(event.trigger_type, "expired", more=more, regenerated=regenerated)
+        return FollowUpResult(event.trigger_type, "expired", more=more, regenerated=regenerated)
     gate = closed_gate(standing, server=tools.autonomy, autonomy=profile.autonomy)
     if gate is None:
         return standing
@@ -169,30 +169,30 @@ async def _standing(
 
 async def _suppressed(
     followups: Followups, event: ClaimedEvent, gate: Gate, *, regenerated: bool = False
-) -> FollowedUp:
+) -> FollowUpResult:
     assert event.trigger_type is not None
     more = await followups.end(event, "suppressed", gate=gate, regenerated=regenerated)
-    return FollowedUp(event.trigger_type, "suppressed", gate, more=more, regenerated=regenerated)
+    return FollowUpResult(event.trigger_type, "suppressed", gate, more=more, regenerated=regenerated)
 
 
-def _is_closed(standing: Standing, material: Material, own: Sequence[Message]) -> bool:
+def _is_closed(standing: FollowUpState, material: TurnInput, own: Sequence[Message]) -> bool:
     """Return whether something else has brought this up since it was planned."""
-    return is_closed(standing.matter, standing.sources, earlier=material.brought_up, own=own)
+    return is_closed(standing.topic, standing.sources, earlier=material.brought_up, own=own)
 
 
-def _repeats(reply: Reply, standing: Standing, material: Material, own: Sequence[Message]) -> bool:
+def _repeats(reply: Reply, standing: FollowUpState, material: TurnInput, own: Sequence[Message]) -> bool:
     """Return whether the words speak of what was brought up before: no model is told what a follow-up was planned for."""
     return repeats(text_of(reply.content), standing.sources, earlier=material.brought_up, own=own)
 
 
-def _brought_up(standing: Standing, reply: Reply, own: Sequence[Message]) -> BroughtUp:
+def _brought_up(standing: FollowUpState, reply: Reply, own: Sequence[Message]) -> PastFollowUp:
     """Return what this follow-up brings up: what it was planned for, and what its words speak of."""
     sources = dict.fromkeys([*standing.sources, *spoken_of(text_of(reply.content), own)])
-    return BroughtUp(standing.matter, tuple(sources), standing.now, standing.is_inferred, in_this_silence=True)
+    return PastFollowUp(standing.topic, tuple(sources), standing.now, standing.is_inferred, in_this_silence=True)
 
 
 async def _said(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, trigger: HumanMessage, tools: TurnDeps
+    event: ClaimedEvent, material: TurnInput, profile: AgentProfile, trigger: HumanMessage, tools: TurnDeps
 ) -> tuple[State, Reply | None, bool]:
     """What to say, in which nothing speaks of the machinery; or how it failed. And whether it took a second attempt."""
     findings = await _findings(event, material, profile, trigger, tools)
@@ -232,7 +232,7 @@ def _leaks(reply: Reply, profile: AgentProfile) -> bool:
 
 
 async def _findings(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, trigger: HumanMessage, tools: TurnDeps
+    event: ClaimedEvent, material: TurnInput, profile: AgentProfile, trigger: HumanMessage, tools: TurnDeps
 ) -> Findings:
     """What belongs to what was last said by a person: nothing is ever looked up by the trigger's words."""
     query = query_for(trigger, material.earlier, material.summary)

@@ -13,7 +13,7 @@ import structlog
 from rapport.context.engine import Choice, pointed_at, select
 from rapport.context.named_participants import find_named
 from rapport.context.question import author_of, is_bare, meant, spoken, tells
-from rapport.domain.context_selection import RECENT, ContextSelection, Strategy, Surroundings
+from rapport.domain.context_selection import RECENT, CandidateMessages, ContextSelection, Strategy
 from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.note import Vector
@@ -23,7 +23,7 @@ from rapport.retrieval.standalone_question import plain, standalone
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.chat_search import Hit, participants, search_chat
-from rapport.storage.messages.neighbours import Linked, in_order, linked, recent, vector_of
+from rapport.storage.messages.neighbours import LinkedMessages, in_order, load_linked, recent, vector_of
 
 log = structlog.get_logger()
 
@@ -34,15 +34,15 @@ OWN_QUESTIONS = 12
 LONGEST_QUERY = 500
 """Characters of what is searched for."""
 _WORD = re.compile(r"[^\W_]{2,}")
-NOTHING_LINKED = Linked(None, (), ())
+NOTHING_LINKED = LinkedMessages(None, (), ())
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GroupContext:
     """What a call is to be answered from."""
 
     call: Message
-    found: Surroundings
+    found: CandidateMessages
     selection: ContextSelection
     question: str
     """What is asked, understandable by itself; of a call that only points at something, what that says. May be empty."""
@@ -64,16 +64,16 @@ class ContextSelector:
             Message(str(number), "", "user", f"line {number}", at + timedelta(seconds=number))
             for number in range(RECENT + 1)
         ]
-        select(lines[-1], Surroundings(lines[:-1]), replace(self.choice, strategy="relevant"))
+        select(lines[-1], CandidateMessages(lines[:-1]), replace(self.choice, strategy="relevant"))
 
-    async def gather(self, owner_id: str, call: Message, *, strategy: Strategy | None = None) -> Gathered:
+    async def gather(self, owner_id: str, call: Message, *, strategy: Strategy | None = None) -> GroupContext:
         """What belongs to a call, everything loaded here and now."""
         where = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
             before = await recent(
                 connection, *where, before=(call.created_at, call.id), limit=RECENT, thread_id=call.thread_id
             )
-            links = await linked(connection, *where, call)
+            links = await load_linked(connection, *where, call)
         return await self.choose(owner_id, call, before, links, strategy=strategy)
 
     async def choose(
@@ -81,10 +81,10 @@ class ContextSelector:
         owner_id: str,
         call: Message,
         before: Sequence[Message],
-        links: Linked = NOTHING_LINKED,
+        links: LinkedMessages = NOTHING_LINKED,
         *,
         strategy: Strategy | None = None,
-    ) -> Gathered:
+    ) -> GroupContext:
         """What belongs to a call, chosen from the messages `before` it, from what it is linked to, and by meaning."""
         choice = self.choice if strategy is None else replace(self.choice, strategy=strategy)
         told, bare = spoken(before), is_bare(call.text)
@@ -99,19 +99,19 @@ class ContextSelector:
         selection = select(call, found, choice)
         if not question:
             question = standalone(meant(links.anchor, [one.message for one in selection.earlier]), ())
-        return Gathered(call, found, selection, question)
+        return GroupContext(call, found, selection, question)
 
-    async def _beyond(self, owner_id: str, call: Message, before: Sequence[Message]) -> Linked:
+    async def _beyond(self, owner_id: str, call: Message, before: Sequence[Message]) -> LinkedMessages:
         """What the message that a call points at replies to, if that is older than the messages before the call."""
         target = pointed_at(call, before)
         if target is None or target.reply_to_id in {None, *(one.id for one in before)}:
             return NOTHING_LINKED
         async with self.database.statement() as connection:
-            links = await linked(connection, owner_id, call.conversation_id, target, neighbours=0)
-        return Linked(None, in_order([*([links.anchor] if links.anchor else []), *links.chain]), ())
+            links = await load_linked(connection, owner_id, call.conversation_id, target, neighbours=0)
+        return LinkedMessages(None, in_order([*([links.anchor] if links.anchor else []), *links.chain]), ())
 
     async def _similar(
-        self, owner_id: str, call: Message, found: Surroundings, question: str
+        self, owner_id: str, call: Message, found: CandidateMessages, question: str
     ) -> Sequence[tuple[Message, float]]:
         """Return messages close to what is asked, of all that were said before it; older ones like what a call without a question points
         at. None when that can't be found out now."""
@@ -179,7 +179,7 @@ class ContextSelector:
             log.warning("chat.error", errorType="context", message=f"searched by words alone: {error}")
             return None
 
-    async def _like(self, owner_id: str, call: Message, found: Surroundings) -> list[Hit]:
+    async def _like(self, owner_id: str, call: Message, found: CandidateMessages) -> list[Hit]:
         """Older messages like the one that a call without a question points at, whose vector mostly is there already."""
         likely = [found.anchor] if found.anchor else [pointed_at(call, found.recent), *reversed(found.recent)]
         target = next((one for one in likely if one and tells(one)), None)
@@ -210,13 +210,13 @@ def _closeness(hit: Hit) -> float:
     return max(hit.similarity or 0.0, hit.share if hit.matched > 1 else 0.0)
 
 
-def surroundings(before: Sequence[Message], links: Linked) -> Surroundings:
+def surroundings(before: Sequence[Message], links: LinkedMessages) -> CandidateMessages:
     """What is chosen from: an anchor's neighbours count where they are not among the latest messages anyway."""
     is_old = links.anchor is not None and (not before or links.anchor.created_at < before[0].created_at)
-    return Surroundings(before, links.anchor, links.chain, links.around if is_old else ())
+    return CandidateMessages(before, links.anchor, links.chain, links.around if is_old else ())
 
 
-def _asked_before(call: Message, found: Surroundings) -> list[str]:
+def _asked_before(call: Message, found: CandidateMessages) -> list[str]:
     """What a question may lean on: the message that it replies to, else what the same person has asked before."""
     if found.anchor is not None:
         return [found.anchor.text]

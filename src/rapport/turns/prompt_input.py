@@ -17,9 +17,9 @@ from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import RECENT, ContextSelection
 from rapport.domain.conversation import Kind, Message
 from rapport.replies.quoting import quoted_message
-from rapport.storage.work.turn_input import Material
-from rapport.turns.chat_tools import ChatLookups
-from rapport.turns.group_context import ContextSelector, Gathered
+from rapport.storage.work.turn_input import TurnInput
+from rapport.turns.chat_tools import ChatTools
+from rapport.turns.group_context import ContextSelector, GroupContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class PromptInput:
     earlier: Sequence[str] = ()
     """What was asked before it, by the same person."""
     summary_id: str | None = None
-    lookups: ChatLookups | None = None
+    lookups: ChatTools | None = None
     """How the model may see more of a group chat."""
 
     @property
@@ -49,7 +49,7 @@ def messages_to_load(kind: Kind) -> int:
     return RECENT if kind == "group" else MAX_CHAT_HISTORY
 
 
-def given_to_one(material: Material, anchor: Message | None) -> PromptInput:
+def given_to_one(material: TurnInput, anchor: Message | None) -> PromptInput:
     """The window of a direct chat, and what the message replies to, if it does."""
     history = as_history(material.summary, [quoted_message(one) for one in material.earlier])
     if anchor is not None:
@@ -66,7 +66,7 @@ def given_to_one(material: Material, anchor: Message | None) -> PromptInput:
 
 
 def given_to_group(
-    gathered: Gathered,
+    gathered: GroupContext,
     profile: AgentProfile,
     owner_id: str,
     chooser: ContextSelector,
@@ -83,11 +83,11 @@ def given_to_group(
         message=scribe.question(),
         selection=gathered.selection,
         question=gathered.question,
-        lookups=ChatLookups(owner_id, gathered, chooser, scribe) if may_look_up else None,
+        lookups=ChatTools(owner_id, gathered, chooser, scribe) if may_look_up else None,
     )
 
 
-def given_in_silence(material: Material, profile: AgentProfile, kind: Kind, trigger: HumanMessage) -> PromptInput:
+def given_in_silence(material: TurnInput, profile: AgentProfile, kind: Kind, trigger: HumanMessage) -> PromptInput:
     """What an agent that speaks unasked goes on from: the latest messages. The trigger itself is in no receipt."""
     selection = as_selection(spoken(material.earlier))
     if kind == "group":

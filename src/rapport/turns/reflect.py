@@ -13,7 +13,7 @@ from rapport.context.situation import Situation
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.follow_up import PLANNED, Plan
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.followups.own_words import is_founded, own_messages
 from rapport.followups.reflection_form import REFLECTION_PROMPT, Reflection, is_unfounded, plan_from, transcript
@@ -23,7 +23,7 @@ from rapport.replies.text import storable
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.reflections import Paused, Reflections
 from rapport.storage.followups.timers import Timers
-from rapport.turns.steps import Phases, TurnDeps, owner_in
+from rapport.turns.steps import PhaseTimer, TurnDeps, owner_in
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ FROM_SOMEBODY = 0.2
 async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: TurnDeps) -> None:
     """Let the model decide about the silence after this event. What the rules have planned stands if it can't or fails."""
     began = time.monotonic()
-    clock = Phases(tools.metrics)
+    clock = PhaseTimer(tools.metrics)
     async with tools.database.statement() as connection:
         paused = await Reflections(connection).paused(event.owner_id, event.conversation_id, spoken=event.spoken)
     if paused is None or not paused.said:
@@ -105,7 +105,7 @@ async def _keep(
                 trigger_type=plan.trigger_type,
                 delay=plan.delay,
                 reason=plan.reason,
-                matter=plan.matter,
+                matter=plan.topic,
                 origin="planner",
                 sources=plan.sources,
                 spoken=event.spoken,
@@ -116,7 +116,9 @@ async def _keep(
     tools.book.announce(event.owner_id, applied.changes)
 
 
-async def _remarks(memories: Sequence[str], paused: Paused, embedder: Embedder, *, owner_id: str) -> list[Remark]:
+async def _remarks(
+    memories: Sequence[str], paused: Paused, embedder: Embedder, *, owner_id: str
+) -> list[MemoryCandidate]:
     """Return what the model wants to remember, each with the message it comes from; what the owner did not write is left out."""
     own = own_messages(paused.said, owner_id=owner_id)
     texts = [message.text for message in own]
@@ -129,11 +131,11 @@ async def _remarks(memories: Sequence[str], paused: Paused, embedder: Embedder, 
         return []
     vectors = await embedder.embed([*wanted, *(message.text for message in said)])
     sources = list(zip(said, vectors[len(wanted) :], strict=True))
-    found: list[Remark] = []
+    found: list[MemoryCandidate] = []
     for text, vector in zip(wanted, vectors, strict=False):
         nearness, source = max(((_dot(vector, other), message) for message, other in sources), key=lambda pair: pair[0])
         if nearness >= FROM_SOMEBODY:
-            found.append(Remark(text, conversation_id=source.conversation_id, message_id=source.id))
+            found.append(MemoryCandidate(text, conversation_id=source.conversation_id, message_id=source.id))
         else:
             log.info("memory.unfounded", similarity=round(nearness, 3))
     return found

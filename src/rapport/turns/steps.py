@@ -12,20 +12,20 @@ import structlog
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from rapport.agents.graph import Answer, Form
-from rapport.agents.tools import Lookups, MaySave
+from rapport.agents.tools import ChatToolbox, MaySave
 from rapport.context.prompt import system_prompt
 from rapport.context.situation import Situation
 from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimated_tokens
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Kind, Message
 from rapport.domain.event import ClaimedEvent, Reply
-from rapport.domain.follow_up import Autonomy, BroughtUp, Plan
-from rapport.domain.memory import Remark
+from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan
+from rapport.domain.memory import MemoryCandidate
 from rapport.domain.note import Passage
 from rapport.followups.planner import plan_by_rules
-from rapport.memory.memory_store import MemoryBook
+from rapport.memory.memory_store import MemoryStore
 from rapport.memory.query import Query
-from rapport.memory.recall import Recall, Recalled, memories_block
+from rapport.memory.recall import Recall, RecalledMemory, memories_block
 from rapport.metrics import Metrics
 from rapport.replies.defusing import defuse_ids
 from rapport.replies.quoting import quoted_history, quoted_passages, quoted_prompt
@@ -33,7 +33,7 @@ from rapport.replies.reply_kinds import checked
 from rapport.replies.text import storable
 from rapport.retrieval.retriever import Retrieval, Retriever
 from rapport.storage.database import Database
-from rapport.storage.work.turn_input import Material
+from rapport.storage.work.turn_input import TurnInput
 from rapport.turns.group_context import ContextSelector
 from rapport.turns.prompt_input import PromptInput
 
@@ -59,7 +59,7 @@ class Agent(Protocol):
         on_token: OnToken | None,
         fresh: bool,
         may_save: MaySave | None,
-        lookups: Lookups | None,
+        lookups: ChatToolbox | None,
         note: str,
         tags: dict[str, str],
     ) -> Answer: ...
@@ -81,7 +81,7 @@ class TurnDeps:
     agent: Agent
     retriever: Retriever
     recall: Recall
-    book: MemoryBook
+    book: MemoryStore
     metrics: Metrics
     chooser: ContextSelector
     autonomy: bool = True
@@ -103,7 +103,7 @@ class Findings:
 
     retrieval: Retrieval | None = None
     passages: Sequence[Passage] = ()
-    memories: Sequence[Recalled] = ()
+    memories: Sequence[RecalledMemory] = ()
 
     @property
     def about(self) -> str:
@@ -122,7 +122,7 @@ class Findings:
         return found
 
 
-def build_findings(retrieval: Retrieval | None, memories: Sequence[Recalled]) -> Findings:
+def build_findings(retrieval: Retrieval | None, memories: Sequence[RecalledMemory]) -> Findings:
     """What of everything that was looked up the model is given."""
     passages: list[Passage] = []
     if retrieval is not None and retrieval.is_relevant:
@@ -131,8 +131,8 @@ def build_findings(retrieval: Retrieval | None, memories: Sequence[Recalled]) ->
 
 
 async def recall_memories(
-    event: ClaimedEvent, material: Material, profile: AgentProfile, query: Query, tools: TurnDeps
-) -> Sequence[Recalled]:
+    event: ClaimedEvent, material: TurnInput, profile: AgentProfile, query: Query, tools: TurnDeps
+) -> Sequence[RecalledMemory]:
     """What the agent remembers that belongs to this turn. What one person has told it is not for a group to hear."""
     if not profile.remembers or event.kind != "direct" or not material.has_memories:
         return ()
@@ -140,7 +140,7 @@ async def recall_memories(
 
 
 async def look_up(
-    event: ClaimedEvent, material: Material, question: str, retriever: Retriever, *, earlier: Sequence[str]
+    event: ClaimedEvent, material: TurnInput, question: str, retriever: Retriever, *, earlier: Sequence[str]
 ) -> Retrieval | None:
     """What the notes say to the question, which follows these earlier ones; None when there are none to ask."""
     if not material.shelf.chunks:
@@ -196,11 +196,11 @@ async def ask_model(
         note=_note(situation, profile, event.kind) if is_called else "",
         tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
     )
-    remarks = [Remark(storable(one["content"]), one["key"], "agent") for one in answer.saved]
+    remarks = [MemoryCandidate(storable(one["content"]), one["key"], "agent") for one in answer.saved]
     return replace(checked(answer.text, findings.passages), model_failed=False, remarks=remarks)
 
 
-def describe_situation(event: ClaimedEvent, material: Material, profile: AgentProfile, tools: TurnDeps) -> Situation:
+def describe_situation(event: ClaimedEvent, material: TurnInput, profile: AgentProfile, tools: TurnDeps) -> Situation:
     """Return what the prompt of this turn states about time, person and abilities."""
     is_direct = event.kind == "direct"
     names = [one.author.name for one in (*material.earlier, material.asked) if one.role == "user" and one.author]
@@ -226,12 +226,12 @@ def _sentences(*sentences: str) -> str:
 
 def plan_follow_up(
     event: ClaimedEvent,
-    material: Material,
+    material: TurnInput,
     profile: AgentProfile,
     reply: Reply,
     tools: TurnDeps,
     *,
-    made: Sequence[BroughtUp] = (),
+    made: Sequence[PastFollowUp] = (),
 ) -> Plan | None:
     """The follow-up that the rules would make after this reply, and after those that are just being made."""
     autonomy = tools.plans(profile, event.kind, material.autonomy)
@@ -263,7 +263,7 @@ def as_said(event: ClaimedEvent, reply: Reply) -> Message:
     )
 
 
-class Phases:
+class PhaseTimer:
     """Says how long each part of a turn took."""
 
     def __init__(self, metrics: Metrics) -> None:

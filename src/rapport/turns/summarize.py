@@ -28,7 +28,7 @@ class Writer(Protocol):
     async def ask(self, system: str, text: str) -> str: ...
 
 
-async def sum_up(owner_id: str, conversation_id: str, *, database: Database, writer: Writer) -> None:
+async def summarize(owner_id: str, conversation_id: str, *, database: Database, writer: Writer) -> None:
     """Cover what has become too much for the model by a summary. When the model fails, everything stays as it was."""
     began = time.perf_counter()
     try:

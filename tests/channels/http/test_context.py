@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from rapport.domain.ids import new_id
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from tests.support.world import World
 from tests.turns.test_chime_in import ANN, DAN, HOW_LONG, REFUNDS, challenge, receipt, said
 
@@ -68,7 +68,9 @@ async def test_with_a_strategy_it_is_what_would_be_chosen_now(world: World) -> N
 
 async def test_notes_and_memories_are_named_with_their_scores(world: World) -> None:
     await world.http.post("/api/notes", json={"id": "refunds", "text": REFUNDS})
-    memory = await world.app.memory.create("local", "companion", Remark("The user sends goods back all the time."))
+    memory = await world.app.memory.create(
+        "local", "companion", MemoryCandidate("The user sends goods back all the time.")
+    )
     here = await world.conversation()
     await world.says(here, HOW_LONG)
     told = await explained(world, here)

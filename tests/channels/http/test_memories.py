@@ -14,8 +14,8 @@ from rapport.channels.http.problems import install
 from rapport.channels.http.routes.memories import memory_routes
 from rapport.domain.errors import Transient, Unauthorized
 from rapport.domain.ids import is_id, new_id
-from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, Remark
-from rapport.memory.memory_store import MemoryBook
+from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, MemoryCandidate
+from rapport.memory.memory_store import MemoryStore
 from rapport.storage.database import Database
 from tests.memory.vectors import HandMade
 
@@ -30,12 +30,12 @@ def embedder() -> HandMade:
 
 
 @pytest.fixture
-def book(database: Database, embedder: HandMade) -> MemoryBook:
-    return MemoryBook(database, embedder)
+def book(database: Database, embedder: HandMade) -> MemoryStore:
+    return MemoryStore(database, embedder)
 
 
 @pytest.fixture
-async def http(book: MemoryBook) -> AsyncGenerator[httpx.AsyncClient]:
+async def http(book: MemoryStore) -> AsyncGenerator[httpx.AsyncClient]:
     """The routes alone, for whoever the header names: `ana` unless told otherwise."""
 
     async def caller(request: HTTPConnection) -> str:
@@ -94,8 +94,8 @@ async def test_a_memory_from_its_making_to_its_end(http: httpx.AsyncClient) -> N
     assert_problem(await http.delete(f"/api/memories/{tea['id']}"), 404)
 
 
-async def test_where_it_comes_from_is_shown(http: httpx.AsyncClient, book: MemoryBook) -> None:
-    await book.upsert("ana", "companion", Remark(TEA, origin="extracted", conversation_id="C", message_id="M"))
+async def test_where_it_comes_from_is_shown(http: httpx.AsyncClient, book: MemoryStore) -> None:
+    await book.upsert("ana", "companion", MemoryCandidate(TEA, origin="extracted", conversation_id="C", message_id="M"))
     [shown] = (await http.get("/api/memories")).json()["memories"]
     assert (shown["origin"], shown["conversation_id"], shown["message_id"]) == ("extracted", "C", "M")
 

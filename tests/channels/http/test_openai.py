@@ -25,8 +25,7 @@ from rapport.domain.event import ClaimedEvent, Finished
 from rapport.domain.ids import is_id, new_id
 from rapport.storage.access.api_keys import Keys
 from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.conversations.ephemeral import passing_id
-from rapport.turns.answer import take_turn
+from rapport.storage.conversations.ephemeral import ephemeral_id
 from tests.e2e.scripted import ScriptedModel as RemoteModel
 from tests.e2e.scripted import chat_model, scripted_model
 from tests.support.world import World, open_world, until
@@ -444,7 +443,7 @@ async def test_what_fails_is_neither_kept_nor_promised(
     async def away(*_: Any, **__: Any) -> None:
         raise Transient("The database is away.", retry_after=3)
 
-    monkeypatch.setattr("rapport.runtime.runtime.take_turn", away)
+    monkeypatch.setattr("rapport.runtime.runtime.answer_message", away)
     with pytest.raises(openai.InternalServerError, match="Nothing of the request is kept") as failed:
         await ask(ai, "hello")
     assert (failed.value.status_code, failed.value.response.headers["retry-after"]) == (503, "3")
@@ -464,9 +463,9 @@ async def test_what_failed_and_is_stored_is_not_sent_again_unless_it_can_be_know
     async def fails_at_first(event: ClaimedEvent, *arguments: Any, **more: Any) -> Finished:
         if event.attempts == 1:
             raise Transient("The database is away.")
-        return await take_turn(event, *arguments, **more)
+        return await answer_message(event, *arguments, **more)
 
-    monkeypatch.setattr("rapport.runtime.runtime.take_turn", fails_at_first)
+    monkeypatch.setattr("rapport.runtime.runtime.answer_message", fails_at_first)
     eager = openai.AsyncOpenAI(base_url=f"{world.http.base_url}/v1", api_key="none", max_retries=1)
     async with eager as ai:
         with pytest.raises(openai.InternalServerError, match="stored and will be answered") as failed:
@@ -482,7 +481,7 @@ async def test_what_failed_and_is_stored_is_not_sent_again_unless_it_can_be_know
 async def test_what_a_process_that_died_has_left_behind_is_erased_later(world: World, ai: openai.AsyncOpenAI) -> None:
     """Found by its id, in which its age is; younger ones may still be waiting for their answers."""
     kept = await world.conversation()
-    young = passing_id()
+    young = ephemeral_id()
     old = young[0] + id_at(datetime.now(UTC) - timedelta(minutes=61))[1:]
     for one in (old, young):
         await world.sql("UPDATE conversations SET id = %s WHERE id = %s", one, await world.conversation("ben"))

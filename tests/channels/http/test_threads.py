@@ -7,7 +7,7 @@ from typing import Any
 
 from rapport.domain.follow_up import PROMPTS
 from rapport.domain.ids import new_id
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from rapport.storage.conversations.listing import SEARCHED_MESSAGES, SHOWN_CHARACTERS
 from tests.channels.http.test_auth import make_key, until_closed
 from tests.support.world import World
@@ -296,7 +296,9 @@ async def test_what_a_reply_brought_along_stands_in_the_timeline_too(world: Worl
 
 async def test_notes_and_memories_come_with_their_words_while_they_exist(world: World) -> None:
     await world.http.post("/api/notes", json={"id": "refunds", "title": "Refund rules", "text": REFUNDS})
-    memory = await world.app.memory.create("local", "companion", Remark("The user sends goods back all the time."))
+    memory = await world.app.memory.create(
+        "local", "companion", MemoryCandidate("The user sends goods back all the time.")
+    )
     here = await world.conversation()
     await world.says(here, HOW_LONG)
     where = f"/api/threads/{here}/context?include=timeline"

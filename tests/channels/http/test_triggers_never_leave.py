@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 from rapport.cli.serve import web_app
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
 from rapport.domain.ids import new_id
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
 from tests.support.commands import Home, Ran
 from tests.support.listening import listening
@@ -179,8 +179,8 @@ async def scene(database_url: str, model: ScriptedModel, monkeypatch: pytest.Mon
 async def made(world: World, model: ScriptedModel) -> Scene:
     await world.http.post("/api/notes", json={"id": "note", "text": "Walruses live in the Arctic. They eat clams."})
     await world.http.post("/api/notes", json={"id": "spare-note", "text": "Ferries leave from the old harbour."})
-    memory = await world.app.memory.create("local", "companion", Remark("The user has a dog called Rex."))
-    spare_memory = await world.app.memory.create("local", "companion", Remark("The user plays the cello."))
+    memory = await world.app.memory.create("local", "companion", MemoryCandidate("The user has a dog called Rex."))
+    spare_memory = await world.app.memory.create("local", "companion", MemoryCandidate("The user plays the cello."))
     spare = await talked(world, follow_ups=1)
     group = await talked(world, follow_ups=4, kind="group")
     pushed = await talked(world, follow_ups=2, channel="recording")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rapport.domain.errors import InvalidInput
-from rapport.storage.telegram import Place, Places, Updates
+from rapport.storage.telegram import ChatMapping, Place, Updates
 from tests.channels.telegram.peer import Posted, telegram_peer
 from tests.channels.telegram.town import Town, at, days_ago, logged, open_town, restarted, telegram_settings
 from tests.support.world import open_world
@@ -196,16 +196,16 @@ async def test_what_comes_while_its_conversation_is_erased_begins_a_new_one(
 ) -> None:
     await town.hears(town.ann_alone, town.ann, "hello")
     [(owner, before)] = await town.world.sql("SELECT owner_id, id FROM conversations")
-    of_chat = Places.of_chat
+    of_chat = ChatMapping.of_chat
 
-    async def found_and_erased(places: Places, chat_id: int) -> Place | None:
+    async def found_and_erased(places: ChatMapping, chat_id: int) -> Place | None:
         """Erased by somebody on the page, right after the chat was found to be that conversation."""
         place = await of_chat(places, chat_id)
         if place is not None and place.conversation_id == before:
             await town.world.runtime.erase(owner, before)
         return place
 
-    monkeypatch.setattr(Places, "of_chat", found_and_erased)
+    monkeypatch.setattr(ChatMapping, "of_chat", found_and_erased)
     await town.hears(town.ann_alone, town.ann, "are you there?")
     assert await town.told(town.ann_alone) == [("Ann", "are you there?"), ("Companion", "re: are you there?")]
 

@@ -16,13 +16,20 @@ from psycopg.types.json import Jsonb
 
 from rapport.channels.base import Ticket
 from rapport.channels.telegram.commands.notice_text import WallClock, escaped, quoted
-from rapport.channels.telegram.commands.run_command import COMMANDS, Desk, IsAdmin, Order, obey, press
+from rapport.channels.telegram.commands.run_command import (
+    COMMANDS,
+    Command,
+    CommandContext,
+    IsAdmin,
+    press,
+    run_command,
+)
 from rapport.channels.telegram.commands.why import HOW_TO_ASK, NOTHING_SAID
 from rapport.domain.conversation import Author, Conversation, Incoming, Message
 from rapport.domain.errors import Transient
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.domain.follow_up_requests import FOREVER, Permission, Preference
-from rapport.domain.memory import Remark
+from rapport.domain.memory import MemoryCandidate
 from rapport.domain.outgoing import Notice
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.followups.preferences import Preferences
@@ -50,8 +57,8 @@ async def must_not_be_asked() -> bool:
     raise AssertionError("the platform need not be asked")
 
 
-def desk_of(world: World, *, autonomy: bool = True) -> Desk:
-    return Desk(world.database, world.runtime, world.app.chooser, world.app.memory, autonomy)
+def desk_of(world: World, *, autonomy: bool = True) -> CommandContext:
+    return CommandContext(world.database, world.runtime, world.app.chooser, world.app.memory, autonomy)
 
 
 async def found(world: World, where: str, owner: str = "local") -> Conversation:
@@ -79,8 +86,8 @@ async def asked(
     """What is said to a command, which never speaks of how things work inside."""
     name, _, argument = command.removeprefix("/").partition(" ")
     facts: dict[str, Any] = {"replied_to": None, "called": "my_cool_bot", **more}
-    order = Order(name, argument, await found(world, where), by, is_admin, **facts)
-    notice = await obey(order, desk_of(world, autonomy=autonomy))
+    order = Command(name, argument, await found(world, where), by, is_admin, **facts)
+    notice = await run_command(order, desk_of(world, autonomy=autonomy))
     assert notice is not None
     assert INTERNAL.search(notice.text) is None, notice.text
     return notice
@@ -142,8 +149,8 @@ async def test_every_command_is_answered_and_helped_with(world: World, kind: str
 async def test_what_is_no_command_of_ours_is_left_alone(world: World) -> None:
     where = await found(world, await world.conversation())
     for name in ("settings", "", "mute2", "forgetyes"):
-        order = Order(name, "", where, ANA, must_not_be_asked, None, "my_cool_bot")
-        assert await obey(order, desk_of(world)) is None
+        order = Command(name, "", where, ANA, must_not_be_asked, None, "my_cool_bot")
+        assert await run_command(order, desk_of(world)) is None
 
 
 async def test_whoever_starts_is_greeted_by_name_and_told_what_is_stored(world: World) -> None:
@@ -343,7 +350,7 @@ async def remembered(world: World, owner: str = "local", agent: str = "companion
 async def test_forgetting_asks_first_and_says_what_goes(world: World) -> None:
     where = await full(world)
     for fact in ("The user lives in Oslo.", "The user has two cats."):
-        await world.app.memory.upsert("local", "companion", Remark(fact))
+        await world.app.memory.upsert("local", "companion", MemoryCandidate(fact))
     count = await remembered(world)
     before = await left(world, where)
     question = await asked(world, where, "/forget")
@@ -363,9 +370,9 @@ async def test_forgetting_asks_first_and_says_what_goes(world: World) -> None:
 
 async def test_a_confirmed_chat_is_forgotten_with_what_was_remembered_and_nothing_else(world: World) -> None:
     where, elsewhere = await full(world), await full(world)
-    await world.app.memory.upsert("local", "companion", Remark("The user lives in Oslo."))
-    await world.app.memory.upsert("local", "librarian", Remark("The user lives in Oslo."))
-    await world.app.memory.upsert("somebody", "companion", Remark("The user lives in Rome."))
+    await world.app.memory.upsert("local", "companion", MemoryCandidate("The user lives in Oslo."))
+    await world.app.memory.upsert("local", "librarian", MemoryCandidate("The user lives in Oslo."))
+    await world.app.memory.upsert("somebody", "companion", MemoryCandidate("The user lives in Rome."))
     kept = await left(world, elsewhere)
     yes, _ = pressed(await asked(world, where, "/forget"))
     answer = await press(yes, await found(world, where), ANA, must_not_be_asked, desk_of(world))
@@ -388,7 +395,7 @@ async def test_pressed_twice_is_forgotten_once(world: World) -> None:
     assert again is not None
     assert again.text.startswith("Forgotten")
     anew = await full(world)
-    await world.app.memory.upsert("local", "companion", Remark("The user lives in Oslo."))
+    await world.app.memory.upsert("local", "companion", MemoryCandidate("The user lives in Oslo."))
     kept, count = await left(world, anew), await remembered(world)
     late = await press(yes, await found(world, anew), ANA, must_not_be_asked, desk_of(world))
     assert late is not None
@@ -399,9 +406,9 @@ async def test_pressed_twice_is_forgotten_once(world: World) -> None:
 async def test_the_button_can_be_done_without(world: World) -> None:
     where = await full(world)
     conversation = await found(world, where)
-    order = Order("forget", " YES ", conversation, ANA, must_not_be_asked, None, "my_cool_bot")
+    order = Command("forget", " YES ", conversation, ANA, must_not_be_asked, None, "my_cool_bot")
     for _ in range(2):  # it comes twice after a crash
-        answer = await obey(order, desk_of(world))
+        answer = await run_command(order, desk_of(world))
         assert answer is not None
         assert answer.text.startswith("Forgotten")
         assert not answer.buttons
@@ -443,7 +450,7 @@ class Eventful:
 
 async def test_forgetting_is_finished_by_the_next_attempt(world: World) -> None:
     where = await full(world)
-    await world.app.memory.upsert("local", "companion", Remark("The user lives in Oslo."))
+    await world.app.memory.upsert("local", "companion", MemoryCandidate("The user lives in Oslo."))
     yes, _ = pressed(await asked(world, where, "/forget"))
 
     async def fails() -> None:
@@ -459,10 +466,10 @@ async def test_forgetting_is_finished_by_the_next_attempt(world: World) -> None:
 
 async def test_what_is_noted_down_at_the_last_moment_is_forgotten_too(world: World) -> None:
     where = await full(world)
-    late = Remark("The user lives in Oslo.")
+    late = MemoryCandidate("The user lives in Oslo.")
     core = Eventful(world, lambda: world.app.memory.upsert("local", "companion", late))
-    order = Order("forget", "yes", await found(world, where), ANA, must_not_be_asked, None, "my_cool_bot")
-    assert await obey(order, replace(desk_of(world), core=core)) is not None
+    order = Command("forget", "yes", await found(world, where), ANA, must_not_be_asked, None, "my_cool_bot")
+    assert await run_command(order, replace(desk_of(world), core=core)) is not None
     assert await remembered(world) == 0
 
 
@@ -477,7 +484,7 @@ async def test_only_an_admin_lets_a_group_be_forgotten(world: World, command: st
 
 async def test_a_group_is_forgotten_by_the_admin_who_asked(world: World) -> None:
     where = await full(world, kind="group")
-    await world.app.memory.upsert("local", "companion", Remark("The user lives in Oslo."))
+    await world.app.memory.upsert("local", "companion", MemoryCandidate("The user lives in Oslo."))
     question = await asked(world, where, "/forget", is_admin=always)
     assert "everything said in this group" in question.text
     assert "remember" not in question.text
@@ -606,7 +613,7 @@ async def test_what_was_said_unasked_says_so_and_shows_no_machinery(
 
 async def test_notes_and_memories_are_named_to_whom_they_belong(world: World) -> None:
     await world.http.post("/api/notes", json={"id": "refunds", "title": "Refunds & returns", "text": REFUNDS})
-    await world.app.memory.create("local", "companion", Remark("The user sends *goods* back all the time."))
+    await world.app.memory.create("local", "companion", MemoryCandidate("The user sends *goods* back all the time."))
     where = await world.conversation()
     world.model.will_say("Within 30 days. [source: refunds]")
     reply = await world.says(where, HOW_LONG)
@@ -624,7 +631,7 @@ async def test_notes_and_memories_are_named_to_whom_they_belong(world: World) ->
 
 
 async def test_a_group_never_sees_what_is_remembered_about_anybody(world: World) -> None:
-    memory = await world.app.memory.create("local", "companion", Remark("The user is allergic to peanuts."))
+    memory = await world.app.memory.create("local", "companion", MemoryCandidate("The user is allergic to peanuts."))
     group = await world.conversation(kind="group")
     reply = await world.says(group, "@bot peanuts?", author=DAN)
     # No turn does this; if one ever did, this is the last door.

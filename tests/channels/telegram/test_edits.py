@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rapport.ingest.embed_messages import ChatIndex
+from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.storage.messages.incoming import KEPT_CHANGES
 from tests.channels.telegram.peer import Chat
 from tests.channels.telegram.town import Town, days_ago
@@ -20,7 +20,7 @@ async def words(town: Town, chat: Chat) -> list[str]:
 
 async def indexed(town: Town, group: str) -> list[tuple[str, Any]]:
     """The vectors of the group, once every message has one."""
-    index = ChatIndex(town.world.database, town.world.app.chooser.embedder)
+    index = MessageEmbedding(town.world.database, town.world.app.chooser.embedder)
     while (await index.go_on(group)).more:
         pass
     rows = await town.world.sql("SELECT message_id, embedding::text FROM message_vectors ORDER BY created_at")

@@ -35,7 +35,7 @@ from rapport.channels.http.routes.session import Server, session_routes
 from rapport.channels.http.routes.threads import thread_routes
 from rapport.channels.http.routes.timers import timer_routes
 from rapport.domain.errors import RapportError
-from rapport.memory.memory_store import MemoryBook
+from rapport.memory.memory_store import MemoryStore
 from rapport.metrics import Metrics
 from rapport.retrieval.files.reader import FileReader
 from rapport.retrieval.library import Library
@@ -69,7 +69,7 @@ def http_app(
     model: str,
     library: Library,
     retriever: Retriever,
-    memory: MemoryBook,
+    memory: MemoryStore,
     chooser: ContextSelector,
     limiter: Limiter | None = None,
     wake: Callable[[], None] = lambda: None,

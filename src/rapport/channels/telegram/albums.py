@@ -14,7 +14,7 @@ from rapport.channels.telegram.update_types import Me, Said
 from rapport.domain.conversation import Conversation
 from rapport.domain.errors import InvalidInput, Transient
 from rapport.storage.database import Database
-from rapport.storage.telegram import Places, Updates
+from rapport.storage.telegram import ChatMapping, Updates
 
 ALBUM_SECONDS = 1.0
 """When nothing more of an album has come for so long it is complete."""
@@ -48,7 +48,7 @@ class Albums:
         if said.album is None:
             return True
         async with self.database.statement() as connection:
-            had_words = await Places(connection, self.bot).answered_in_album(
+            had_words = await ChatMapping(connection, self.bot).answered_in_album(
                 conversation.id, said.album, among=_near(said)
             )
             waiting = await Updates(connection, self.bot).of_chat(said.chat.id, limit=WAITING)

@@ -13,7 +13,7 @@ import structlog
 from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.api import POLL_SECONDS, BotApi, Elsewhere, TokenRefused
 from rapport.channels.telegram.chat_mapping import called
-from rapport.channels.telegram.commands.run_command import COMMANDS, Desk
+from rapport.channels.telegram.commands.run_command import COMMANDS, CommandContext
 from rapport.channels.telegram.handle_update import Hearing, Post
 from rapport.channels.telegram.inbox import Inbox
 from rapport.channels.telegram.update_types import Me
@@ -47,7 +47,7 @@ class TelegramBot:
         self,
         api: BotApi,
         admission: Admission,
-        desk: Desk,
+        desk: CommandContext,
         post: Post,
         *,
         agent_id: str,

@@ -12,7 +12,7 @@ from rapport.domain.conversation import Conversation
 from rapport.domain.errors import NotFound
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.telegram import Places
+from rapport.storage.telegram import ChatMapping
 
 log = structlog.get_logger()
 
@@ -24,7 +24,7 @@ async def conversation_of(
 ) -> Conversation | None:
     """The conversation that this chat is, and whose the settings say it is; None if it isn't let in (any more)."""
     async with database.transaction() as connection:
-        places, conversations = Places(connection, bot), Conversations(connection)
+        places, conversations = ChatMapping(connection, bot), Conversations(connection)
         place = await places.of_chat(chat.id)
         glance = Glance(chat.id, chat.kind, chat.title, None, None)
         first = place.first_id if place else await places.first_id(chat.id)
@@ -49,7 +49,7 @@ async def conversation_of(
 async def chat_of_conversation(database: Database, conversation_id: str, *, bot: int) -> int:
     """Where the conversation takes place; raises NotFound if that isn't a chat of this bot."""
     async with database.statement() as connection:
-        place = await Places(connection, bot).of_conversation(conversation_id)
+        place = await ChatMapping(connection, bot).of_conversation(conversation_id)
     if place is None:
         raise NotFound("This conversation is no chat of this bot.")
     return place.chat_id
@@ -58,7 +58,7 @@ async def chat_of_conversation(database: Database, conversation_id: str, *, bot:
 async def moved(database: Database, old: int, new: int, *, bot: int) -> bool:
     """A group has become a supergroup: it is the same conversation under another id. False if there is none to move."""
     async with database.transaction() as connection:
-        was_moved = await Places(connection, bot).move(old, new)
+        was_moved = await ChatMapping(connection, bot).move(old, new)
     if was_moved:
         _tell_of_move(old, new)
     return was_moved
@@ -69,7 +69,7 @@ async def moved_unheard(database: Database, admission: Admission, old: int, new:
     if admission.admits(Glance(old, "group", None, None, None)) is None:
         return
     async with database.transaction() as connection:
-        places = Places(connection, bot)
+        places = ChatMapping(connection, bot)
         is_conversation = await places.of_chat(old) is not None or await places.of_chat(new) is not None
         is_news = not is_conversation and await places.note_move(old, new)
     if is_news:
@@ -79,7 +79,7 @@ async def moved_unheard(database: Database, admission: Admission, old: int, new:
 async def called(database: Database, username: str, *, bot: int) -> None:
     """The bot has this name now: people tag the agent by it in every chat, and the agent knows that it is meant."""
     async with database.statement() as connection:
-        await Places(connection, bot).rename_bot(username)
+        await ChatMapping(connection, bot).rename_bot(username)
 
 
 def _tell_of_move(old: int, new: int) -> None:

@@ -14,7 +14,7 @@ from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.albums import Albums
 from rapport.channels.telegram.api import BotApi
 from rapport.channels.telegram.chat_mapping import CHANNEL, conversation_of, moved, moved_unheard
-from rapport.channels.telegram.commands.run_command import COMMANDS, Desk, Order, obey, press
+from rapport.channels.telegram.commands.run_command import COMMANDS, Command, CommandContext, press, run_command
 from rapport.channels.telegram.update_types import Belongs, Chat, Happened, Me, Moved, Nothing, Person, Pressed, Said
 from rapport.domain.conversation import Conversation, Incoming, Message
 from rapport.domain.errors import Conflict, NotFound, Permanent, Transient
@@ -50,7 +50,7 @@ class Hearing:
 
     api: BotApi
     admission: Admission
-    desk: Desk
+    desk: CommandContext
     post: Post
     me: Me
     _seen: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
@@ -148,7 +148,7 @@ class Hearing:
     async def _obey(self, said: Said, conversation: Conversation, update_id: int) -> None:
         command = said.command
         assert command is not None
-        order = Order(
+        order = Command(
             command.name,
             command.argument,
             conversation,
@@ -159,7 +159,7 @@ class Hearing:
             is_reply=said.reply_to_platform_id is not None,
             thread_id=said.thread_id,
         )
-        notice = await obey(order, self.desk)
+        notice = await run_command(order, self.desk)
         if notice is None:
             return
         about = replace(notice, reply_to_platform_id=said.platform_id, thread_id=said.thread_id)

@@ -16,7 +16,7 @@ from rapport.channels.telegram.reading.names import is_number
 from rapport.channels.telegram.update_types import Glance
 from rapport.ingest.archive_rows import mapping
 from rapport.storage.database import Connection, Database
-from rapport.storage.telegram import Places, Updates
+from rapport.storage.telegram import ChatMapping, Updates
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ class Inbox:
         old = (mapping(update.get("message")) or {}).get("migrate_from_chat_id")
         if is_number(old) and self._admission.admits(Glance(old, "group", None, None, None)) is not None:
             return True
-        places = Places(connection, self._bot)
+        places = ChatMapping(connection, self._bot)
         place = await places.of_chat(glance.chat_id)
         first = place.first_id if place else await places.first_id(glance.chat_id)
         if place is not None or first != glance.chat_id:

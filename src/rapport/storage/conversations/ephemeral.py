@@ -13,13 +13,13 @@ PASSING = "7"
 """What their ids begin with: others' hold the time there, and begin with a 0 for the next thousand years."""
 
 
-def passing_id() -> str:
+def ephemeral_id() -> str:
     """A fresh id for a conversation that is to be erased soon."""
     return PASSING + new_id()[1:]
 
 
 @dataclass(frozen=True, slots=True)
-class PassingConversations:
+class EphemeralConversations:
     connection: Connection
 
     async def left_behind(self, *, before: datetime, limit: int) -> list[tuple[str, str]]:

@@ -90,7 +90,7 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
-class Threads:
+class ConversationListing:
     connection: Connection
 
     async def recent(

@@ -45,7 +45,7 @@ class Hour:
 
 
 @dataclass(frozen=True, slots=True)
-class Insight:
+class ConversationStatistics:
     connection: Connection
 
     async def replies(self, owner_id: str, *, hours: int) -> tuple[datetime, Sequence[Hour]]:

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from rapport.domain.conversation import Message, text_of
 from rapport.domain.event import ClaimedEvent, Finished, Reply
-from rapport.domain.follow_up import Gate, Plan, QuietHours, Standing, State
+from rapport.domain.follow_up import FollowUpState, Gate, Plan, QuietHours, State
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, message_of
@@ -98,7 +98,7 @@ class Tally:
 class Followups:
     connection: Connection
 
-    async def standing(self, event: ClaimedEvent, *, lock: bool = False) -> Standing | None:
+    async def standing(self, event: ClaimedEvent, *, lock: bool = False) -> FollowUpState | None:
         """How the conversation stands now; None when somebody has spoken since the timer was set, or it is gone.
 
         With `lock` it stays so until the transaction ends.
@@ -111,13 +111,13 @@ class Followups:
         if row is None or row[10] != event.spoken:
             return None
         quiet = QuietHours(row[7], row[8], row[9]) if row[8] is not None else None
-        return Standing(
+        return FollowUpState(
             *row[:7],
             quiet=quiet,
             is_unreachable=row[12],
             late=row[11],
             is_inferred=row[13],
-            matter=row[14],
+            topic=row[14],
             sources=tuple(row[15]),
             inferred_in_a_day=row[16],
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from rapport.domain.follow_up import BroughtUp
+from rapport.domain.follow_up import PastFollowUp
 
 _MOST = 20
 """How many of the latest are read. They are searched for among five times as many that fired: in a chat that was muted for
@@ -24,9 +24,9 @@ CASE WHEN c.followed_up_at IS NULL THEN '[]'::jsonb ELSE (
 """
 
 
-def brought_up(rows: Any) -> list[BroughtUp]:
+def brought_up(rows: Any) -> list[PastFollowUp]:
     """Read what BROUGHT_UP has found, the newest first."""
     return [
-        BroughtUp(matter, tuple(sources), datetime.fromisoformat(at), origin == "planner", silence)
+        PastFollowUp(matter, tuple(sources), datetime.fromisoformat(at), origin == "planner", silence)
         for matter, sources, at, origin, silence in rows
     ]

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from rapport.domain.chat_archive import KEY_PREFIX
 from rapport.domain.conversation import Message
-from rapport.domain.follow_up import BroughtUp
+from rapport.domain.follow_up import PastFollowUp
 from rapport.storage.database import Connection
 from rapport.storage.followups.past_followups import BROUGHT_UP, brought_up
 from rapport.storage.messages.messages import COLUMNS, message_of
@@ -36,7 +36,7 @@ class Paused:
     fresh: Sequence[Message]
     """Those of them that people said and the model has not been asked about."""
     autonomy: bool | None
-    brought_up: Sequence[BroughtUp]
+    brought_up: Sequence[PastFollowUp]
     """Its latest follow-ups, the newest first."""
     followups: int
     """Said since somebody spoke."""

@@ -162,7 +162,7 @@ ON CONFLICT DO NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class IncomingMessages:
     connection: Connection
 
     async def store(

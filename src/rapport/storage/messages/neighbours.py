@@ -67,7 +67,7 @@ _RECENT_ANYWHERE = _RECENT.replace("{topic}", "").encode()
 _RECENT_IN_TOPIC = _RECENT.replace("{topic}", " AND thread_id = %(topic)s").encode()
 
 
-class Linked(NamedTuple):
+class LinkedMessages(NamedTuple):
     """What a call is linked to."""
 
     anchor: Message | None
@@ -78,7 +78,7 @@ class Linked(NamedTuple):
     """The anchor and its neighbours in time, before the call; oldest first."""
 
 
-async def linked(
+async def load_linked(
     connection: Connection,
     owner_id: str,
     conversation_id: str,
@@ -86,7 +86,7 @@ async def linked(
     *,
     depth: int = 20,
     neighbours: int = 20,
-) -> Linked:
+) -> LinkedMessages:
     """What a message replies to and what belongs to that, at most `depth` ancestors and `neighbours` on either side.
 
     The anchor comes with its pictures. If it isn't stored, it is what the call has brought along of it, if anything.
@@ -110,10 +110,10 @@ async def linked(
     anchor = next((message_of(row[1:]) for row in rows if row[0] == 0), None)
     if anchor is None:
         anchor = from_snapshot(call)
-        return Linked(anchor, (), () if anchor is None else (anchor,))
+        return LinkedMessages(anchor, (), () if anchor is None else (anchor,))
     chain = [message_of(row[1:]) for row in rows if row[0] == 1]
     around = [message_of(row[1:]) for row in rows if row[0] == 2]
-    return Linked(anchor, in_order(chain), in_order([*around, anchor]))
+    return LinkedMessages(anchor, in_order(chain), in_order([*around, anchor]))
 
 
 def from_snapshot(call: Message) -> Message | None:

@@ -53,7 +53,7 @@ def memory_hint(teller: str, kind: MemoryChange, agent_id: str, memory_id: str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ConversationPosition:
     """How a conversation stands: when one of the two is another than before, something has happened there."""
 
     newest: int
@@ -66,20 +66,20 @@ class Standing:
 class News:
     connection: Connection
 
-    async def standing(self, owner_id: str, conversation_id: str) -> Standing:
+    async def standing(self, owner_id: str, conversation_id: str) -> ConversationPosition:
         """How a conversation of this owner stands now; raises NotFound if there is none."""
         if is_id(conversation_id):
             found = await self.connection.execute(
                 f"{_STANDING} AND c.owner_id = %(owner)s".encode(), {"ids": [conversation_id], "owner": owner_id}
             )
             if row := await found.fetchone():
-                return Standing(row[1], row[2])
+                return ConversationPosition(row[1], row[2])
         raise no_such_conversation(conversation_id)
 
-    async def standings(self, conversation_ids: Sequence[str]) -> Mapping[str, Standing]:
+    async def standings(self, conversation_ids: Sequence[str]) -> Mapping[str, ConversationPosition]:
         """How all of these stand; those that are gone are missing."""
         found = await self.connection.execute(_STANDING, {"ids": list(conversation_ids)})
-        return {row[0]: Standing(row[1], row[2]) for row in await found.fetchall()}
+        return {row[0]: ConversationPosition(row[1], row[2]) for row in await found.fetchall()}
 
     async def after(self, owner_id: str, conversation_id: str, seq: int) -> list[tuple[int, Message]]:
         """What was said or changed after that number, in order: a page of it, empty only if there is nothing."""

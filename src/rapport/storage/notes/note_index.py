@@ -10,7 +10,7 @@ from rapport.storage.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class NoteIndex:
     database: Database
 
     async def listing(self, owner_id: str, *, limit: int, characters: int) -> tuple[int, Sequence[Passage]]:

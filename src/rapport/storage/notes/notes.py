@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import LiteralString
 
 from rapport.domain.errors import Conflict, InvalidInput, NotFound
-from rapport.domain.note import NOTE_ID, Chunk, Note, Shelf, Vector
+from rapport.domain.note import NOTE_ID, Chunk, Note, NoteCounts, Vector
 from rapport.storage.database import Connection
 
 _CARD = "owner_id, id, title, file_name, char_length(text), chunks, embedder, created_at, updated_at"
@@ -205,13 +205,13 @@ class Notes:
             raise _no_such_note(note_id)
         await self._count(owner_id, row[0], -row[1])
 
-    async def shelf(self, owner_id: str, embedder: str) -> Shelf:
+    async def shelf(self, owner_id: str, embedder: str) -> NoteCounts:
         """What the owner has in this embedder's index."""
         found = await self.connection.execute(
             "SELECT chunks, min_similarity FROM shelves WHERE owner_id = %s AND embedder = %s", (owner_id, embedder)
         )
         row = await found.fetchone()
-        return Shelf(*row) if row else Shelf(0, None)
+        return NoteCounts(*row) if row else NoteCounts(0, None)
 
     async def calibrated(self, owner_id: str, embedder: str, min_similarity: float | None) -> None:
         """Keep the owner's threshold for this embedder; None goes back to the embedder's own."""

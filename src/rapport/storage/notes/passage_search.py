@@ -104,7 +104,7 @@ ORDER BY f.points DESC, f.note_id, f.position
 
 
 @dataclass(slots=True)
-class Search:
+class PassageSearch:
     """Searches an owner's chunks. Keeps for a while which words are common, because a frequent word finds nothing."""
 
     database: Database

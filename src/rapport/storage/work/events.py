@@ -228,7 +228,7 @@ def plan_parameters(plan: Plan | None) -> dict[str, Any]:
         "plan_id": new_id(),
         "plan_type": plan.trigger_type,
         "plan_reason": plan.reason,
-        "plan_matter": plan.matter,
+        "plan_matter": plan.topic,
         "plan_delay": plan.delay,
         "plan_sources": list(plan.sources),
     }

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rapport.domain.conversation import Message
 from rapport.domain.event import ClaimedEvent
-from rapport.domain.follow_up import BroughtUp
-from rapport.domain.note import Shelf
+from rapport.domain.follow_up import PastFollowUp
+from rapport.domain.note import NoteCounts
 from rapport.storage.database import Connection
 from rapport.storage.followups.past_followups import BROUGHT_UP, brought_up
 from rapport.storage.messages.messages import BRIEF, SPOKEN, message_of
@@ -74,7 +74,7 @@ _LOAD_SILENCE = _SHORT_LOAD.replace("{before}", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class TurnInput:
     """What a turn has to work with."""
 
     asked: Message
@@ -83,13 +83,13 @@ class Material:
     """The newest messages before it that no summary covers, oldest first; in a forum, those of its topic."""
     summary: Message | None
     """What stands for everything before those."""
-    shelf: Shelf
+    shelf: NoteCounts
     is_resting: bool
     """The breaker is open: no model is asked."""
     autonomy: bool | None
     """What somebody has said about follow-ups in this conversation; None when nobody has."""
     has_memories: bool
-    brought_up: Sequence[BroughtUp]
+    brought_up: Sequence[PastFollowUp]
     """Its latest follow-ups, the newest first."""
     is_muted: bool = False
     """Whether the owner wants no follow-ups in this conversation now."""
@@ -97,9 +97,9 @@ class Material:
     """The zone that the owner has set; None when they have set none."""
 
 
-async def load(
+async def load_turn_input(
     connection: Connection, event: ClaimedEvent, *, limit: int, embedder: str, asked: Message | None = None
-) -> Material | None:
+) -> TurnInput | None:
     """Everything a turn about this event may see, with at most `limit` earlier messages; None if its message is gone.
 
     With `asked`, which nobody said and the log doesn't hold, it is everything that was said so far.
@@ -124,11 +124,11 @@ async def load(
     earlier.sort(key=lambda message: (message.created_at, message.id))
     summary = next((message for message in messages if message.role == "system-summary"), None)
     is_resting, autonomy, has_memories, made, chunks, min_similarity, is_muted, time_zone = rows[0][:8]
-    return Material(
+    return TurnInput(
         asked,
         earlier,
         summary,
-        Shelf(chunks, min_similarity),
+        NoteCounts(chunks, min_similarity),
         is_resting,
         autonomy,
         has_memories,

@@ -63,7 +63,7 @@ class Workers:
         """Say goodbye; what this worker still had is given back by `bury` as if it had died."""
         await self.connection.execute("DELETE FROM workers WHERE id = %s", (worker_id,))
 
-    async def bury(self, *, except_for: str) -> int:
+    async def reap_dead_workers(self, *, except_for: str) -> int:
         """Put back what workers that are gone were running; returns how many turns that were."""
         # Asked of each row's own worker, so that a row whose worker is unknown counts as left behind too.
         parameters = {**_PARAMETERS, "me": except_for}

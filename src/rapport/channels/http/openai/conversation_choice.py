@@ -17,7 +17,7 @@ from rapport.domain.chat_archive import ArchivedMessage
 from rapport.domain.conversation import Conversation
 from rapport.domain.errors import NotFound, Permanent, Transient
 from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.conversations.ephemeral import PassingConversations
+from rapport.storage.conversations.ephemeral import EphemeralConversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.import_export import Archives
 
@@ -37,7 +37,7 @@ def named_id(owner_id: str, agent_id: str, name: str) -> str:
     return str(ULID.from_bytes(bytes(6) + hashlib.sha256(told).digest()[:10]))
 
 
-class Places:
+class ConversationChoice:
     """Finds, makes and erases conversations for clients that only know messages."""
 
     def __init__(self, core: Core, database: Database) -> None:
@@ -97,7 +97,7 @@ class Places:
         self._look_at = time.monotonic() + LOOK_SECONDS
         try:
             async with self._database.statement() as connection:
-                passing = PassingConversations(connection)
+                passing = EphemeralConversations(connection)
                 left = await passing.left_behind(before=datetime.now(UTC) - LEFT_BEHIND, limit=_AT_ONCE)
         except (Transient, Permanent) as error:
             log.warning("openai.left_behind", conversationId=None, reason=str(error))

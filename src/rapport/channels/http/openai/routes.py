@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from rapport.channels.base import Core
-from rapport.channels.http.openai.conversation_choice import Places, named_id
+from rapport.channels.http.openai.conversation_choice import ConversationChoice, named_id
 from rapport.channels.http.openai.errors import ERRORS, OpenAIRoute, Unsuitable, error_response, told_passing
 from rapport.channels.http.openai.requests import (
     MAX_NAME,
@@ -28,7 +28,7 @@ from rapport.domain.agent_profile import AGENTS, AgentProfile
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import NotFound, RapportError, Transient
 from rapport.domain.text_checks import checked_text
-from rapport.storage.conversations.ephemeral import passing_id
+from rapport.storage.conversations.ephemeral import ephemeral_id
 from rapport.storage.database import Database
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def openai_routes(
     core: Core, database: Database, caller: Caller, *, max_characters: int, limiter: Limiter | None = None
 ) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute, responses=ERRORS)
-    places = Places(core, database)
+    places = ConversationChoice(core, database)
     completions = _Completions(core, places, limiter, max_characters)
     owner_id = Depends(caller)
 
@@ -83,7 +83,7 @@ class _Completions:
     """Two ways to an answer."""
 
     core: Core
-    places: Places
+    places: ConversationChoice
     limiter: Limiter | None
     max_characters: int
 
@@ -122,7 +122,7 @@ class _Completions:
         """
         said = asked(body, max_characters=self.max_characters)
         before = told_before(body, max_characters=self.max_characters)
-        here = passing_id()
+        here = ephemeral_id()
         if self.limiter is not None:
             await self.limiter.admit(request, owner, here)
         await self.places.clean_up()

@@ -10,7 +10,7 @@ from rapport.channels.http.auth.authentication import is_operator
 from rapport.channels.http.rendering.json_views import ProblemView, json_response, problem_view
 from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
-from rapport.domain.agent_profile import agent_of
+from rapport.domain.agent_profile import get_agent
 from rapport.domain.context_selection import Strategy
 from rapport.domain.conversation import Message
 from rapport.domain.errors import NotFound
@@ -203,7 +203,7 @@ async def _words(database: Database, explanation: Explanation) -> dict[str, Any]
 
 
 def _moment_view(message: Message, explanation: Explanation, why: Mapping[str, Any]) -> dict[str, Any]:
-    agent = agent_of(explanation.conversation.agent_id).name if message.role == "assistant" else "You"
+    agent = get_agent(explanation.conversation.agent_id).name if message.role == "assistant" else "You"
     words = " ".join(message.text.split())
     return {
         "id": message.id,

@@ -12,7 +12,7 @@ from rapport.channels.http.routes.conversations import Caller
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.follow_up_outcomes import Outcomes, outcomes_by_type
 from rapport.metrics import Metrics
-from rapport.storage.conversations.statistics import Hour, Insight
+from rapport.storage.conversations.statistics import ConversationStatistics, Hour
 from rapport.storage.database import Database
 from rapport.storage.followups.follow_up_turns import Followups
 
@@ -72,7 +72,7 @@ def insight_routes(database: Database, caller: Caller, *, metrics: Metrics) -> A
     @router.get("", response_model=InsightView, summary="How the last hours went")
     async def insight(hours: Annotated[int, Query(ge=1, le=MOST_HOURS)] = 24, owner: str = owner_id) -> Response:
         async with database.statement() as connection:
-            since, told = await Insight(connection).replies(owner, hours=hours)
+            since, told = await ConversationStatistics(connection).replies(owner, hours=hours)
             tallies = await Followups(connection).stats(owner, days=hours / 24)
         return json_response(
             {

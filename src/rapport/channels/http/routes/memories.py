@@ -18,13 +18,13 @@ from rapport.channels.http.requests.json_bodies import MemoryBody, MemoryEdit, S
 from rapport.channels.http.routes.conversations import Caller, agent_named
 from rapport.domain.agent_profile import COMPANION
 from rapport.domain.ids import is_id
-from rapport.domain.memory import Remark
-from rapport.memory.memory_store import MAX_QUERY, MemoryBook
+from rapport.domain.memory import MemoryCandidate
+from rapport.memory.memory_store import MAX_QUERY, MemoryStore
 
 Agent = Annotated[str | None, Query(max_length=64, description="Whose memories about you; `companion` by default")]
 
 
-def memory_routes(book: MemoryBook, caller: Caller) -> APIRouter:
+def memory_routes(book: MemoryStore, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/memories", tags=["memories"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
@@ -36,7 +36,7 @@ def memory_routes(book: MemoryBook, caller: Caller) -> APIRouter:
         summary="Tell an agent something to remember",
     )
     async def create(body: MemoryBody, agent: Agent = None, owner: str = owner_id) -> Response:
-        remark = Remark(body.content, key=body.key, origin="user")
+        remark = MemoryCandidate(body.content, key=body.key, origin="user")
         return json_response(memory_view(await book.create(owner, _named(agent), remark)), 201)
 
     @router.get("", response_model=MemoriesView, summary="What an agent remembers about you, the newest first")

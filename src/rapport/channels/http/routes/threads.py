@@ -22,12 +22,12 @@ from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.cursors import cursor_of, cursor_text
 from rapport.channels.http.requests.json_bodies import Body, NewConversation, StrictRoute
 from rapport.channels.http.routes.conversations import Caller, agent_named
-from rapport.domain.agent_profile import COMPANION, agent_of
+from rapport.domain.agent_profile import COMPANION, get_agent
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id
 from rapport.domain.text_checks import checked_text
 from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.conversations.listing import Threads
+from rapport.storage.conversations.listing import ConversationListing
 from rapport.storage.database import Database
 from rapport.storage.messages.messages import Messages
 
@@ -77,7 +77,7 @@ def thread_routes(database: Database, caller: Caller, *, renderer: Renderer) -> 
         cursor = None if before is None else cursor_of(before, is_id=is_id)
         words = "" if q is None else checked_text(q, what="q", limit=200)
         async with database.statement() as connection:
-            found = await Threads(connection).recent(owner, limit=limit + 1, before=cursor, words=words)
+            found = await ConversationListing(connection).recent(owner, limit=limit + 1, before=cursor, words=words)
         page = found[:limit]
         last = page[-1].conversation if page else None
         following = cursor_text(last.last_at, last.id) if last and len(found) > limit else None
@@ -89,7 +89,7 @@ def thread_routes(database: Database, caller: Caller, *, renderer: Renderer) -> 
         async with database.transaction() as connection:
             conversations = Conversations(connection)
             await conversations.rename((await conversations.get(owner, thread_id)).id, title or None)
-            return json_response(thread_view(await Threads(connection).get(owner, thread_id)))
+            return json_response(thread_view(await ConversationListing(connection).get(owner, thread_id)))
 
     @router.get("/{thread_id}/history", response_model=HistoryView, summary="What was said, page by page")
     async def history(
@@ -126,8 +126,8 @@ def thread_routes(database: Database, caller: Caller, *, renderer: Renderer) -> 
     async def people(thread_id: str, owner: str = owner_id) -> Response:
         async with database.statement() as connection:
             conversation = await Conversations(connection).get(owner, thread_id)
-            threads = Threads(connection)
-            agent = agent_of(conversation.agent_id, called=await threads.called(owner, thread_id))
+            threads = ConversationListing(connection)
+            agent = get_agent(conversation.agent_id, called=await threads.called(owner, thread_id))
             found = await threads.people(owner, thread_id, limit=MOST_PEOPLE)
         return json_response(
             {

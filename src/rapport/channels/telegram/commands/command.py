@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rapport.channels.base import Core
-from rapport.domain.agent_profile import AgentProfile, agent_of
+from rapport.domain.agent_profile import AgentProfile, get_agent
 from rapport.domain.conversation import Author, Conversation, Message
-from rapport.memory.memory_store import MemoryBook
+from rapport.memory.memory_store import MemoryStore
 from rapport.storage.database import Database
 from rapport.turns.group_context import ContextSelector
 
@@ -20,7 +20,7 @@ IsAdmin: TypeAlias = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Command:
     """A command as somebody has given it."""
 
     name: str
@@ -39,7 +39,7 @@ class Order:
 
     @property
     def agent(self) -> AgentProfile:
-        return agent_of(self.conversation.agent_id)
+        return get_agent(self.conversation.agent_id)
 
     @property
     def in_group(self) -> bool:
@@ -51,12 +51,12 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class CommandContext:
     """What commands are carried out with."""
 
     database: Database
     core: Core
     chooser: ContextSelector
-    memory: MemoryBook
+    memory: MemoryStore
     autonomy: bool
     """Whether anything is ever said unasked on this server."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from rapport.channels.telegram.commands.command import FOR_ADMINS, Desk, Order
+from rapport.channels.telegram.commands.command import FOR_ADMINS, Command, CommandContext
 from rapport.channels.telegram.commands.notice_text import WallClock, quoted
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer
@@ -23,7 +23,7 @@ SORTS: Mapping[str, str] = {
 }
 
 
-async def mute(order: Order, desk: Desk) -> str:
+async def mute(order: Command, desk: CommandContext) -> str:
     """Nothing is said unasked for so long, or until somebody unmutes. Raises InvalidInput."""
     written = "".join(order.argument.split())
     seconds = duration_of(written) if written else None
@@ -38,12 +38,12 @@ async def mute(order: Order, desk: Desk) -> str:
     )
 
 
-async def unmute(order: Order, desk: Desk) -> str:
+async def unmute(order: Command, desk: CommandContext) -> str:
     permission, _ = await _muted(order, desk, until=None)
     return f"Not muted any more. {_whether(order, desk, permission)}"
 
 
-async def followups(order: Order, desk: Desk) -> str:
+async def followups(order: Command, desk: CommandContext) -> str:
     """What waits here and whether it will be said; or, with `on` or `off`, lets it. Raises InvalidInput."""
     wanted = order.argument.strip().lower()
     if wanted in ("on", "off"):
@@ -72,7 +72,7 @@ async def followups(order: Order, desk: Desk) -> str:
     return "\n\n".join(parts)
 
 
-async def _switched(order: Order, desk: Desk, *, on: bool) -> str:
+async def _switched(order: Command, desk: CommandContext, *, on: bool) -> str:
     if not await order.is_for_all():
         return FOR_ADMINS
     never = _never(order, desk)
@@ -86,7 +86,9 @@ async def _switched(order: Order, desk: Desk, *, on: bool) -> str:
     return "\n\n".join([_whether(order, desk, permission), *held])
 
 
-async def _muted(order: Order, desk: Desk, *, until: datetime | float | None) -> tuple[Permission, Preference]:
+async def _muted(
+    order: Command, desk: CommandContext, *, until: datetime | float | None
+) -> tuple[Permission, Preference]:
     where = (order.conversation.owner_id, order.conversation.id)
     async with desk.database.statement() as connection:
         permission = await Conversations(connection).mute(*where, until=until)
@@ -96,7 +98,7 @@ async def _muted(order: Order, desk: Desk, *, until: datetime | float | None) ->
 def _listed(waiting: Sequence[Timer], clock: WallClock) -> str:
     lines: list[str] = []
     for timer in waiting[:MOST_LISTED]:
-        about = quoted(timer.reason or timer.matter, limit=160)
+        about = quoted(timer.reason or timer.topic, limit=160)
         when = f"- **{clock.shows(timer.due_at)}** ({clock.until(timer.due_at)}), {SORTS[timer.trigger_type]}"
         lines.append(f"{when}: {about}" if about else when)
     if len(waiting) > MOST_LISTED:
@@ -114,7 +116,7 @@ def _held_back(permission: Permission, preference: Preference, clock: WallClock)
     return parts
 
 
-def _whether(order: Order, desk: Desk, permission: Permission) -> str:
+def _whether(order: Command, desk: CommandContext, permission: Permission) -> str:
     """Whether anything is said unasked here."""
     if never := _never(order, desk):
         return never
@@ -123,14 +125,14 @@ def _whether(order: Order, desk: Desk, permission: Permission) -> str:
     return f"Follow-ups are **off** here: I speak only when you {_call(order)}."
 
 
-def _never(order: Order, desk: Desk) -> str:
+def _never(order: Command, desk: CommandContext) -> str:
     """Why nothing can ever be said unasked, whatever anybody wants here; empty if it can."""
     if not desk.autonomy:
         return "Follow-ups are off on this whole server: I never write on my own."
     return "" if order.agent.autonomy else f"{order.agent.name} never writes on its own."
 
 
-def _is_on(order: Order, permission: Permission) -> bool:
+def _is_on(order: Command, permission: Permission) -> bool:
     return not order.in_group if permission.autonomy is None else permission.autonomy
 
 
@@ -138,5 +140,5 @@ def _until(moment: datetime, clock: WallClock) -> str:
     return "until you send /unmute" if moment >= FOREVER else f"until {clock.names(moment)}"
 
 
-def _call(order: Order) -> str:
+def _call(order: Command) -> str:
     return "call me" if order.in_group else "write to me"

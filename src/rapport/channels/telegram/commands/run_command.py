@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from rapport.channels.telegram.commands import follow_up_commands as followups
-from rapport.channels.telegram.commands.command import FOR_ADMINS, Desk, IsAdmin, Order
+from rapport.channels.telegram.commands.command import FOR_ADMINS, Command, CommandContext, IsAdmin
 from rapport.channels.telegram.commands.notice_text import WallClock, escaped, quoted
 from rapport.channels.telegram.commands.why import HOW_TO_ASK, explained
 from rapport.domain.conversation import Author, Conversation
@@ -15,7 +15,7 @@ from rapport.domain.outgoing import Button, Notice
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.timers import Timers
 
-__all__ = ["COMMANDS", "Desk", "IsAdmin", "Order", "obey", "press"]
+__all__ = ["COMMANDS", "Command", "CommandContext", "IsAdmin", "press", "run_command"]
 
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("start", "Who I am and what I can do"),
@@ -34,7 +34,7 @@ _CAN = "I answer, I find what was said before, and I look into the notes that I 
 _MORE = "/help lists what you can ask of me."
 
 
-async def obey(order: Order, desk: Desk) -> Notice | None:
+async def run_command(order: Command, desk: CommandContext) -> Notice | None:
     """Carry a command out and say so; None if it isn't one of ours. Safe to repeat.
 
     Where the notice goes is for the caller to add. After a confirmed `/forget` the conversation is gone. Raises NotFound if
@@ -51,7 +51,7 @@ async def obey(order: Order, desk: Desk) -> Notice | None:
 
 
 async def press(
-    data: str, conversation: Conversation, presser: Author, presser_is_admin: IsAdmin, desk: Desk
+    data: str, conversation: Conversation, presser: Author, presser_is_admin: IsAdmin, desk: CommandContext
 ) -> Notice | None:
     """What pressing a button does, and what to say; None if it isn't one of ours, or not for this person to press.
 
@@ -76,7 +76,7 @@ async def press(
 # ---- who I am
 
 
-async def _start(order: Order, desk: Desk) -> str:
+async def _start(order: Command, desk: CommandContext) -> str:
     name = order.agent.name
     if order.in_group:
         return (
@@ -91,7 +91,7 @@ async def _start(order: Order, desk: Desk) -> str:
     )
 
 
-async def _help(order: Order, _desk: Desk) -> str:
+async def _help(order: Command, _desk: CommandContext) -> str:
     commands = (
         "- /mute: I don't write on my own until you send /unmute; `/mute 2h` for two hours (also `30m`, `1d`, `1h30m`)\n"
         "- /unmute: I may again\n"
@@ -112,14 +112,14 @@ async def _help(order: Order, _desk: Desk) -> str:
     )
 
 
-def _tag(order: Order) -> str:
+def _tag(order: Command) -> str:
     return f"@{escaped(order.called.removeprefix('@'))}"
 
 
 # ---- what I have stored
 
 
-async def _forget(order: Order, desk: Desk) -> Notice:
+async def _forget(order: Command, desk: CommandContext) -> Notice:
     answer = order.argument.strip().lower()
     if answer not in ("", "yes"):
         raise InvalidInput("Send /forget and I ask first, or /forget yes and I don't.")
@@ -135,7 +135,7 @@ async def _forget(order: Order, desk: Desk) -> Notice:
     )
 
 
-async def _what_goes(conversation: Conversation, desk: Desk) -> str:
+async def _what_goes(conversation: Conversation, desk: CommandContext) -> str:
     async with desk.database.statement() as connection:
         waiting = len(await Timers(connection).pending(conversation.owner_id, conversation.id))
     goes = [
@@ -149,7 +149,7 @@ async def _what_goes(conversation: Conversation, desk: Desk) -> str:
     return "\n".join(f"- {one}" for one in goes)
 
 
-async def _erased(conversation: Conversation, desk: Desk) -> str:
+async def _erased(conversation: Conversation, desk: CommandContext) -> str:
     """Erase what there is; again, there is nothing left to do."""
     where = (conversation.owner_id, conversation.agent_id)
     is_direct = conversation.kind == "direct"
@@ -179,7 +179,7 @@ def _count(things: int) -> str:
 # ---- why I said that
 
 
-async def _why(order: Order, desk: Desk) -> str:
+async def _why(order: Command, desk: CommandContext) -> str:
     if order.is_reply and order.replied_to is None:
         return HOW_TO_ASK
     async with desk.database.statement() as connection:
@@ -188,7 +188,7 @@ async def _why(order: Order, desk: Desk) -> str:
     return await explained(desk.chooser, *where, order.replied_to, thread_id=order.thread_id, clock=clock)
 
 
-_ANSWERS: Mapping[str, Callable[[Order, Desk], Awaitable[str]]] = {
+_ANSWERS: Mapping[str, Callable[[Command, CommandContext], Awaitable[str]]] = {
     "start": _start,
     "help": _help,
     "mute": followups.mute,

@@ -16,7 +16,7 @@ from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing
 from rapport.storage.database import Database
 from rapport.storage.messages.messages import Messages
-from rapport.storage.telegram import OWN_NUMBERS, Places
+from rapport.storage.telegram import OWN_NUMBERS, ChatMapping
 
 TOKEN_SECONDS = 60.0
 """What can't be sent because the token is refused waits for a new one; so often that is tried."""
@@ -57,7 +57,7 @@ class TelegramChannel:
         chat_id = await self._chat(outgoing)
         await self._whereabouts.caught_up()
         async with self._database.statement() as connection:
-            places, where = Places(connection, self._api.number), (chat_id, outgoing.conversation_id, outgoing.id)
+            places, where = ChatMapping(connection, self._api.number), (chat_id, outgoing.conversation_id, outgoing.id)
             told = await places.numbers(*where)
             shared = [] if chat_id < OWN_NUMBERS else await places.numbers_elsewhere(*where)
         mine = [(name, True) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived)]
