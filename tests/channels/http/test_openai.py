@@ -26,6 +26,7 @@ from rapport.domain.ids import is_id, new_id
 from rapport.storage.access.api_keys import Keys
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.conversations.ephemeral import ephemeral_id
+from rapport.turns.answer import answer_message
 from tests.e2e.scripted import ScriptedModel as RemoteModel
 from tests.e2e.scripted import chat_model, scripted_model
 from tests.support.world import World, open_world, until
