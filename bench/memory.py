@@ -27,7 +27,7 @@ from bench.remembered import ANSWERS, DISTRACTORS, FOLLOW_UPS, SMALL_TALK, SUBJE
 from bench.retrieval import empty_database
 from rapport.builtin.prompt_reader import Turn, Window
 from rapport.builtin.summary_text import summarise
-from rapport.context.summary_rules import estimated_tokens
+from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.conversation import Message, Role
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
 from rapport.domain.ids import new_id
@@ -232,14 +232,14 @@ async def look_up(
     book: MemoryStore, embedder: OnceEach, talk: Talk, query: Query, ids: frozenset[str], into: Retrieved
 ) -> None:
     begun = time.perf_counter()
-    recalled = await Recall(embedder, book).recall(talk.owner, AGENT, query, tokens=estimated_tokens)
+    recalled = await Recall(embedder, book).recall(talk.owner, AGENT, query, tokens=estimate_tokens)
     into.ms.append((time.perf_counter() - begun) * 1e3)
     nearest = await book.near(talk.owner, AGENT, await embedder.embed_question(query.text), TOP)
     into.best.append(nearest[0][1])
     into.recall.append(len(ids & {one.id for one, _ in nearest}) / len(ids))
     into.given.append(len(ids & {one.id for one in recalled}) / len(ids))
     into.lines.append(len(recalled))
-    into.tokens.append(estimated_tokens(memories_block(recalled)))
+    into.tokens.append(estimate_tokens(memories_block(recalled)))
 
 
 async def separate(book: MemoryStore, embedder: OnceEach, talk: Talk, ids: frozenset[str], figures: Figures) -> None:
@@ -248,7 +248,7 @@ async def separate(book: MemoryStore, embedder: OnceEach, talk: Talk, ids: froze
     for one, similarity in await book.near(talk.owner, AGENT, vector, MOST):
         (figures.near if one.id in ids else figures.far).append(similarity)
     said, _ = SMALL_TALK[figures.talks % len(SMALL_TALK)]
-    recalled = await Recall(embedder, book).recall(talk.owner, AGENT, Query(said, "message"), tokens=estimated_tokens)
+    recalled = await Recall(embedder, book).recall(talk.owner, AGENT, Query(said, "message"), tokens=estimate_tokens)
     figures.idle.append(len(recalled))
 
 

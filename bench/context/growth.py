@@ -34,7 +34,7 @@ from bench.context.site import Site, Stopwatch, Times, spread
 from bench.context.speaking import BLOCK, speaking
 from rapport.app import App, open_app
 from rapport.cli.context_filter import read
-from rapport.context.engine import Choice, select
+from rapport.context.engine import SelectionOptions, select_context
 from rapport.domain.context_selection import RECENT
 from rapport.domain.conversation import LOCAL_USER, Author, Message
 from rapport.domain.ids import new_id
@@ -47,7 +47,7 @@ from rapport.storage.messages.chat_search import search_chat
 from rapport.storage.messages.neighbours import load_linked, recent, vector_of
 from rapport.storage.migrate import migrate, schema_lock
 from rapport.storage.postgres.embedded import EmbeddedPostgres
-from rapport.turns.group_context import ContextSelector, surroundings
+from rapport.turns.group_context import ContextSelector, gather_candidates
 
 PARTS = ("select", "gather", "similar", "accept")
 SHORT, MIDDLING, LARGER = 1_000, 5_000, 20_000
@@ -60,7 +60,7 @@ SELECT_MS_GOAL, RATIO_GOAL, OVERLAP_GOAL = 10.0, 1.5, 0.9
 # ---- choosing alone
 
 
-def choosing(site: Site, choice: Choice, count: int) -> None:
+def choosing(site: Site, choice: SelectionOptions, count: int) -> None:
     """Windows of 100 real messages, each chosen from for the first time, and again when its words have been seen."""
     path, tasks = str(SHARED / "data" / "context" / "ubuntu-dev.base.jsonl"), the_scorer()[1]
     times = Times()
@@ -69,7 +69,7 @@ def choosing(site: Site, choice: Choice, count: int) -> None:
         for place in ("the first time", "again"):
             for request in requests:
                 began = time.perf_counter()
-                select(request.call, request.found, choice)
+                select_context(request.call, request.found, choice)
                 times.add(f"{setting}, {len(requests)} windows", place, began)
     times.table("choosing from 100 messages", ("the first time", "again"))
     slowest = max(statistics.median(times.taken[kind][place]) for kind in times.taken for place in times.taken[kind])
@@ -112,10 +112,10 @@ async def gathering(site: Site, app: App, rounds: int) -> None:
             for place in site.chance.sample(list(places), len(places)):
                 call = a_call(site, places[place], kind)
                 embedder.seconds, began = 0.0, time.perf_counter()
-                gathered = await chooser.gather(LOCAL_USER, call)
+                gathered = await chooser.load_and_select(LOCAL_USER, call)
                 whole.add(kind, place, began, less=embedder.seconds)
-                assert len(gathered.found.recent) == RECENT
-                assert gathered.found.similar
+                assert len(gathered.candidates.recent) == RECENT
+                assert gathered.candidates.similar
                 if embedder.seconds:
                     embedding.taken.setdefault(kind, {}).setdefault(place, []).append(embedder.seconds * 1e3)
         for place in site.chance.sample(list(places), len(places)):
@@ -171,7 +171,7 @@ async def in_parts(site: Site, chooser: ContextSelector, chat: Chat, place: str,
         )
         times.add("with the question's words", place, began)
     began = time.perf_counter()
-    select(call, replace(surroundings(before, links), similar=close), chooser.choice)
+    select_context(call, replace(gather_candidates(before, links), similar=close), chooser.options)
     times.add("choosing", place, began)
 
 
@@ -180,7 +180,7 @@ async def in_parts(site: Site, chooser: ContextSelector, chat: Chat, place: str,
 
 async def searching(site: Site, app: App, embedder: Embedder, count: int) -> None:
     """How near to the truth the closest messages are, and how long that takes, among everybody else's."""
-    enough = app.chooser.choice.min_similarity
+    enough = app.chooser.options.min_similarity
     print(
         f"\n| close in meaning, {LIMIT} each | asked about | overlap with exact search | of those from {enough:g} on, which"
         " count | mean similarity, and exactly | p50, p95 |"
@@ -300,7 +300,7 @@ async def run(folder: Path, given: argparse.Namespace) -> list[tuple[str, bool, 
         async with open_app(settings_for(database.url, model="builtin")) as app:
             await calm(given.calm)
             if "select" in given.parts:
-                choosing(site, app.chooser.choice, given.rounds)
+                choosing(site, app.chooser.options, given.rounds)
             if "gather" in given.parts:
                 await gathering(site, app, given.rounds)
             if "similar" in given.parts:

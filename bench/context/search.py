@@ -30,7 +30,7 @@ from bench.context.dialogues import CASTS, Dialogue, make_dialogues
 from bench.context.growth import a_server, tell
 from bench.context.site import Stopwatch, Times
 from rapport.app import App, open_app
-from rapport.context.named_participants import find_named
+from rapport.context.named_participants import find_named_participants
 from rapport.domain.chat_archive import Archive, ArchivedMessage
 from rapport.domain.conversation import LOCAL_USER, Author
 from rapport.ingest.embed_messages import MessageEmbedding
@@ -90,7 +90,7 @@ def ways_of(app: App, stored: Stored) -> dict[str, Way]:
     return {
         "vectors alone (before)": lambda question: plainly(question, by_words=False, by_meaning=True),
         "vectors alone, names out": lambda question: plainly(
-            find_named(question, authors).text, by_words=False, by_meaning=True
+            find_named_participants(question, authors).text, by_words=False, by_meaning=True
         ),
         "words alone (BM25)": lambda question: plainly(question, by_words=True, by_meaning=False),
         "fused": lambda question: plainly(question, by_words=True, by_meaning=True),

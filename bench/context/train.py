@@ -23,16 +23,16 @@ import numpy as np
 import torch
 
 from bench.context.windows import SIZES, Window, Windows, read
-from rapport.context.relevance.line_features import plain
+from rapport.context.relevance.line_features import strip_handles
 from rapport.context.relevance.pair_features import (
     CHAT_FEATURES,
     FEATURES,
     LINE_FEATURES,
     PAIR_FEATURES,
-    describe,
-    pairs,
+    compute_features,
+    list_pairs,
 )
-from rapport.context.relevance.scorer import LEAST, NEAR
+from rapport.context.relevance.scorer import LOOKBACKS, MIN_LINK_PROBABILITY
 from rapport.retrieval.embedders.wordllama import DIMENSIONS, word_table
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "context"
@@ -109,13 +109,13 @@ class Scorer(torch.nn.Module):
         self.tells = torch.nn.Linear(directions, HEADS * HEAD_SIZE, bias=False)
         self.drop = torch.nn.Dropout(0.3)
         self.first = Round(hidden, directions, 0)
-        self.second = Round(hidden, directions, len(SPREAD) + len(NEAR) + 2)
+        self.second = Round(hidden, directions, len(SPREAD) + len(LOOKBACKS) + 2)
 
     def forward(
         self, table: torch.Tensor, vectors: torch.Tensor, count: int
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Of each round: the log probabilities of what each line answers, and who is together with whom."""
-        every = pairs(count)
+        every = list_pairs(count)
         later, earlier = torch.as_tensor(every.later), torch.as_tensor(every.earlier)
         apart = (later != earlier).float()[None, :, None]
         below = torch.tril(torch.ones(count, count), -1)
@@ -134,7 +134,7 @@ class Scorer(torch.nn.Module):
         first = torch.log_softmax(square(self.first(known, meaning, None), -1e9), 2)
         together = Together.apply(first.exp() * below)
         seen = self._second_look(table, together, square, below, count)[:, :, later, earlier].permute(0, 2, 1) * apart
-        scores = self.second(known, meaning, seen) + first[:, later, earlier].clamp(min=math.log(LEAST))
+        scores = self.second(known, meaning, seen) + first[:, later, earlier].clamp(min=math.log(MIN_LINK_PROBABILITY))
         second = torch.log_softmax(square(scores, -1e9), 2)
         return [(first, together), (second, Together.apply(second.exp() * below))]
 
@@ -143,9 +143,9 @@ class Scorer(torch.nn.Module):
         table: torch.Tensor, together: torch.Tensor, square: Any, below: torch.Tensor, count: int
     ) -> torch.Tensor:
         steps = torch.arange(count)[:, None] - torch.arange(count)[None, :]
-        near = torch.stack([((steps >= 1) & (steps <= reach)).float() for reach in NEAR])
+        near = torch.stack([((steps >= 1) & (steps <= reach)).float() for reach in LOOKBACKS])
         carried = [square(table[:, :, PAIR_FEATURES.index(name)]) * below for name in SPREAD]
-        dense = torch.cat([torch.stack(carried, 1), near.expand(len(table), len(NEAR), count, count)], 1)
+        dense = torch.cat([torch.stack(carried, 1), near.expand(len(table), len(LOOKBACKS), count, count)], 1)
         earlier = together * below
         since = torch.cumsum(earlier, 1) - earlier
         counted = torch.cat([torch.matmul(dense, together.unsqueeze(1)), since.unsqueeze(1)], 1)
@@ -173,11 +173,11 @@ def _batch(order: tuple[int, int]) -> list[tuple[Window, np.ndarray, np.ndarray]
     while len(drawn) < count * (1 if size >= 60 else 2 if size >= 20 else 4):
         if (window := windows.draw(size, chance)) is None:
             continue
-        vectors = words([plain(line.text) for line in window.lines])
+        vectors = words([strip_handles(line.text) for line in window.lines])
         if chance.random() < WITHOUT_VECTORS:
-            drawn.append((window, describe(window.lines).table.astype(np.float16), np.zeros_like(vectors)))
+            drawn.append((window, compute_features(window.lines).table.astype(np.float16), np.zeros_like(vectors)))
         else:
-            table = describe(window.lines, vectors).table.astype(np.float16)
+            table = compute_features(window.lines, vectors).table.astype(np.float16)
             is_known = chance.random() >= WITHOUT_MEANING
             drawn.append((window, table, vectors if is_known else np.zeros_like(vectors)))
     return drawn

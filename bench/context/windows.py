@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rapport.context.relevance.line_features import Line, plain
+from rapport.context.relevance.line_features import Line, strip_handles
 
 SIZES = (100, 100, 100, 100, 60, 40, 20, 10, 6)
 """How many lines a window has; short ones are what a new chat looks like."""
@@ -223,7 +223,7 @@ def _with_names(said: Sequence[Said], chance: random.Random) -> list[Said]:
 
 def _dropped(said: Sequence[Said], share: float, chance: random.Random) -> list[Said]:
     return [
-        replace(one, text=plain(one.text), mentions=()) if one.mentions and chance.random() < share else one
+        replace(one, text=strip_handles(one.text), mentions=()) if one.mentions and chance.random() < share else one
         for one in said
     ]
 

@@ -161,7 +161,7 @@ async def open_app(
         )
         stack.push_async_callback(runtime.stop)
         await runtime.start()
-        await _prepare(embedder, database, tools.chooser)
+        await _prepare(embedder, database, tools.context_selector)
         telegram = None if api is None else _telegram(settings, api, runtime, tools)
         if telegram is not None:
             runtime.attend(telegram)
@@ -174,7 +174,7 @@ async def open_app(
             tools.retriever,
             memory,
             tools.metrics,
-            tools.chooser,
+            tools.context_selector,
             chosen,
             health,
             telegram,
@@ -215,7 +215,7 @@ def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: TurnDeps
     return TelegramBot(
         api,
         read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users),
-        CommandContext(tools.database, runtime, tools.chooser, tools.book, settings.autonomy),
+        CommandContext(tools.database, runtime, tools.context_selector, tools.memory_store, settings.autonomy),
         runtime.delivery.post,
         agent_id=COMPANION.id,
         webhook_url=settings.telegram_webhook_url,
@@ -224,11 +224,11 @@ def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: TurnDeps
 
 def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> ContextSelector:
     """Chooses context as the settings say."""
-    from rapport.context.engine import Choice
+    from rapport.context.engine import SelectionOptions
     from rapport.retrieval.embedders.wordllama import word_table
     from rapport.turns.group_context import ContextSelector
 
-    choice = Choice(
+    choice = SelectionOptions(
         settings.context_strategy,
         lookback=settings.lookback_limit,
         gap_minutes=settings.time_threshold,
@@ -251,7 +251,7 @@ async def _prepare(embedder: Embedder, database: Database, chooser: ContextSelec
         memories, outdated_memories = await Memories(connection).totals(embedder.name)
         has_groups = await Conversations(connection).has_groups()
     if has_groups:
-        asyncio.get_running_loop().run_in_executor(None, chooser.warm)
+        asyncio.get_running_loop().run_in_executor(None, chooser.warm_up)
     if outdated_notes:
         log.warning("notes.outdated", notes=outdated_notes, embedder=embedder.name, remedy="rapport reindex")
     if outdated_memories:

@@ -22,7 +22,7 @@ from rapport.builtin.perspective import first_person, turned_around
 from rapport.builtin.prompt_reader import SUMMARY_PROMPT
 from rapport.builtin.source_reader import Source, parse
 from rapport.builtin.summary_text import TOKEN_LIMIT, estimate
-from rapport.context.prompt import system_prompt
+from rapport.context.prompt import build_system_prompt
 from rapport.context.transcript import TranscriptRenderer
 from rapport.domain.agent_profile import COMPANION
 from rapport.domain.context_selection import Chosen, ContextSelection
@@ -507,8 +507,8 @@ def called(call: str, *chat: tuple[str, float, str], anchor: int | None = None, 
     chosen = [Chosen(one, ("session",), 1.0) for one in told[:-1]]
     selection = ContextSelection("relevant", [*chosen, Chosen(told[-1], ("trigger",), 1.0)])
     scribe = TranscriptRenderer(COMPANION, told[-1])
-    history = scribe.history(selection, recent=told[:-1], replied_to=None if anchor is None else told[anchor])
-    return say(*history, scribe.question(), system=system_prompt(COMPANION, "group"))
+    history = scribe.render_history(selection, recent=told[:-1], replied_to=None if anchor is None else told[anchor])
+    return say(*history, scribe.render_call(), system=build_system_prompt(COMPANION, "group"))
 
 
 GATHERING = [

@@ -17,7 +17,7 @@ from rapport.builtin import BuiltinChatModel
 from rapport.builtin.weighing.amounts import amounts, applies, limits
 from rapport.builtin.weighing.open_question import choices
 from rapport.builtin.weighing.stances import leaning, looked_for, stance
-from rapport.context.prompt import system_prompt
+from rapport.context.prompt import build_system_prompt
 from rapport.context.transcript import TranscriptRenderer
 from rapport.domain.agent_profile import COMPANION
 from rapport.domain.context_selection import Chosen, ContextSelection
@@ -50,13 +50,13 @@ def called(
         told[-1] = replace(told[-1], reply_to_id=f"m{about}")
     chosen = [*(Chosen(one, ("session",), 1.0) for one in told[:-1]), Chosen(told[-1], ("trigger",), 1.0)]
     scribe = TranscriptRenderer(COMPANION, told[-1])
-    history = scribe.history(
+    history = scribe.render_history(
         ContextSelection("relevant", chosen), recent=told[:-1], replied_to=None if about is None else told[about]
     )
     quoted = "\n".join(f"[source: {name}]\n<<<\n{text}\n>>>" for name, text in (notes or {}).items())
     sources = f"You are kind.\nSources:\n{quoted}\n\n" if notes else ""
-    system = SystemMessage(f"{sources}{system_prompt(COMPANION, 'group')}")
-    content: Any = BuiltinChatModel().invoke([system, *history, scribe.question()]).content  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    system = SystemMessage(f"{sources}{build_system_prompt(COMPANION, 'group')}")
+    content: Any = BuiltinChatModel().invoke([system, *history, scribe.render_call()]).content  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     assert isinstance(content, str)
     return content
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rapport.cli import context_filter as selecting
 from rapport.cli.context_filter import BadRequest, answered, read
-from rapport.context.engine import Choice
+from rapport.context.engine import SelectionOptions
 from rapport.domain.context_selection import RECENT, Strategy
 from tests.support.commands import COMMAND, Home, Ran
 
@@ -156,8 +156,8 @@ def test_the_help_says_that_the_trigger_is_none_of_the_messages(home: Home) -> N
     assert "The trigger is none of the messages, and its id is not in the answer." in told
 
 
-def ids_of(told: dict[str, Any], choice: Choice | None = None) -> list[str | int]:
-    return answered(read(json.dumps(told).encode()), choice or Choice("time_gap"), explain=False)["ids"]
+def ids_of(told: dict[str, Any], choice: SelectionOptions | None = None) -> list[str | int]:
+    return answered(read(json.dumps(told).encode()), choice or SelectionOptions("time_gap"), explain=False)["ids"]
 
 
 def test_a_line_that_is_too_long_is_never_held_whole(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,9 @@ def test_a_line_that_is_too_long_is_never_held_whole(home: Home, monkeypatch: py
     good = json.dumps(request(C)).encode()
     sink, complaints = io.BytesIO(), list[str]()
     source = io.BytesIO(b"\n".join([long, good, long]))
-    is_good = selecting.answer_all(source, sink, Choice("time_gap"), explain=False, complain=complaints.append)
+    is_good = selecting.answer_all(
+        source, sink, SelectionOptions("time_gap"), explain=False, complain=complaints.append
+    )
     assert not is_good
     told = [json.loads(line) for line in sink.getvalue().splitlines()]
     too_long = {"qid": None, "error": "The line has more than 1,000 bytes."}
@@ -263,7 +265,7 @@ def test_whatever_a_line_holds_it_is_answered_or_refused(
         told = read(line)
     except BadRequest:
         return
-    answer = answered(told, Choice(strategy), explain=True)
+    answer = answered(told, SelectionOptions(strategy), explain=True)
     known = [row["id"] for row in rows]
     assert answer["qid"] == qid
     assert len(answer["ids"]) == len(set(answer["ids"]))
@@ -283,4 +285,4 @@ def test_what_the_agent_said_is_treated_as_the_server_treats_it() -> None:
     told = read(json.dumps(request(*dinner)).encode())
     assert [(one.id, one.role) for one in told.found.recent if one.role != "user"] == [("4", "assistant")]
     call = said("T", "@bot summarise the discussion please", ago=0, author="Ben", mentions=["bot"])
-    assert {"1", "2", "5"} <= set(ids_of(request(*dinner, trigger=call), Choice()))
+    assert {"1", "2", "5"} <= set(ids_of(request(*dinner, trigger=call), SelectionOptions()))

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapport.context.engine import HANDLES, MOST_EXCHANGES, Choice, select
-from rapport.context.relevance.chat_lines import as_lines
+from rapport.context.engine import AGENT_HANDLES, MAX_EXCHANGES, SelectionOptions, select_context
+from rapport.context.relevance.chat_lines import build_lines
 from rapport.domain.context_selection import CandidateMessages, ContextSelection
 from rapport.domain.conversation import Author, Message
 from rapport.retrieval.embedders.wordllama import word_table
 from tests.context.cast import Chat, Said, chats
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
-RELEVANT = Choice(words=word_table())
+RELEVANT = SelectionOptions(words=word_table())
 
 
-def selected(chat: Chat, choice: Choice = RELEVANT, *, links: bool) -> tuple[ContextSelection, list[Message]]:
+def selected(chat: Chat, choice: SelectionOptions = RELEVANT, *, links: bool) -> tuple[ContextSelection, list[Message]]:
     """What is chosen for the new call of a chat. `links` says whether answers say what they answer."""
     messages: list[Message] = []
     ids: dict[str, str] = {}
@@ -42,7 +42,7 @@ def selected(chat: Chat, choice: Choice = RELEVANT, *, links: bool) -> tuple[Con
         messages.append(message)
     call = messages.pop()
     anchor = next((one for one in messages if one.id == call.reply_to_id), None)
-    return select(call, CandidateMessages(messages, anchor), choice), messages
+    return select_context(call, CandidateMessages(messages, anchor), choice), messages
 
 
 def told(chat: Chat, chosen: set[str]) -> tuple[list[str], list[str], int]:
@@ -67,7 +67,7 @@ def test_an_answer_is_chosen_with_the_call_that_it_answers(chat: Chat) -> None:
     selection, messages = selected(chat, links=True)
     called = {one.id: one.event_id for one in messages if one.role == "assistant"}
     exchanges = {called.get(id_, id_) for id_ in selection.ids} & set(called.values())
-    assert len(exchanges) <= MOST_EXCHANGES
+    assert len(exchanges) <= MAX_EXCHANGES
     assert all(called[id_] in selection.ids for id_ in selection.ids if id_ in called)
 
 
@@ -102,7 +102,7 @@ def test_a_chat_with_the_agent_alone_is_gone_on_with() -> None:
     chat = [spoken_at(number, 40 - number, "Ann", text) for number, text in enumerate(texts)]
     chat = [replace(one, role="assistant", event_id=f"0{int(one.id) - 1}") if int(one.id) % 2 else one for one in chat]
     call = spoken_at(9, 0, "Ann", "@bot and warm?")
-    assert select(call, CandidateMessages(chat), RELEVANT).ids == ["00", "01", "02", "03", "09"]
+    assert select_context(call, CandidateMessages(chat), RELEVANT).ids == ["00", "01", "02", "03", "09"]
 
 
 def spoken_at(number: int, minutes: float, who: str, text: str, **more: Any) -> Message:
@@ -118,7 +118,7 @@ def test_speaking_to_the_agent_links_nobody() -> None:
         spoken_at(2, 3, "Cleo", "ask @dora, she knows"),
         replace(spoken_at(3, 2, "Companion", "Both are fine."), role="assistant"),
     ]
-    assert [line.mentions for line in as_lines(said, HANDLES)] == [("ben",), (), ("dora",), ()]
+    assert [line.mentions for line in build_lines(said, AGENT_HANDLES)] == [("ben",), (), ("dora",), ()]
 
 
 def test_what_the_agent_said_unasked_can_be_what_is_talked_about() -> None:
@@ -129,7 +129,7 @@ def test_what_the_agent_said_unasked_can_be_what_is_talked_about() -> None:
         spoken_at(3, 30, "Mia", "the umbrella is back"),
     ]
     call = spoken_at(9, 0, "Ann", "@bot yes, the heating is warm again", reply_to_id="02")
-    selection = select(call, CandidateMessages(chat, chat[2]), RELEVANT)
+    selection = select_context(call, CandidateMessages(chat, chat[2]), RELEVANT)
     assert {"00", "02"} <= set(selection.ids)
     assert selection.anchor == chat[2]
 
@@ -168,7 +168,7 @@ def test_earlier_calls_change_nothing_of_what_is_chosen_of_people(chat: list[Mes
     if anchor is None and any(one.reply_to_id and one.author == asker and one.text in BARE for one in chat):
         return
     call = replace(spoken_at(99, 0, "", text), author=asker, reply_to_id=anchor.id if anchor else None)
-    found = select(call, CandidateMessages(chat, anchor), RELEVANT)
-    alone = select(call, CandidateMessages(people, anchor), RELEVANT)
+    found = select_context(call, CandidateMessages(chat, anchor), RELEVANT)
+    alone = select_context(call, CandidateMessages(people, anchor), RELEVANT)
     of_people = {one.id for one in people}
     assert [id_ for id_ in found.ids if id_ in of_people] == [id_ for id_ in alone.ids if id_ in of_people]

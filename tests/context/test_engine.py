@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapport.context.engine import LINE_TOKENS, Choice, select
-from rapport.context.relevance.grouping import LEAST_SCORE, choose_lines
-from rapport.context.summary_rules import estimated_tokens
+from rapport.context.engine import TOKENS_PER_LINE, SelectionOptions, select_context
+from rapport.context.relevance.grouping import MIN_SCORE, choose_lines
+from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.context_selection import SHOWN_CHARACTERS, CandidateMessages, Strategy
 from rapport.domain.conversation import Author, Message
 from rapport.retrieval.embedders.wordllama import word_table
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 DAY = 24 * 60.0
-RELEVANT = Choice(words=word_table())
+RELEVANT = SelectionOptions(words=word_table())
 STRATEGIES: tuple[Strategy, ...] = ("relevant", "time_gap", "thread", "recent")
 
 
@@ -27,9 +27,11 @@ def said(id_: str, who: str, minutes_ago: float, text: str, reply_to: str | None
     return Message(id_, "chat", "user", text, NOW - timedelta(minutes=minutes_ago), Author(who.lower(), who), reply_to)
 
 
-def chosen(call: Message, *messages: Message, choice: Choice = RELEVANT, anchor: Message | None = None) -> list[str]:
+def chosen(
+    call: Message, *messages: Message, choice: SelectionOptions = RELEVANT, anchor: Message | None = None
+) -> list[str]:
     """What is chosen for a call after these messages, the call included."""
-    return select(call, CandidateMessages(messages, anchor), choice).ids
+    return select_context(call, CandidateMessages(messages, anchor), choice).ids
 
 
 CHALLENGES = [
@@ -54,7 +56,7 @@ def test_the_challenge_all_of_three_days_belongs(words: tuple[str, str, str, str
 def test_scenario_a_a_silence_ends_a_session_for_time_gap() -> None:
     talk = [said("A", "Ann", 3 * DAY, CHALLENGES[0][0]), said("B", "Bob", 2 * DAY, CHALLENGES[0][1])]
     talk.append(said("C", "Carl", 10, CHALLENGES[0][2]))
-    assert chosen(said("D", "Ann", 0, "@bot thoughts?"), *talk, choice=Choice("time_gap")) == ["C", "D"]
+    assert chosen(said("D", "Ann", 0, "@bot thoughts?"), *talk, choice=SelectionOptions("time_gap")) == ["C", "D"]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -63,7 +65,7 @@ def test_scenario_b_what_is_replied_to_is_given_however_old(words: tuple[str, ..
     old = said("A", "Ann", 3 * DAY, words[0])
     call = said("D", "Bob", 0, "@bot help with this", "A")
     # Older than everything that is loaded of the chat: it comes by its link alone.
-    selection = select(call, CandidateMessages((), old, around=(old,)), replace(RELEVANT, strategy=strategy))
+    selection = select_context(call, CandidateMessages((), old, around=(old,)), replace(RELEVANT, strategy=strategy))
     assert selection.ids == ["A", "D"]
     assert selection.chosen[0].reasons == ("anchor",)
 
@@ -139,7 +141,7 @@ def test_what_a_search_finds_among_the_latest_messages_is_chosen() -> None:
     boots = said("boots", "Ben", 70.5, "my sister takes a 39 and lends hers out")
     answer = replace(said("answer", "bot", 60.5, "I can't tell who lends boots."), role="assistant")
     found = CandidateMessages([*talk, boots, answer], similar=[(boots, 0.6), (answer, 0.9)])
-    selection = select(said("T", "Cleo", 0, "@bot which boots could I borrow?"), found, RELEVANT)
+    selection = select_context(said("T", "Cleo", 0, "@bot which boots could I borrow?"), found, RELEVANT)
     assert [one.reasons for one in selection.earlier if one.message.id == "boots"] == [("semantic",)]
     assert [one for one in selection.earlier if one.message.id == "answer" and "semantic" in one.reasons] == []
 
@@ -147,7 +149,7 @@ def test_what_a_search_finds_among_the_latest_messages_is_chosen() -> None:
 @pytest.mark.parametrize("lines", [30, 60, 100])
 def test_of_a_large_chat_nothing_comes_along_that_hardly_belongs(lines: int) -> None:
     """Many unlikely lines together look like a likely one to the expected F-measure."""
-    scores = np.full(lines, LEAST_SCORE / 2)
+    scores = np.full(lines, MIN_SCORE / 2)
     scores[-1] = 1.0
     assert choose_lines(scores, [lines - 1], clear=2.0) == []
     scores[3] = 0.8
@@ -169,7 +171,7 @@ def test_each_choice_says_why() -> None:
         said("B", "Tom", 2, "@Ann under the flower pot, as always", "A"),
         said("C", "Ann", 1, "thanks, found the key"),
     ]
-    selection = select(said("T", "Ann", 0, "@bot ^"), CandidateMessages(talk), RELEVANT)
+    selection = select_context(said("T", "Ann", 0, "@bot ^"), CandidateMessages(talk), RELEVANT)
     why = {one.message.id: one.reasons for one in selection.chosen}
     assert why["C"] == ("anchor",)
     assert "reply_chain" in why["A"] or "session" in why["A"]
@@ -182,7 +184,7 @@ def test_older_messages_come_by_their_meaning_if_they_are_close_enough() -> None
     near, far = said("S", "Ann", 90 * DAY, "the wifi password is on the fridge"), said("F", "Ann", 91 * DAY, "nice!")
     call = said("T", "Bob", 0, "@bot what's the wifi password?")
     found = CandidateMessages([said("A", "Tom", 5, "good morning")], similar=[(near, 0.8), (far, 0.1)])
-    selection = select(call, found, RELEVANT)
+    selection = select_context(call, found, RELEVANT)
     assert "S" in selection.ids
     assert "F" not in selection.ids
     assert next(one for one in selection.chosen if one.message.id == "S").reasons == ("semantic",)
@@ -230,7 +232,7 @@ def test_once_in_order_with_its_anchor_and_within_its_budget(
 ) -> None:
     anchor = chat[replied] if replied < len(chat) else None
     call = said("T", "Ann", 0, words, anchor.id if anchor else None)
-    selection = select(
+    selection = select_context(
         call, CandidateMessages([*chat, call], anchor), replace(RELEVANT, strategy=strategy, tokens=tokens)
     )
     assert selection.ids.count("T") == 1
@@ -241,7 +243,7 @@ def test_once_in_order_with_its_anchor_and_within_its_budget(
     if anchor is not None:
         assert anchor.id in selection.ids
     sizes = [
-        estimated_tokens(one.message.text[:SHOWN_CHARACTERS]) + LINE_TOKENS
+        estimate_tokens(one.message.text[:SHOWN_CHARACTERS]) + TOKENS_PER_LINE
         for one in selection.earlier
         if selection.anchor is None or one.message.id != selection.anchor.id
     ]
@@ -261,10 +263,10 @@ def test_an_unrelated_message_far_away_removes_nothing_that_a_reply_links(
     anchor = chat[replied]
     call = said("T", "Ann", 0, "@bot ^", anchor.id)
     tokens = replace(RELEVANT, tokens=10**6)
-    before = select(call, CandidateMessages(chat, anchor), tokens)
+    before = select_context(call, CandidateMessages(chat, anchor), tokens)
     linked = {one.message.id for one in before.chosen if "reply_chain" in one.reasons}
     far = said("far", "Zoe", 20 * DAY, words)
-    assert linked | {anchor.id} <= set(select(call, CandidateMessages([far, *chat], anchor), tokens).ids)
+    assert linked | {anchor.id} <= set(select_context(call, CandidateMessages([far, *chat], anchor), tokens).ids)
 
 
 def test_one_who_floods_the_chat_does_not_push_out_the_talk() -> None:

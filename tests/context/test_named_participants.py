@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.context.named_participants import find_named
+from rapport.context.named_participants import find_named_participants
 from rapport.domain.conversation import Author
 
 PEOPLE = [
@@ -36,23 +36,23 @@ PEOPLE = [
     ],
 )
 def test_names_are_taken_out_and_known(question: str, text: str, named: str) -> None:
-    found = find_named(question, PEOPLE)
+    found = find_named_participants(question, PEOPLE)
     assert (found.text, found.author_ids) == (text, frozenset(named))
 
 
 @pytest.mark.parametrize("question", ["Caroline", "Caroline?", "@Caroline Melanie!", ""])
 def test_a_question_of_nothing_but_names_keeps_them(question: str) -> None:
-    assert find_named(question, PEOPLE).text == question
+    assert find_named_participants(question, PEOPLE).text == question
 
 
 def test_two_people_of_one_name_are_both_meant() -> None:
     people = [Author("1", "Ana Lopez"), Author("2", "Ana Silva")]
-    assert find_named("what did Ana say?", people).author_ids == {"1", "2"}
-    assert find_named("what did Silva say?", people).author_ids == {"2"}
+    assert find_named_participants("what did Ana say?", people).author_ids == {"1", "2"}
+    assert find_named_participants("what did Silva say?", people).author_ids == {"2"}
 
 
 @given(st.text(max_size=300), st.lists(st.text(max_size=30), max_size=5))
 def test_whatever_is_asked_nothing_is_added(question: str, names: list[str]) -> None:
-    found = find_named(question, [Author(str(number), name) for number, name in enumerate(names)])
+    found = find_named_participants(question, [Author(str(number), name) for number, name in enumerate(names)])
     assert len(found.text) <= len(question)
     assert set(found.text.split()) <= set(question.split()) or found.author_ids or "'" in question or "’" in question

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rapport.context.calls import part
-from rapport.context.engine import HANDLES, pointed_at
-from rapport.context.question import is_bare, meant, tells, words_of
+from rapport.context.calls import separate_calls
+from rapport.context.engine import AGENT_HANDLES, find_subject_message
+from rapport.context.question import derive_question, has_subject, is_bare, strip_address
 from rapport.domain.conversation import Author, Message
 
 BARE = [
@@ -42,12 +42,12 @@ def test_a_call_with_one_is_not(text: str) -> None:
 
 
 def test_whom_it_addresses_is_no_part_of_what_it_says() -> None:
-    assert words_of("@bot, what does @ann mean? mail me@bot.example") == "what does mean? mail me@bot.example"
+    assert strip_address("@bot, what does @ann mean? mail me@bot.example") == "what does mean? mail me@bot.example"
 
 
 def test_a_bare_call_means_what_it_replies_to() -> None:
     question, later = said("How long may goods be sent back?"), said("No idea, honestly. Lunch?", 1, "Ben")
-    assert meant(question, [question, later]) == question.text
+    assert derive_question(question, [question, later]) == question.text
 
 
 def test_without_a_reply_it_means_the_latest_question_and_what_came_after_it() -> None:
@@ -58,41 +58,41 @@ def test_without_a_reply_it_means_the_latest_question_and_what_came_after_it() -
         said("@bot thoughts?", 3, "Cara"),
         said("It is raining.", 4, "Weather", is_bot=True),
     ]
-    assert meant(None, chat) == "How long may goods be sent back? no idea"
+    assert derive_question(None, chat) == "How long may goods be sent back? no idea"
 
 
 def test_what_it_replies_to_may_be_bare_itself() -> None:
     chat = [said("We should look at the restaurant"), said("Any thoughts?", 1, "Ben")]
-    assert meant(chat[1], chat) == "Any thoughts? We should look at the restaurant"
+    assert derive_question(chat[1], chat) == "Any thoughts? We should look at the restaurant"
 
 
 def test_where_nothing_was_said_it_means_nothing() -> None:
-    assert meant(None, []) == ""
-    assert pointed_at(said("@bot"), []) is None
+    assert derive_question(None, []) == ""
+    assert find_subject_message(said("@bot"), []) is None
 
 
 def test_a_picture_without_words_asks_nothing() -> None:
     question, picture = said("How long may goods be sent back?"), said("[picture]", 1, "Ben")
-    assert meant(None, [question, picture]) == question.text
-    assert not tells(picture)
+    assert derive_question(None, [question, picture]) == question.text
+    assert not has_subject(picture)
 
 
 def test_of_a_very_long_text_beginning_and_end_are_looked_over() -> None:
     long = f"@bot begin {'word ' * 6_000}@ann end"
-    assert len(words_of(long)) < 2_100
-    assert words_of(long).startswith("begin word")
-    assert words_of(long).endswith("word end")
+    assert len(strip_address(long)) < 2_100
+    assert strip_address(long).startswith("begin word")
+    assert strip_address(long).endswith("word end")
     assert is_bare("@bot" + " " * 30_000 + "^")
     assert not is_bare("@bot" + " " * 30_000 + "translate")
-    assert tells(said(long))
+    assert has_subject(said(long))
 
 
 def test_a_call_points_at_what_its_asker_said_last() -> None:
     chat = [said("Where is the ladder?"), said("Lunch?", 1, "Ben")]
-    assert pointed_at(said("@bot ^", 2), chat) == chat[0]
-    assert pointed_at(said("@bot ^", 2, "Cara"), chat) == chat[1]
+    assert find_subject_message(said("@bot ^", 2), chat) == chat[0]
+    assert find_subject_message(said("@bot ^", 2, "Cara"), chat) == chat[1]
 
 
 def test_who_was_away_may_mean_what_others_talk_about() -> None:
     chat = [said("Where is the ladder?"), said("Lunch?", 599, "Ben")]
-    assert part(chat, HANDLES).pointed_at(said("@bot ^", 600)) == [one.id for one in chat]
+    assert separate_calls(chat, AGENT_HANDLES).find_subject_lines(said("@bot ^", 600)) == [one.id for one in chat]

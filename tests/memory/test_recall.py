@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from rapport.builtin.source_reader import parse
 from rapport.builtin.window_facts import _MEMORY_HEADING  # pyright: ignore[reportPrivateUsage]
-from rapport.context.summary_rules import estimated_tokens
+from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.memory import Memory, MemoryCandidate
 from rapport.domain.note import Vector
@@ -60,7 +60,7 @@ async def recalled(
     shelf: Shelf, query: Query = ASKED, *, limit: int = 20, seconds: float = 5.0
 ) -> list[RecalledMemory]:
     recall = Recall(shelf, shelf, seconds)
-    return await recall.recall("ann", "companion", query, tokens=estimated_tokens, limit=limit)
+    return await recall.recall("ann", "companion", query, tokens=estimate_tokens, limit=limit)
 
 
 async def test_what_is_near_comes_to_mind_best_first_and_the_rest_does_not() -> None:
@@ -108,7 +108,7 @@ async def test_everything_keeps_to_the_budget_too() -> None:
     shelf = Shelf([(memory(f"{number} " + "word " * 200), 0.1) for number in range(40)])
     found = await recalled(shelf, Query("what do you know about me?", "message"), limit=40)
     assert 0 < len(found) < 40
-    assert estimated_tokens(memories_block(found)) <= BUDGET
+    assert estimate_tokens(memories_block(found)) <= BUDGET
 
 
 async def test_a_turn_without_a_query_asks_nobody() -> None:
@@ -146,7 +146,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=400) | st.sam
 def test_the_block_keeps_to_its_budget(contents: list[str]) -> None:
     shelf = Shelf([(memory(content), 0.9) for content in contents])
     found = asyncio.run(recalled(shelf, limit=30))
-    assert estimated_tokens(memories_block(found)) <= BUDGET
+    assert estimate_tokens(memories_block(found)) <= BUDGET
     assert bool(found) == bool(contents)
 
 
@@ -154,7 +154,7 @@ async def test_a_long_memory_leaves_room_for_others() -> None:
     shelf = Shelf([(memory("long " * 1_600), 0.9), (memory("The user loves rice."), 0.8)])
     long, short = await recalled(shelf)
     assert long.content.endswith("…")
-    assert estimated_tokens(long.content) < BUDGET / 2
+    assert estimate_tokens(long.content) < BUDGET / 2
     assert short.content == "The user loves rice."
 
 
@@ -211,10 +211,10 @@ async def test_on_real_memories_what_belongs_comes_first_and_only_from_ones_own(
     await book.upsert("ann", "librarian", MemoryCandidate("The user has a snake."))
     recall = Recall(book.embedder, book)
     query = Query("my pet doesn't want to eat", "message")
-    found = await recall.recall("ann", "companion", query, tokens=estimated_tokens)
+    found = await recall.recall("ann", "companion", query, tokens=estimate_tokens)
     assert found[0].content == "The user has a cat called Mimi."
     assert not [one for one in found if "parrot" in one.content or "snake" in one.content]
-    assert await recall.recall("eve", "companion", query, tokens=estimated_tokens) == []
+    assert await recall.recall("eve", "companion", query, tokens=estimate_tokens) == []
 
 
 async def test_on_real_memories_everything_is_everything(book: MemoryStore) -> None:
@@ -228,4 +228,4 @@ async def test_on_real_memories_everything_is_everything(book: MemoryStore) -> N
         await book.upsert("ann", "companion", MemoryCandidate(text))
     recall = Recall(book.embedder, book)
     query = Query("What do you know about me?", "message")
-    assert {one.content for one in await recall.recall("ann", "companion", query, tokens=estimated_tokens)} == told
+    assert {one.content for one in await recall.recall("ann", "companion", query, tokens=estimate_tokens)} == told

@@ -326,4 +326,4 @@ async def test_pictures_come_with_the_newest_messages_only(chat: Chat, database:
         material = await load_turn_input(connection, event, limit=RECENT, embedder="none")
     assert material is not None
     assert [message.content for message in material.earlier] == ["[picture]"] * 2 + [[IMAGE]] * PICTURES
-    assert material.asked.content == [{"type": "text", "text": "@bot look"}, IMAGE]
+    assert material.message.content == [{"type": "text", "text": "@bot look"}, IMAGE]

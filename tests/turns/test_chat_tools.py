@@ -18,7 +18,7 @@ from rapport.domain.ids import new_id
 from rapport.ingest.accept import change
 from rapport.retrieval.embedders.local import LocalEmbedder
 from rapport.storage.messages.messages import Messages
-from rapport.turns.chat_tools import HITS, MOST_CHARACTERS, MOST_MESSAGES
+from rapport.turns.chat_tools import MAX_HITS, MAX_SHOWN_CHARACTERS, MAX_SHOWN_MESSAGES
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
 from tests.support.world import World, open_world
 from tests.turns.test_chime_in import ANN, BEN, CARA, DAN, challenge, crowd, indexed, receipt, said
@@ -187,8 +187,8 @@ async def test_too_much_is_cut_and_too_many_are_refused(world: World, model: Scr
     assert (await world.says(group, "@bot thoughts?", author=DAN))["content"] == "Enough."
     told = [text for role, text in model.calls[-1].window if role == "tool"]
     assert len(told) == 28
-    assert len(told[0]) <= MOST_CHARACTERS + 1_000
-    assert 10 < told[0].count("[Crowd, ") <= MOST_MESSAGES
+    assert len(told[0]) <= MAX_SHOWN_CHARACTERS + 1_000
+    assert 10 < told[0].count("[Crowd, ") <= MAX_SHOWN_MESSAGES
     found = [text for text in told if text.startswith("<<<chat")]
     assert len(found) == MOST_LOOKUPS
     assert (await receipt(world, group))["looked_up"] == ["get_conversation_history"] * MOST_LOOKUPS
@@ -286,7 +286,7 @@ async def test_who_is_named_said_it_and_is_not_spoken_to(world: World, model: Sc
         ("Ben", "I joined the rowing club by the bridge in May"),
         ("Cara", "My sister left the rowing club by the bridge, Ben"),
     ]
-    assert len(lines) <= HITS
+    assert len(lines) <= MAX_HITS
 
 
 async def test_what_was_changed_is_found_by_its_new_words(world: World, model: ScriptedModel) -> None:

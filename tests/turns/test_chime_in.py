@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from rapport.context.engine import Choice
+from rapport.context.engine import SelectionOptions
 from rapport.context.relevance.pair_features import Matrix
 from rapport.domain.context_selection import RECENT
 from rapport.domain.conversation import Incoming
@@ -176,8 +176,8 @@ def test_a_chooser_reads_its_tables_before_anybody_calls(world: World) -> None:
         read.extend(texts)
         return np.zeros((len(texts), 256), np.float32)
 
-    chooser = replace(world.app.chooser, choice=Choice("recent", words=words))
-    chooser.warm()
+    chooser = replace(world.app.chooser, choice=SelectionOptions("recent", words=words))
+    chooser.warm_up()
     assert len(read) > RECENT
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rapport.context.source_block import STRICT, sources_block
-from rapport.context.summary_rules import estimated_tokens
+from rapport.context.source_block import STRICT, render_sources
+from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.agent_profile import COMPANION
 from rapport.domain.follow_up import PROMPTS
 from rapport.followups.leaks import leak_in
@@ -145,7 +145,7 @@ async def test_a_strict_agents_instructions_stay_exact(world: World) -> None:
     told = system(world)
     assert told.startswith(before)
     assert told.endswith(after)
-    assert sources_block([]) in told
+    assert render_sources([]) in told
     line, rest = newest(world).split("\n", 1)
     assert rest == HOW_LONG
     assert line.startswith("[Server note: It is Tuesday 17 November 2026, 19:46 UTC")
@@ -205,7 +205,7 @@ async def test_what_is_added_is_short(world: World) -> None:
     await world.http.post("/api/notes", json={"id": "refunds", "text": REFUNDS})
     await world.says(await world.conversation(), "hello", author=ANN)
     added = system(world).removeprefix(COMPANION.persona) + newest(world).removesuffix("hello")
-    assert estimated_tokens(added) <= 125
+    assert estimate_tokens(added) <= 125
     assert len(added) <= 560
 
 

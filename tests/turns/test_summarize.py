@@ -18,7 +18,7 @@ from pydantic import PrivateAttr
 from structlog.testing import capture_logs
 
 from rapport.builtin import BuiltinChatModel
-from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, PROMPT
+from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, SUMMARY_PROMPT
 from rapport.domain.conversation import Incoming
 from rapport.turns.summarize import summarize
 from tests.support.world import ScriptedModel, Step, World, open_world, until
@@ -58,7 +58,7 @@ class Summariser(ScriptedModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        if messages[0].text != PROMPT:
+        if messages[0].text != SUMMARY_PROMPT:
             return await super()._agenerate(messages, stop, run_manager, **kwargs)
         self._read.append(messages[-1].text)
         step = self._summaries.popleft() if self._summaries else Step(f"summary {len(self._read)}")

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, TypeAlias, cast
 
 import orjson
 
-from rapport.context.engine import Choice, select
-from rapport.context.question import spoken
+from rapport.context.engine import SelectionOptions, select_context
+from rapport.context.question import drop_empty_replies
 from rapport.domain.context_selection import RECENT, CandidateMessages
 from rapport.domain.conversation import Author, Message
 from rapport.domain.errors import InvalidInput
@@ -52,7 +52,7 @@ class Request:
 
 
 def answer_all(
-    source: BinaryIO, sink: BinaryIO, choice: Choice, *, explain: bool, complain: Callable[[str], None]
+    source: BinaryIO, sink: BinaryIO, choice: SelectionOptions, *, explain: bool, complain: Callable[[str], None]
 ) -> bool:
     """Answer each line before the next one is read; whether all could be. A bad one gets its error in place of an answer."""
     is_good = True
@@ -83,9 +83,9 @@ def _lines(source: BinaryIO) -> Generator[bytes | None]:
         yield None
 
 
-def answered(request: Request, choice: Choice, *, explain: bool) -> dict[str, Any]:
+def answered(request: Request, choice: SelectionOptions, *, explain: bool) -> dict[str, Any]:
     """What belongs to the call, oldest first, without the call itself: it is none of the given messages."""
-    selection, given = select(request.call, request.found, choice), request.given
+    selection, given = select_context(request.call, request.found, choice), request.given
     earlier = selection.earlier
     answer: dict[str, Any] = {"qid": request.qid, "ids": [given[one.message.id] for one in earlier]}
     if explain:
@@ -152,7 +152,7 @@ def _request(qid: str | float, messages: object, trigger: object) -> Request:
         raise InvalidInput("`trigger`: It can't be a reply to itself.")
     if call.role != "user":
         raise InvalidInput("`trigger`: `is_agent` can't be true: the agent doesn't call itself.")
-    told = _in_order([message for message in spoken(told) if message.created_at <= call.created_at])
+    told = _in_order([message for message in drop_empty_replies(told) if message.created_at <= call.created_at])
     if told and call.created_at <= told[-1].created_at:
         call = replace(call, created_at=told[-1].created_at + _MOMENT)
     return Request(qid, call, _surroundings(call, told), given)

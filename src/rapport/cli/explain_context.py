@@ -22,8 +22,8 @@ from rapport.storage.messages.chat_search import Hit
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import from_snapshot, in_order
 from rapport.storage.notes.notes import Notes
-from rapport.turns.explain import Explanation, explain, timeline
-from rapport.turns.group_context import checked_question
+from rapport.turns.explain import Explanation, explain_reply, load_timeline
+from rapport.turns.group_context import check_query
 
 SHORTEST = 8
 """So many characters of an id at least: they tell within a second when it was made."""
@@ -37,7 +37,7 @@ async def explained(
         async with library.database.statement() as connection:
             conversation_id, message_id = await _meant(connection, user, message, conversation)
         chooser = make_chooser(settings, library.database, library.embedder)
-        explanation = await explain(chooser, user, conversation_id, message_id, strategy=strategy)
+        explanation = await explain_reply(chooser, user, conversation_id, message_id, strategy=strategy)
         return explanation, await _told(library.database, explanation)
 
 
@@ -45,7 +45,7 @@ async def searched(
     settings: Settings, conversation: str, question: str, *, user: str, topic: str | None, limit: int
 ) -> tuple[Conversation, list[Hit]]:
     """Return a conversation and its messages that a question is about, the best match first; raises NotFound or InvalidInput."""
-    question = checked_question(question)
+    question = check_query(question)
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
             place = await _conversation(connection, user, conversation)
@@ -81,19 +81,19 @@ async def _meant(connection: Connection, user: str, message: str, conversation: 
 
 async def _told(database: Database, explanation: Explanation) -> Told:
     conversation, receipt = explanation.conversation, explanation.receipt
-    said = await timeline(database, explanation)
+    said = await load_timeline(database, explanation)
     anchor = _anchor(explanation, said)
     if anchor is not None and all(one.id != anchor.id for one in said):
         said = in_order([anchor, *said])
     chosen = {one["id"]: Why(one["reasons"], one["score"]) for one in receipt["messages"]}
-    gathered = explanation.gathered
+    gathered = explanation.context
     async with database.statement() as connection:
         return Told(
             conversation,
             AGENTS.get(conversation.agent_id, COMPANION).name,
             explanation.call,
             receipt["strategy"],
-            explanation.stored,
+            explanation.is_stored,
             said,
             chosen,
             anchor,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rapport.context.question import AWAY, author_of, subject_words
-from rapport.context.relevance.chat_lines import addresses
+from rapport.context.question import AWAY_AFTER, find_subject_words, get_author_id
+from rapport.context.relevance.chat_lines import is_addressed
 from rapport.domain.conversation import Message
 
 
@@ -31,7 +31,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class SeparatedChat:
     """Messages of a chat: people's own, and exchanges with the agent."""
 
     messages: Sequence[Message]
@@ -46,37 +46,47 @@ class Parted:
     """The subject words of all lines."""
 
     @property
-    def aside(self) -> set[str]:
+    def excluded_ids(self) -> set[str]:
         """Return the ids of the messages that are no lines."""
         return {one.id for one in self.messages} - {one.id for one in self.lines}
 
     def lacks_subject(self, call: Message) -> bool:
         """Return whether the call has no word that people have said: it then asks about the talk that is going on."""
-        return not any(word in self.words for word in subject_words(call.text))
+        return not any(word in self.words for word in find_subject_words(call.text))
 
-    def pointed_at(self, call: Message) -> list[str]:
+    def find_subject_lines(self, call: Message) -> list[str]:
         """Return the ids of the lines that a call without a subject may be about, if it replies to nothing.
 
         These are the asker's own latest words or, if there are none, what was last said. Who has said nothing for long and
         calls while others are talking may mean either.
         """
-        asker, backwards = author_of(call), self.messages[::-1]
-        own = next((one for one in backwards if author_of(one) == asker and _has_words(one, self.stands_for)), None)
+        asker, backwards = get_author_id(call), self.messages[::-1]
+        own = next(
+            (one for one in backwards if get_author_id(one) == asker and _names_a_subject(one, self.stands_for)), None
+        )
         latest = next((one for one in backwards if self.stands_for[one.id]), None)
         line = self.lines[-1] if self.lines else None
-        return _pointed_at(call, own, latest, line, self.stands_for)
+        return _find_subject_lines(call, own, latest, line, self.stands_for)
 
-    def continued(self, call: Message) -> list[Exchange]:
+    def find_continued_exchanges(self, call: Message) -> list[Exchange]:
         """Return the exchanges that a call may go on from: the one that ended right before it with what that went on from,
         and those whose calls share a word with it."""
-        found = self.chain(self.messages[-1].id) if self.messages and self.messages[-1].role == "assistant" else []
-        words = set(subject_words(call.text))
+        found = (
+            self.trace_exchanges(self.messages[-1].id)
+            if self.messages and self.messages[-1].role == "assistant"
+            else []
+        )
+        words = set(find_subject_words(call.text))
         return [
             *found,
-            *(one for one in self.exchanges[::-1] if one.call and words.intersection(subject_words(one.call.text))),
+            *(
+                one
+                for one in self.exchanges[::-1]
+                if one.call and words.intersection(find_subject_words(one.call.text))
+            ),
         ]
 
-    def chain(self, id_: str) -> list[Exchange]:
+    def trace_exchanges(self, id_: str) -> list[Exchange]:
         """Return the exchange that a message is part of and those that it went on from, the latest first."""
         holding = {message.id: one for one in self.exchanges for message in one.messages}
         found: dict[Exchange, None] = {}
@@ -85,40 +95,42 @@ class Parted:
             id_ = exchange.continues or ""
         return list(found)
 
-    def as_line(self, message: Message) -> Message:
+    def link_to_line(self, message: Message) -> Message:
         """Return the message as the scorer gets it: a reply to the agent, or to a call, replies to what that was about."""
-        return _as_line(message, self.stands_for)
+        return _link_to_line(message, self.stands_for)
 
 
-def part(messages: Sequence[Message], handles: Collection[str], *, anchor: Message | None = None) -> Parted:
+def separate_calls(
+    messages: Sequence[Message], handles: Collection[str], *, anchor: Message | None = None
+) -> SeparatedChat:
     """Part the messages, oldest first. `handles` are the agent's, in small letters.
 
     What the agent said unasked is a line if it is the anchor: then it is what people talk about.
     """
-    answered = _calls_by_answer(messages, handles)
-    calls = _calls(messages, handles, answered)
+    answered = _match_answers(messages, handles)
+    calls = _find_calls(messages, handles, answered)
     talk = [one for one in messages if one.role == "user" and one.id not in calls]
     replied = {one.reply_to_id for one in talk}
-    words = {word for one in talk for word in subject_words(one.text)}
+    words = {word for one in talk for word in find_subject_words(one.text)}
     lines: list[Message] = []
     exchanges: dict[str, Exchange] = {}
     stands_for: dict[str, Sequence[str]] = {}
     latest_by: dict[str, Message] = {}
     latest: Message | None = None
     for number, message in enumerate(messages):
-        own_words = subject_words(message.text) if message.id in calls else ()
+        own_words = find_subject_words(message.text) if message.id in calls else ()
         call = answered.get(message.id)
         if message.role == "assistant" and (call or not anchor or message.id != anchor.id):
             stands_for[message.id] = stands_for.get(call.id, ()) if call else ()
         elif message.id not in calls or message.id in replied or any(word in words for word in own_words):
             words.update(own_words)
             stands_for[message.id] = (message.id,)
-            lines.append(_as_line(message, stands_for))
+            lines.append(_link_to_line(message, stands_for))
         elif message.reply_to_id is not None:
             stands_for[message.id] = stands_for.get(message.reply_to_id, ())
         else:
-            own, line = latest_by.get(author_of(message)), lines[-1] if lines else None
-            stands_for[message.id] = _pointed_at(message, own, latest, line, stands_for)
+            own, line = latest_by.get(get_author_id(message)), lines[-1] if lines else None
+            stands_for[message.id] = _find_subject_lines(message, own, latest, line, stands_for)
         if message.id in calls:
             before = messages[number - 1] if number else None
             continues = before.id if before and before.role == "assistant" else None
@@ -127,14 +139,14 @@ def part(messages: Sequence[Message], handles: Collection[str], *, anchor: Messa
             key = call.id if call and call.id in exchanges else message.id
             begun = exchanges.get(key) or Exchange(None, (), stands_for[message.id], None)
             exchanges[key] = replace(begun, answers=[*begun.answers, message])
-        if _has_words(message, stands_for):
-            latest_by[author_of(message)] = message
+        if _names_a_subject(message, stands_for):
+            latest_by[get_author_id(message)] = message
         if stands_for[message.id]:
             latest = message
-    return Parted(messages, lines, list(exchanges.values()), stands_for, words)
+    return SeparatedChat(messages, lines, list(exchanges.values()), stands_for, words)
 
 
-def _calls_by_answer(messages: Sequence[Message], handles: Collection[str]) -> dict[str, Message | None]:
+def _match_answers(messages: Sequence[Message], handles: Collection[str]) -> dict[str, Message | None]:
     """Of each message of the agent, the call that it answers: by its link, or else the latest one that has no answer yet."""
     known = {one.id: one for one in messages if one.role == "user"}
     found: dict[str, Message | None] = {}
@@ -144,34 +156,34 @@ def _calls_by_answer(messages: Sequence[Message], handles: Collection[str]) -> d
             linked = message.reply_to_id or message.event_id
             found[message.id] = known.get(linked) if linked else waiting
             waiting = None
-        elif not message.is_bot and addresses(message, handles):
+        elif not message.is_bot and is_addressed(message, handles):
             waiting = message
     return found
 
 
-def _calls(
+def _find_calls(
     messages: Sequence[Message], handles: Collection[str], answered: Mapping[str, Message | None]
 ) -> Collection[str]:
     """The ids of the messages that call the agent: by its name, by a reply to it, or, as it has answered, in another way."""
     asked = {call.id for call in answered.values() if call}
     people = (one for one in messages if one.role == "user" and not one.is_bot)
-    return {one.id for one in people if one.id in asked or one.reply_to_id in answered or addresses(one, handles)}
+    return {one.id for one in people if one.id in asked or one.reply_to_id in answered or is_addressed(one, handles)}
 
 
-def _as_line(message: Message, stands_for: Mapping[str, Sequence[str]]) -> Message:
+def _link_to_line(message: Message, stands_for: Mapping[str, Sequence[str]]) -> Message:
     replied = message.reply_to_id
     if replied is None or (about := stands_for.get(replied)) is None or replied in about:
         return message
     return replace(message, reply_to_id=about[-1] if about else None)
 
 
-def _has_words(message: Message, stands_for: Mapping[str, Sequence[str]]) -> bool:
+def _names_a_subject(message: Message, stands_for: Mapping[str, Sequence[str]]) -> bool:
     """Whether it tells what its author talks about: a line does, and a call that replies to something."""
     about = stands_for[message.id]
     return message.role == "user" and bool(about) and (message.id in about or message.reply_to_id is not None)
 
 
-def _pointed_at(
+def _find_subject_lines(
     call: Message,
     own: Message | None,
     latest: Message | None,
@@ -184,5 +196,5 @@ def _pointed_at(
         return []
     if own is None:
         return list(stands_for[latest.id])
-    is_away = call.created_at - own.created_at > AWAY and call.created_at - line.created_at <= AWAY
+    is_away = call.created_at - own.created_at > AWAY_AFTER and call.created_at - line.created_at <= AWAY_AFTER
     return list(dict.fromkeys([*stands_for[own.id], *([line.id] if is_away else ())]))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rapport.context.calls import Exchange, part
-from rapport.context.question import is_bare, words_of
-from rapport.context.relevance.grouping import Belonging, belonging
+from rapport.context.calls import Exchange, separate_calls
+from rapport.context.question import is_bare, strip_address
+from rapport.context.relevance.grouping import Belonging, score_belonging
 from rapport.context.relevance.scorer import WordVectors
-from rapport.context.strategies import latest, reply_distances, session
-from rapport.context.summary_rules import estimated_tokens
+from rapport.context.strategies import measure_reply_distances, take_latest, take_session
+from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.agent_profile import AGENTS
 from rapport.domain.context_selection import (
     CONTEXT_TOKENS,
@@ -26,21 +26,21 @@ from rapport.domain.context_selection import (
 )
 from rapport.domain.conversation import Message
 
-LINE_TOKENS = 12
+TOKENS_PER_LINE = 12
 """What a message costs beside its words: its speaker, its time."""
-CERTAIN_REPLIES = 30
+MAX_CERTAIN_REPLIES = 30
 """So many messages linked with the anchor by replies belong to it whatever the model thinks of them, the nearest first."""
-SIMILAR = 5
+MAX_SIMILAR = 5
 """So many older messages are chosen for their meaning alone."""
-MOST_EXCHANGES = 5
+MAX_EXCHANGES = 5
 """How many earlier calls, with the agent's answers, come along with a talk: the latest."""
 BARE_MARGIN = 0.15
 """So much closer in meaning an older message must be when the call has no words of its own to be close to."""
-HANDLES = frozenset(handle.casefold() for agent in AGENTS.values() for handle in agent.handles)
+AGENT_HANDLES = frozenset(handle.casefold() for agent in AGENTS.values() for handle in agent.handles)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SelectionOptions:
     """How to choose."""
 
     strategy: Strategy = "relevant"
@@ -49,23 +49,25 @@ class Choice:
     gap_minutes: float = TIME_THRESHOLD
     min_similarity: float = 0.45
     """From here on an older message is close in meaning to the question; depends on whose vectors were compared."""
-    handles: Collection[str] = HANDLES
+    handles: Collection[str] = AGENT_HANDLES
     """What people write after an @ to address the agent, in small letters."""
     words: WordVectors | None = None
     """Words as vectors, for the scorer; without them it knows only the words themselves."""
 
 
-DEFAULT = Choice()
+DEFAULT_OPTIONS = SelectionOptions()
 
 
-def select(call: Message, found: CandidateMessages, choice: Choice = DEFAULT) -> ContextSelection:
+def select_context(
+    call: Message, found: CandidateMessages, choice: SelectionOptions = DEFAULT_OPTIONS
+) -> ContextSelection:
     """What of the surroundings belongs to the call: the call itself once, its anchor always, the rest while there is room."""
-    found = _without(call, found)
+    found = _exclude_call(call, found)
     if choice.strategy == "relevant":
-        anchor, picked, passed, aside = _relevant(call, found, choice)
+        anchor, picked, passed, aside = _pick_relevant(call, found, choice)
     else:
-        anchor, picked, passed, aside = _plain(call, found, choice)
-    kept = _fitting(picked, anchor, choice.tokens, aside)
+        anchor, picked, passed, aside = _pick_by_rule(call, found, choice)
+    kept = _fit_budget(picked, anchor, choice.tokens, aside)
     left = {one.message.id for one in kept}
     passed = [*passed, *((one.message, one.score) for one in picked if one.message.id not in left)]
     passed.sort(key=lambda one: (one[0].created_at, one[0].id))
@@ -76,20 +78,20 @@ _Picked = tuple["Message | None", "list[Chosen]", "list[tuple[Message, float]]",
 """The anchor, what was picked, what was passed over, and the ids of those that get only the room that the others leave."""
 
 
-def _plain(call: Message, found: CandidateMessages, choice: Choice) -> _Picked:
+def _pick_by_rule(call: Message, found: CandidateMessages, choice: SelectionOptions) -> _Picked:
     """By time or by replies alone."""
     anchor = found.anchor
     why: Reason
     if choice.strategy == "thread":
-        anchor = anchor or pointed_at(call, found.recent, choice.handles)
-        everything = _distinct([*found.chain, *found.around, *found.recent])
-        steps = reply_distances(anchor.id if anchor else call.id, [*everything, call])
+        anchor = anchor or find_subject_message(call, found.recent, choice.handles)
+        everything = _deduplicate([*found.chain, *found.around, *found.recent])
+        steps = measure_reply_distances(anchor.id if anchor else call.id, [*everything, call])
         chosen, why = [one for one in everything if one.id in steps], "reply_chain"
     elif choice.strategy == "time_gap":
-        chosen = session(call, found.recent, lookback=choice.lookback, minutes=choice.gap_minutes)
+        chosen = take_session(call, found.recent, lookback=choice.lookback, minutes=choice.gap_minutes)
         why = "session"
     else:
-        chosen, why = latest(found.recent, choice.lookback), "recent"
+        chosen, why = take_latest(found.recent, choice.lookback), "recent"
     count = len(chosen)
     picked = [Chosen(one, (why,), round(0.5 + 0.5 * (number + 1) / count, 3)) for number, one in enumerate(chosen)]
     passed = [(one, 0.0) for one in found.recent if one.id not in {message.id for message in chosen}]
@@ -99,22 +101,22 @@ def _plain(call: Message, found: CandidateMessages, choice: Choice) -> _Picked:
     return anchor, picked, passed, ()
 
 
-def _relevant(call: Message, found: CandidateMessages, choice: Choice) -> _Picked:
+def _pick_relevant(call: Message, found: CandidateMessages, choice: SelectionOptions) -> _Picked:
     """Message by message: by what the learned scorer says belongs together, by replies, and by meaning (CTX-5)."""
     bare = is_bare(call.text)
-    window = _window(found)
-    parted = part(window, choice.handles, anchor=found.anchor)
+    window = _build_window(found)
+    parted = separate_calls(window, choice.handles, anchor=found.anchor)
     known = {one.id: one for one in window}
-    pointed = list(parted.stands_for[found.anchor.id]) if found.anchor else parted.pointed_at(call)
+    pointed = list(parted.stands_for[found.anchor.id]) if found.anchor else parted.find_subject_lines(call)
     anchor = found.anchor or (known[pointed[-1]] if bare and pointed else None)
-    lines = _weighed(parted.lines, {*pointed, *(one.id for one in found.around)})
+    lines = _limit_lines(parted.lines, {*pointed, *(one.id for one in found.around)})
     about = [number for number, one in enumerate(lines) if one.id in pointed]
-    asked = [] if bare else [parted.as_line(replace(call, content=words_of(call.text)))]
+    asked = [] if bare else [parted.link_to_line(replace(call, content=strip_address(call.text)))]
     lacks_subject = parted.lacks_subject(call)
     chosen: dict[str, Chosen] = {}
     passed: dict[str, tuple[Message, float]] = {one.id: (one, 0.0) for one in window}
     if lines and (asked or about):
-        scored = belonging(
+        scored = score_belonging(
             [*lines, *asked],
             [len(lines)] if asked else about,
             about,
@@ -124,38 +126,40 @@ def _relevant(call: Message, found: CandidateMessages, choice: Choice) -> _Picke
         )
         _add_scored(chosen, passed, scored, [known[one.id] for one in lines])
     if anchor is not None:
-        _add_replies(chosen, anchor, call, _distinct([*found.chain, *window]), parted.aside)
+        _add_replies(chosen, anchor, call, _deduplicate([*found.chain, *window]), parted.excluded_ids)
         chosen[anchor.id] = Chosen(anchor, ("anchor",), 1.0)
     least = choice.min_similarity + (BARE_MARGIN if bare else 0.0)
     # Calls and answers among the latest messages come along with their talk, or not at all.
-    close = [one for one in found.similar if one[0].id not in parted.aside]
-    for message, similarity in close[:SIMILAR]:
+    close = [one for one in found.similar if one[0].id not in parted.excluded_ids]
+    for message, similarity in close[:MAX_SIMILAR]:
         if similarity >= least and message.id not in chosen:
             chosen[message.id] = Chosen(message, ("semantic",), round(similarity, 3))
     if found.anchor is not None:
-        meant = parted.chain(found.anchor.id)
+        meant = parted.trace_exchanges(found.anchor.id)
     else:
-        meant = parted.continued(call) if lacks_subject else []
+        meant = parted.find_continued_exchanges(call) if lacks_subject else []
     _add_exchanges(chosen, parted.exchanges, meant)
-    return anchor, list(chosen.values()), [one for id_, one in passed.items() if id_ not in chosen], parted.aside
+    return anchor, list(chosen.values()), [one for id_, one in passed.items() if id_ not in chosen], parted.excluded_ids
 
 
-def pointed_at(call: Message, before: Sequence[Message], handles: Collection[str] = HANDLES) -> Message | None:
+def find_subject_message(
+    call: Message, before: Sequence[Message], handles: Collection[str] = AGENT_HANDLES
+) -> Message | None:
     """Return the message that a call without a subject is most likely about, if it replies to nothing."""
-    ids = part(before, handles).pointed_at(call)
+    ids = separate_calls(before, handles).find_subject_lines(call)
     return next((one for one in before if ids and one.id == ids[-1]), None)
 
 
-def _window(found: CandidateMessages) -> list[Message]:
+def _build_window(found: CandidateMessages) -> list[Message]:
     """The messages that are looked at, oldest first: the latest, and those around an anchor from long ago."""
     if found.anchor is None or any(one.id == found.anchor.id for one in found.recent):
         return list(found.recent)
-    return _distinct([*found.around, found.anchor, *found.recent])
+    return _deduplicate([*found.around, found.anchor, *found.recent])
 
 
-def _weighed(lines: Sequence[Message], certain: Collection[str]) -> list[Message]:
+def _limit_lines(lines: Sequence[Message], certain: Collection[str]) -> list[Message]:
     """The lines that the scorer looks at, at most RECENT: the certain ones and the latest."""
-    others = latest([one for one in lines if one.id not in certain], RECENT - len(certain))
+    others = take_latest([one for one in lines if one.id not in certain], RECENT - len(certain))
     kept = {one.id for one in others}
     return [one for one in lines if one.id in certain or one.id in kept]
 
@@ -168,7 +172,7 @@ def _add_scored(
         # Between two that belong, "Any thoughts?" does too: it has no subject but theirs.
         is_between = {number - 1, number + 1} <= scored.chosen
         if number in scored.chosen or (is_between and "?" in message.text and is_bare(message.text)):
-            chosen[message.id] = Chosen(message, scored.reasons(number), score)
+            chosen[message.id] = Chosen(message, scored.explain(number), score)
         passed[message.id] = (message, score)
 
 
@@ -176,7 +180,7 @@ def _add_exchanges(chosen: dict[str, Chosen], exchanges: Sequence[Exchange], mea
     """Earlier calls and the agent's answers belong to what they are about: the latest of them, those that are meant first."""
     belong = [one for one in reversed(exchanges) if any(id_ in chosen for id_ in one.about)]
     about = dict(chosen)
-    for exchange in list(dict.fromkeys([*meant, *belong]))[:MOST_EXCHANGES]:
+    for exchange in list(dict.fromkeys([*meant, *belong]))[:MAX_EXCHANGES]:
         score = max((about[id_].score for id_ in exchange.about if id_ in about), default=0.5)
         for message in exchange.messages:
             is_linked = message.role == "assistant" or message.reply_to_id in about
@@ -188,19 +192,19 @@ def _add_replies(
     chosen: dict[str, Chosen], anchor: Message, call: Message, messages: Sequence[Message], aside: Collection[str]
 ) -> None:
     """People have said what belongs to the anchor by replying: that is kept, whatever the scorer thinks of it."""
-    steps = reply_distances(anchor.id, [*messages, anchor, call])
+    steps = measure_reply_distances(anchor.id, [*messages, anchor, call])
     linked = sorted(
         (one for one in messages if one.id in steps and one.id not in aside),
         key=lambda one: (steps[one.id], -one.created_at.timestamp()),
     )
-    for message in linked[:CERTAIN_REPLIES]:
+    for message in linked[:MAX_CERTAIN_REPLIES]:
         known = chosen.get(message.id)
         reasons: tuple[Reason, ...] = ("reply_chain", *(known.reasons if known else ()))
         score = max(known.score if known else 0.0, round(1 - 0.02 * steps[message.id], 3))
         chosen[message.id] = Chosen(message, tuple(dict.fromkeys(reasons)), score)
 
 
-def _fitting(picked: Sequence[Chosen], anchor: Message | None, tokens: int, aside: Collection[str]) -> list[Chosen]:
+def _fit_budget(picked: Sequence[Chosen], anchor: Message | None, tokens: int, aside: Collection[str]) -> list[Chosen]:
     """The surest of them that have room, oldest first; the anchor has it always, those aside only if the others leave some."""
     kept: list[Chosen] = []
     surest = sorted(
@@ -213,7 +217,7 @@ def _fitting(picked: Sequence[Chosen], anchor: Message | None, tokens: int, asid
         ),
     )
     for one in surest:
-        cost = estimated_tokens(one.message.text[:SHOWN_CHARACTERS]) + LINE_TOKENS
+        cost = estimate_tokens(one.message.text[:SHOWN_CHARACTERS]) + TOKENS_PER_LINE
         is_anchor = anchor is not None and one.message.id == anchor.id
         if is_anchor or cost <= tokens:
             kept.append(one)
@@ -221,19 +225,19 @@ def _fitting(picked: Sequence[Chosen], anchor: Message | None, tokens: int, asid
     return sorted(kept, key=lambda one: (one.message.created_at, one.message.id))
 
 
-def _without(call: Message, found: CandidateMessages) -> CandidateMessages:
+def _exclude_call(call: Message, found: CandidateMessages) -> CandidateMessages:
     """The surroundings with each message once, and without the call itself."""
-    recent = _distinct(one for one in found.recent if one.id != call.id)
+    recent = _deduplicate(one for one in found.recent if one.id != call.id)
     return CandidateMessages(
         recent,
         found.anchor if found.anchor is None or found.anchor.id != call.id else None,
-        _distinct(one for one in found.chain if one.id != call.id),
-        _distinct(one for one in found.around if one.id != call.id),
+        _deduplicate(one for one in found.chain if one.id != call.id),
+        _deduplicate(one for one in found.around if one.id != call.id),
         [one for one in found.similar if one[0].id != call.id],
     )
 
 
-def _distinct(messages: Iterable[Message]) -> list[Message]:
+def _deduplicate(messages: Iterable[Message]) -> list[Message]:
     """Each message once, oldest first."""
     known = {message.id: message for message in messages}
     return sorted(known.values(), key=lambda one: (one.created_at, one.id))

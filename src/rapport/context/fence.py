@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
-ANCHOR_CHARACTERS = 1_500
+MAX_ANCHOR_CHARACTERS = 1_500
 """How much of the message that is replied to stands in its sentence."""
 
 # Characters that nobody sees and that change what one sees: bidirectional controls, invisible letters, control characters.
@@ -17,40 +17,40 @@ _UNSEEN = re.compile(
     "\U000e0000-\U000e007f]"
 )
 _ANCHOR_LIKE = "replyingtothisspecificmessage:"
-_NO_PART_OF_IT = re.compile("[^a-z:]+")
+_NOT_LETTERS = re.compile("[^a-z:]+")
 # What looks like a letter of the sentence or like a colon and, unlike a wide one, is no form of it to Unicode.
 _LETTERS = "\u0430\u0435\u043e\u0440\u0441\u0443\u0456\u0455\u04bb\u03bf\u03b9\u0261\u0131"
 _COLONS = "\u02d0\u02f8\u0589\u05c3\u0703\u0704\u0903\u0a83\u16ec\u1803\u1809\u205a\u2236\u2982\ua4fd\ua789\ufe30"
 _LOOKS_LIKE = str.maketrans(_LETTERS + _COLONS, "aeopcyishoigi" + ":" * len(_COLONS))
-_BETWEEN = "\x00"
+_SEPARATOR = "\x00"
 """Stands between two texts; in none of them is any left."""
-_SIGN = 40
+_ELLIPSIS_CHARACTERS = 40
 """So long is the sign for what is left out, at most."""
 _NOT_IN_NAMES = frozenset('[](){}<>:;,|#`*_=~\\/"“”„‟«»‹›')
 
 
-def unfenced(text: str) -> str:
+def escape_fence(text: str) -> str:
     """The text without anything that could end its fence."""
     return text.replace("<<<", "‹‹‹").replace(">>>", "›››")
 
 
-def harmless(text: str) -> str:
+def sanitize(text: str) -> str:
     """The text without marks of the prompt's own, and without characters that hide or turn around what it says."""
-    return harmless_together([text])[0]
+    return sanitize_all([text])[0]
 
 
-def harmless_together(texts: Sequence[str]) -> list[str]:
+def sanitize_all(texts: Sequence[str]) -> list[str]:
     """The same of texts that are read one after the other: no mark begins in one of them and ends in another."""
-    seen = (unfenced(_UNSEEN.sub("", text)) for text in texts)
-    return _no_anchor(_BETWEEN.join(seen)).split(_BETWEEN)
+    seen = (escape_fence(_UNSEEN.sub("", text)) for text in texts)
+    return _defuse_anchor(_SEPARATOR.join(seen)).split(_SEPARATOR)
 
 
-def _no_anchor(text: str) -> str:
+def _defuse_anchor(text: str) -> str:
     """The text without the colon after what an anchor's sentence begins with, whatever is written or hidden in between."""
-    letters = _letters(text)
+    letters = _fold_letters(text)
     if _ANCHOR_LIKE not in letters:
         return text
-    places = [place for place, character in enumerate(text) for _ in _letters_of(character)]
+    places = [place for place, character in enumerate(text) for _ in _fold_character(character)]
     kept = list(text)
     start = letters.find(_ANCHOR_LIKE)
     while start >= 0:
@@ -60,49 +60,49 @@ def _no_anchor(text: str) -> str:
     return "".join(kept)
 
 
-def _letters(text: str) -> str:
+def _fold_letters(text: str) -> str:
     """What the text looks like, as small letters and colons alone."""
     plain = unicodedata.normalize("NFKD", text.translate(_LOOKS_LIKE)).casefold().translate(_LOOKS_LIKE)
-    return _NO_PART_OF_IT.sub("", plain)
+    return _NOT_LETTERS.sub("", plain)
 
 
-_letters_of = lru_cache(maxsize=4_096)(_letters)
+_fold_character = lru_cache(maxsize=4_096)(_fold_letters)
 """The same for one character."""
 
 
-def fenced(body: str, *, seed: str) -> str:
+def fence(body: str, *, seed: str) -> str:
     """The text between two markers. Their code depends on every word of it, so no word of it can be the code."""
     tries = 0
-    while (code := _code(seed, tries, body)) in body:
+    while (code := _hash_body(seed, tries, body)) in body:
         tries += 1
     return f"<<<chat {code}\n{body}\nchat {code}>>>"
 
 
-def _code(seed: str, tries: int, body: str) -> str:
+def _hash_body(seed: str, tries: int, body: str) -> str:
     return blake2b(f"{seed}\n{tries}\n{body}".encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
 
 
-def anchor_sentence(words: str) -> str:
+def build_anchor_sentence(words: str) -> str:
     """Which message somebody replies to (CTX-3): one line, which the quoted words can't end early."""
-    short = clipped(" ".join(words.split()), ANCHOR_CHARACTERS)
-    line = " ".join(harmless(short).replace("'", "’").split())
+    short = clip(" ".join(words.split()), MAX_ANCHOR_CHARACTERS)
+    line = " ".join(sanitize(short).replace("'", "’").split())
     return f"User is replying to this specific message: '{line}'"
 
 
-def indented(text: str) -> str:
+def indent(text: str) -> str:
     """The text with every line but the first set in: only a speaker begins a line, so nobody speaks for somebody else."""
     return "\n  ".join(text.splitlines())
 
 
-def clipped(text: str, limit: int) -> str:
+def clip(text: str, limit: int) -> str:
     """At most so many characters: the beginning and the end, and a sign where something is missing."""
     if len(text) <= limit:
         return text
-    head, tail = (limit - _SIGN) * 2 // 3, (limit - _SIGN) // 3
+    head, tail = (limit - _ELLIPSIS_CHARACTERS) * 2 // 3, (limit - _ELLIPSIS_CHARACTERS) // 3
     return f"{text[:head].rstrip()} […{len(text) - head - tail:,} characters left out…] {text[-tail:].lstrip()}"
 
 
-def plain_name(name: str, *, limit: int = 40) -> str:
+def clean_name(name: str, *, limit: int = 40) -> str:
     """A name as one short run of words, without the marks that the prompt sets; nothing may be left of it."""
     seen = (" " if character in _NOT_IN_NAMES else character for character in unicodedata.normalize("NFKC", name))
     kept = (" " if _is_space(one) else one for one in seen if _is_space(one) or unicodedata.category(one)[0] != "C")

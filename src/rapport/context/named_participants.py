@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rapport.context.question import EMPTY
+from rapport.context.question import EMPTY_WORDS
 from rapport.domain.conversation import Author
 
 _NAME = re.compile(r"[^\W_]+")
@@ -14,7 +14,7 @@ _POSSESSIVE = re.compile(r"['’][sS]\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedParticipants:
     """What is asked, and about whom."""
 
     text: str
@@ -22,7 +22,7 @@ class Named:
     author_ids: frozenset[str]
 
 
-def find_named(question: str, participants: Iterable[Author]) -> Named:
+def find_named_participants(question: str, participants: Iterable[Author]) -> NamedParticipants:
     """Return which participants a question names, and the question without their names.
 
     A name in a question draws messages that address that person, in place of those that the person wrote.
@@ -45,9 +45,9 @@ def find_named(question: str, participants: Iterable[Author]) -> Named:
         last = found.end()
     kept.append(plain[last:])
     text = " ".join("".join(kept).split())
-    return Named(text if _NAME.search(text) else question, frozenset(author_ids))
+    return NamedParticipants(text if _NAME.search(text) else question, frozenset(author_ids))
 
 
 def _is_ordinary(word: str, *, is_first: bool) -> bool:
     """Return whether a word that is also a name is more likely none: "will" in a sentence, or "Will" at its beginning."""
-    return word.casefold() in EMPTY and (is_first or not word[0].isupper())
+    return word.casefold() in EMPTY_WORDS and (is_first or not word[0].isupper())

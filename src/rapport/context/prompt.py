@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from rapport.context.source_block import BLENDED, STRICT, sources_block
-from rapport.context.transcript import as_content
+from rapport.context.source_block import BLENDED, STRICT, render_sources
+from rapport.context.transcript import to_langchain_content
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import Chosen, ContextSelection
 from rapport.domain.conversation import Kind, Message
@@ -27,7 +27,7 @@ _CALLED = (
 _LOOKS_UP = " With your tools you can look up more of this chat if that is not enough; don't describe the look-up."
 
 
-def system_prompt(
+def build_system_prompt(
     agent: AgentProfile,
     kind: Kind,
     passages: Sequence[Passage] = (),
@@ -46,9 +46,9 @@ def system_prompt(
     """
     persona = f"{agent.persona}\n\n{abilities}" if abilities else agent.persona
     if agent.grounding == "strict":
-        prompt = STRICT.replace("{{sources_block}}", sources_block(passages, about))
+        prompt = STRICT.replace("{{sources_block}}", render_sources(passages, about))
     elif passages:
-        prompt = BLENDED.format(persona=persona, sources_block=sources_block(passages, about))
+        prompt = BLENDED.format(persona=persona, sources_block=render_sources(passages, about))
     else:
         prompt = persona
     if memories:
@@ -63,7 +63,7 @@ def system_prompt(
     return f"{prompt}\n\n{about}"
 
 
-def as_selection(
+def build_window_selection(
     messages: Sequence[Message], *, call: Message | None = None, anchor: Message | None = None
 ) -> ContextSelection:
     """The window as what it is: the latest messages, and what the call replies to if that is older."""
@@ -75,27 +75,27 @@ def as_selection(
     return ContextSelection("recent", chosen, anchor)
 
 
-def as_history(summary: Message | None, messages: Sequence[Message]) -> list[BaseMessage]:
+def build_history(summary: Message | None, messages: Sequence[Message]) -> list[BaseMessage]:
     """What was said before in a direct chat, as the model reads it, oldest first, with the summary of what came earlier.
 
     A reply that was cancelled before it began is left out.
     """
-    told = [_as_message(message) for message in messages if message.role == "user" or message.text.strip()]
-    return told if summary is None else [_as_summary(summary), *told]
+    told = [_build_message(message) for message in messages if message.role == "user" or message.text.strip()]
+    return told if summary is None else [_build_summary(summary), *told]
 
 
-def as_question(message: Message) -> HumanMessage:
+def build_question(message: Message) -> HumanMessage:
     """What somebody says in a direct chat, as the model reads it."""
-    return HumanMessage(as_content(message.content), id=message.id)
+    return HumanMessage(to_langchain_content(message.content), id=message.id)
 
 
-def _as_message(message: Message) -> BaseMessage:
+def _build_message(message: Message) -> BaseMessage:
     if message.role == "assistant":
-        return AIMessage(as_content(message.content), id=message.id)
-    return as_question(message)
+        return AIMessage(to_langchain_content(message.content), id=message.id)
+    return build_question(message)
 
 
-def _as_summary(summary: Message) -> HumanMessage:
+def _build_summary(summary: Message) -> HumanMessage:
     """Marked as LangChain marks such messages."""
     return HumanMessage(
         f"Here is a summary of the conversation to date:\n\n{summary.text}",

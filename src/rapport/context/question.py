@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 
-from rapport.context.relevance.line_features import REMEMBERED, read
+from rapport.context.relevance.line_features import CACHED_TEXTS, read_line
 from rapport.domain.conversation import Message
 
-MEANT = 3
+MAX_QUOTED_MESSAGES = 3
 """So many of the latest messages at most tell what a call without words of its own is about."""
 
-AWAY = timedelta(hours=1)
+AWAY_AFTER = timedelta(hours=1)
 """Who has said nothing for so long has left the talk."""
 
 PICTURE = "[picture]"
@@ -23,15 +23,15 @@ _HEAD, _TAIL = 1_500, 500
 _MENTION = re.compile(r"(?<![\w@.])@[\w-]+(?:\.\w+)*[,:]?")
 _COMMAND = re.compile(r"^\s*/\w+(?:@[\w-]+)?")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_MOST_WORDS = 12
+_MAX_BARE_WORDS = 12
 
 
-def _all(words: str) -> frozenset[str]:
+def _split_words(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
 # With these words alone a call says only that it wants something said about what stands above it.
-EMPTY = _all(
+EMPTY_WORDS = _split_words(
     "a an the one ones and or so as at by for from in of on to with about up out over into i me my we us our you your u ur he she they "
     "them it its this that these those here there above below what what's whats who who's which how why is are was be am do "
     "does did can could would will should shall may might have has had not any some all anything something please pls plz "
@@ -52,54 +52,54 @@ EMPTY = _all(
 )
 
 
-def looked_over(text: str) -> str:
+def abridge(text: str) -> str:
     """As much of a text as tells what it is about: of a very long one its beginning and its end."""
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} {text[-_TAIL:]}"
 
 
-def words_of(text: str) -> str:
+def strip_address(text: str) -> str:
     """What is said without whom it addresses; of a very long text what begins and ends it."""
-    return " ".join(_MENTION.sub(" ", _COMMAND.sub(" ", looked_over(text), count=1)).split())
+    return " ".join(_MENTION.sub(" ", _COMMAND.sub(" ", abridge(text), count=1)).split())
 
 
 def is_bare(text: str) -> bool:
     """Whether a call has no subject of its own: "@bot", "@bot ^", "@bot what do you think?", "can you help with this"."""
-    words = [word.casefold() for word in _WORD.findall(words_of(text))]
-    return len(words) <= _MOST_WORDS and all(word.replace("’", "'") in EMPTY for word in words)
+    words = [word.casefold() for word in _WORD.findall(strip_address(text))]
+    return len(words) <= _MAX_BARE_WORDS and all(word.replace("’", "'") in EMPTY_WORDS for word in words)
 
 
-@lru_cache(maxsize=REMEMBERED)
-def subject_words(text: str) -> tuple[str, ...]:
+@lru_cache(maxsize=CACHED_TEXTS)
+def find_subject_words(text: str) -> tuple[str, ...]:
     """Return the words of a text that can tell its subject, each once, in small letters."""
-    words = (word.casefold().replace("’", "'") for word in read(words_of(text)).words)
-    return tuple(dict.fromkeys(word for word in words if word not in EMPTY))
+    words = (word.casefold().replace("’", "'") for word in read_line(strip_address(text)).words)
+    return tuple(dict.fromkeys(word for word in words if word not in EMPTY_WORDS))
 
 
-def spoken(messages: Sequence[Message]) -> list[Message]:
+def drop_empty_replies(messages: Sequence[Message]) -> list[Message]:
     """Return the messages without replies that were cancelled before they began."""
     return [one for one in messages if one.role == "user" or one.text.strip()]
 
 
-def author_of(message: Message) -> str:
+def get_author_id(message: Message) -> str:
     """Who says it; somebody who has a new name is still the same."""
     return message.author.id if message.author else message.role
 
 
-def meant(replied_to: Message | None, chosen: Sequence[Message]) -> str:
+def derive_question(replied_to: Message | None, chosen: Sequence[Message]) -> str:
     """What a bare call asks, in other people's words: what it replies to, or the latest question and what came after it."""
-    if replied_to is not None and _has_subject(replied_to):
-        return words_of(replied_to.text)
-    said = [one for one in chosen if tells(one)][-MEANT:]
+    if replied_to is not None and _text_has_subject(replied_to):
+        return strip_address(replied_to.text)
+    said = [one for one in chosen if has_subject(one)][-MAX_QUOTED_MESSAGES:]
     asked = max((number for number, one in enumerate(said) if "?" in one.text), default=0)
     found = [*([replied_to] if replied_to is not None else []), *said[asked:]]
-    return " ".join(words_of(one.text) for one in found)
+    return " ".join(strip_address(one.text) for one in found)
 
 
-def tells(message: Message) -> bool:
+def has_subject(message: Message) -> bool:
     """Whether somebody says something in it that has a subject."""
-    return message.role == "user" and not message.is_bot and _has_subject(message)
+    return message.role == "user" and not message.is_bot and _text_has_subject(message)
 
 
-def _has_subject(message: Message) -> bool:
-    text = looked_over(message.text)
+def _text_has_subject(message: Message) -> bool:
+    text = abridge(message.text)
     return text != PICTURE and bool(_WORD.search(text)) and not is_bare(text)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from rapport.context.fence import plain_name
+from rapport.context.fence import clean_name
 from rapport.domain.conversation import Kind
 
 _LIMITS = (
@@ -34,7 +34,7 @@ class Situation:
     follows_up: bool = False
 
     @property
-    def time(self) -> str:
+    def time_sentence(self) -> str:
         """Return the local date and time to the minute, with weekday and zone, as a sentence."""
         zone = load_zone(self.time_zone)
         local = self.now.astimezone(zone)
@@ -43,20 +43,20 @@ class Situation:
             unknown = "; the person's own time zone is not known" if self.time_zone is None else ""
             return f"It is {clock} UTC{unknown}."
         offset = f"{local:%z}"
-        return f"It is {clock} ({zone_name(zone)}, UTC{offset[:3]}:{offset[3:5]})."
+        return f"It is {clock} ({get_zone_name(zone)}, UTC{offset[:3]}:{offset[3:5]})."
 
     @property
-    def person(self) -> str:
+    def person_sentence(self) -> str:
         """Return who the person is, as a sentence; nothing when that is not known."""
-        name = plain_name(self.name or "")
+        name = clean_name(self.name or "")
         return f"Their name is {name}." if name else ""
 
     @property
-    def limits(self) -> str:
+    def limits_sentence(self) -> str:
         """Return what the agent can't do, for prompts whose instructions are fixed and don't say it."""
         return f"{_LIMITS} Don't mention this note."
 
-    def abilities(self, kind: Kind, *, is_called: bool) -> str:
+    def describe_abilities(self, kind: Kind, *, is_called: bool) -> str:
         """Return what the agent can and can't do here; the same text for as long as nothing of it changes."""
         can: list[str] = []
         if self.has_notes:
@@ -65,7 +65,7 @@ class Situation:
             can.append("remember lasting facts about the person")
         if self.follows_up:
             can.append("sometimes write first about what was left open, at no set time")
-        told = f"{f'You can {_listed(can)}.' if can else 'You can only talk here.'} {_LIMITS}"
+        told = f"{f'You can {_join_list(can)}.' if can else 'You can only talk here.'} {_LIMITS}"
         return f"{told} {_NOTE}" if is_called and kind == "direct" else told
 
 
@@ -79,10 +79,10 @@ def load_zone(name: str | None) -> tzinfo:
         return UTC
 
 
-def zone_name(zone: tzinfo) -> str:
+def get_zone_name(zone: tzinfo) -> str:
     """Return what a zone of `load_zone` is called."""
     return zone.key if isinstance(zone, ZoneInfo) else "UTC"
 
 
-def _listed(parts: list[str]) -> str:
+def _join_list(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -8,17 +8,17 @@ from datetime import timedelta
 from rapport.domain.conversation import Message
 
 
-def latest(messages: Sequence[Message], count: int) -> list[Message]:
+def take_latest(messages: Sequence[Message], count: int) -> list[Message]:
     """The last so many of them."""
     return list(messages[-count:]) if count > 0 else []
 
 
-def session(call: Message, recent: Sequence[Message], *, lookback: int, minutes: float) -> list[Message]:
+def take_session(call: Message, recent: Sequence[Message], *, lookback: int, minutes: float) -> list[Message]:
     """What was said before the call without a silence longer than `minutes`, at most `lookback` messages (CTX-4)."""
     longest = timedelta(minutes=minutes)
     said: list[Message] = []
     later = call
-    for message in reversed(latest(recent, lookback)):
+    for message in reversed(take_latest(recent, lookback)):
         if later.created_at - message.created_at > longest:
             break
         said.append(message)
@@ -26,7 +26,7 @@ def session(call: Message, recent: Sequence[Message], *, lookback: int, minutes:
     return said[::-1]
 
 
-def reply_distances(start: str, messages: Sequence[Message]) -> Mapping[str, int]:
+def measure_reply_distances(start: str, messages: Sequence[Message]) -> Mapping[str, int]:
     """How many replies lie between the message `start` and each that is linked with it by replies, in either direction."""
     near: dict[str, list[str]] = {}
     for message in messages:

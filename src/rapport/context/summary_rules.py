@@ -10,10 +10,10 @@ from rapport.domain.conversation import Message
 MAX_CHAT_HISTORY = 12
 """Messages that the model is given as they are."""
 MAX_TOKENS = 6_000
-KEPT = MAX_CHAT_HISTORY - 2
+MAX_KEPT_MESSAGES = MAX_CHAT_HISTORY - 2
 KEPT_QUESTIONS = 2
 """So many of the newest user messages are never summed up."""
-PROMPT = (
+SUMMARY_PROMPT = (
     "Summarize conversation so far highlighting user goals, resolved questions, outstanding issues, "
     "and relevant source ids. Keep <= 180 tokens."
 )
@@ -34,7 +34,7 @@ _PART_TOKENS = 3_000
 _LINE_CHARACTERS = 4_000
 
 
-def estimated_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """About how many tokens a text has, never far too few: words and punctuation marks, long words in pieces, scripts
     without spaces and long unbroken strings by their length."""
     return len(_PIECES.findall(text))
@@ -45,40 +45,40 @@ def is_crowded(messages: Sequence[Message]) -> bool:
     if len(messages) > MAX_CHAT_HISTORY:
         return True
     # No text has more tokens than characters, and most conversations are known to be short by that alone.
-    return sum(len(message.text) for message in messages) > MAX_TOKENS and _fitting(messages) < len(messages)
+    return sum(len(message.text) for message in messages) > MAX_TOKENS and _count_fitting(messages) < len(messages)
 
 
-def to_cover(messages: Sequence[Message]) -> Sequence[Message]:
+def select_messages_to_cover(messages: Sequence[Message]) -> Sequence[Message]:
     """The earliest of these messages (oldest first) that a summary shall stand for; empty when it is not time yet."""
     if not is_crowded(messages):
         return ()
-    keep = max(_fitting(messages[-KEPT:]), _untouchable(messages))
+    keep = max(_count_fitting(messages[-MAX_KEPT_MESSAGES:]), _count_protected(messages))
     return messages[: len(messages) - keep]
 
 
-def _fitting(messages: Sequence[Message]) -> int:
+def _count_fitting(messages: Sequence[Message]) -> int:
     """How many of the newest messages are short enough together."""
     room = MAX_TOKENS
     for count, message in enumerate(reversed(messages)):
-        room -= estimated_tokens(message.text)
+        room -= estimate_tokens(message.text)
         if room < 0:
             return count
     return len(messages)
 
 
-def _untouchable(messages: Sequence[Message]) -> int:
+def _count_protected(messages: Sequence[Message]) -> int:
     """How many of the newest messages reach back to the last questions that stay whole."""
     questions = [index for index, message in enumerate(messages) if message.role == "user"]
     return len(messages) - questions[-KEPT_QUESTIONS] if len(questions) >= KEPT_QUESTIONS else len(messages)
 
 
-def parts(messages: Sequence[Message]) -> Iterator[str]:
+def split_transcript(messages: Sequence[Message]) -> Iterator[str]:
     """The messages as transcripts, each short enough for one call."""
     lines: list[str] = []
     size = 0
     for message in messages:
-        line = _line(message)
-        tokens = estimated_tokens(line)
+        line = _render_line(message)
+        tokens = estimate_tokens(line)
         if lines and size + tokens > _PART_TOKENS:
             yield "\n".join(lines)
             lines, size = [], 0
@@ -88,7 +88,7 @@ def parts(messages: Sequence[Message]) -> Iterator[str]:
         yield "\n".join(lines)
 
 
-def _line(message: Message) -> str:
+def _render_line(message: Message) -> str:
     if message.role == "assistant":
         speaker = "Assistant"
     else:
@@ -98,7 +98,7 @@ def _line(message: Message) -> str:
     return f"{speaker}: {text if len(text) <= _LINE_CHARACTERS else f'{text[:half]} … {text[-half:]}'}"
 
 
-def source_ids(summary: Message | None, messages: Sequence[Message]) -> list[str]:
+def collect_source_ids(summary: Message | None, messages: Sequence[Message]) -> list[str]:
     """The notes that these messages cite, with those of the summary that they follow."""
     earlier: Sequence[str] = summary.metadata.get("source_ids", []) if summary else []
     cited = [source["id"] for message in messages for source in message.sources]

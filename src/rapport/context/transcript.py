@@ -12,27 +12,27 @@ from typing import Any, TypeAlias
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from rapport.context.fence import (
-    ANCHOR_CHARACTERS,
-    anchor_sentence,
-    clipped,
-    fenced,
-    harmless,
-    harmless_together,
-    indented,
-    plain_name,
+    MAX_ANCHOR_CHARACTERS,
+    build_anchor_sentence,
+    clean_name,
+    clip,
+    fence,
+    indent,
+    sanitize,
+    sanitize_all,
 )
 from rapport.context.question import PICTURE
-from rapport.context.situation import zone_name
+from rapport.context.situation import get_zone_name
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import SHOWN_CHARACTERS, Chosen, ContextSelection
 from rapport.domain.conversation import Block, Content, Message
 
-MOST_IMAGES = 4
+MAX_IMAGES = 4
 """So many images of the message replied to are passed on."""
-SILENCE = timedelta(hours=1)
+LONG_SILENCE = timedelta(hours=1)
 """A gap that is worth a line of its own."""
 
-BEFOREHAND = "context"
+PRECEDING_SOURCE = "context"
 """The `lc_source` of the message that stands before a call and quotes what belongs to it."""
 _HEADING = (
     "What was said in this group chat before, as far as it may belong to the call, oldest first (times in {zone}):"
@@ -45,7 +45,7 @@ _CLAIMS = ("system", "assistant", "developer")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
-def fitting(selection: ContextSelection, *, characters: int) -> ContextSelection:
+def trim_selection(selection: ContextSelection, *, characters: int) -> ContextSelection:
     """The selection without the oldest messages that there is no room for; the call and its anchor stay."""
     anchor = selection.anchor.id if selection.anchor else None
     kept: list[Chosen] = []
@@ -63,7 +63,7 @@ Quote: TypeAlias = Callable[[Message], Message]
 """Takes out of a message what must not be read as ours."""
 
 
-def _unchanged(message: Message) -> Message:
+def _keep_unchanged(message: Message) -> Message:
     return message
 
 
@@ -75,20 +75,20 @@ class TranscriptRenderer:
         agent: AgentProfile,
         call: Message,
         *,
-        quote: Quote = _unchanged,
+        quote: Quote = _keep_unchanged,
         numbered: bool = False,
         zone: tzinfo = UTC,
     ) -> None:
         self._agent = agent
         self._call = call
         self._now = call.created_at.astimezone(zone)
-        self._zone = zone_name(zone)
+        self._zone = get_zone_name(zone)
         self._quote = quote
         self._labels: dict[str, str] = {}
         self._known: dict[str, Message] = {}
         self._numbers: dict[str, int] | None = {} if numbered else None
 
-    def history(
+    def render_history(
         self, selection: ContextSelection, *, recent: Sequence[Message] = (), replied_to: Message | None = None
     ) -> list[BaseMessage]:
         """What the model is given before the call; `recent` is the unbroken run of messages that was chosen from."""
@@ -96,22 +96,24 @@ class TranscriptRenderer:
         quoted = ""
         if messages:
             heading = _HEADING.format(zone=self._zone)
-            quoted = f"{heading}\n{self.quoted(messages, recent=recent, until=self._call.created_at)}"
+            quoted = f"{heading}\n{self.quote_messages(messages, recent=recent, until=self._call.created_at)}"
         if not quoted and replied_to is None:
             return []
-        return [beforehand(self._call, quoted, replied_to=replied_to, quote=self._quote)]
+        return [render_preceding_message(self._call, quoted, replied_to=replied_to, quote=self._quote)]
 
-    def question(self) -> HumanMessage:
+    def render_call(self) -> HumanMessage:
         """The call itself: whole, with its images, and with the date that all times refer to."""
-        head = f"[{self._head(self._call, f'{self._now:%a} {self._now.day} {self._now:%b %Y %H:%M} {self._zone}')}]"
-        content = _cleaned(self._call, self._quote).content
+        head = (
+            f"[{self._render_head(self._call, f'{self._now:%a} {self._now.day} {self._now:%b %Y %H:%M} {self._zone}')}]"
+        )
+        content = _clean(self._call, self._quote).content
         if isinstance(content, str):
-            return HumanMessage(f"{head} {indented(content)}", id=self._call.id)
+            return HumanMessage(f"{head} {indent(content)}", id=self._call.id)
         # Set in, like every other line: a block begins one, and only a speaker may.
-        told = ({**one, "text": f"  {indented(str(one['text']))}"} if one["type"] == "text" else one for one in content)
-        return HumanMessage(as_content([{"type": "text", "text": head}, *told]), id=self._call.id)
+        told = ({**one, "text": f"  {indent(str(one['text']))}"} if one["type"] == "text" else one for one in content)
+        return HumanMessage(to_langchain_content([{"type": "text", "text": head}, *told]), id=self._call.id)
 
-    def quoted(
+    def quote_messages(
         self,
         messages: Sequence[Message],
         *,
@@ -124,45 +126,45 @@ class TranscriptRenderer:
 
         With `in_order=False`, for messages that are not in the order of time, there are no such lines.
         """
-        self._learn([*recent, *messages])
-        places = [_place(one) for one in recent]
+        self._remember([*recent, *messages])
+        places = [_get_position(one) for one in recent]
         lines: list[str] = []
         for before, message in pairwise([None, *messages]):
             assert message is not None
             if before is not None and in_order:
-                lines += _between(before, message, places)
-            lines.append(self._line(message, line))
-        if until is not None and (gap := _later(until - messages[-1].created_at)):
+                lines += _describe_gap(before, message, places)
+            lines.append(self._render_line(message, line))
+        if until is not None and (gap := _format_silence(until - messages[-1].created_at)):
             lines.append(f"— {gap} —")
-        return fenced("\n".join(lines), seed=self._call.id)
+        return fence("\n".join(lines), seed=self._call.id)
 
-    def id_of(self, reference: str) -> str:
+    def find_id(self, reference: str) -> str:
         """The id behind a number that a line bears; anything else is taken for an id."""
         number = reference.strip().removeprefix("#")
         return next((id_ for id_, known in (self._numbers or {}).items() if str(known) == number), reference.strip())
 
-    def _learn(self, messages: Iterable[Message]) -> None:
+    def _remember(self, messages: Iterable[Message]) -> None:
         for message in messages:
             self._known[message.id] = message
 
-    def _line(self, message: Message, limit: int) -> str:
-        told = indented(_quoted_words(message, limit, self._quote))
-        return f"[{self._head(message, _when(message.created_at, self._now))}] {told}".rstrip()
+    def _render_line(self, message: Message, limit: int) -> str:
+        told = indent(_quote_words(message, limit, self._quote))
+        return f"[{self._render_head(message, _format_time(message.created_at, self._now))}] {told}".rstrip()
 
-    def _head(self, message: Message, time: str) -> str:
-        parts = [self._label(message), time]
-        if (number := self._number(message)) is not None:
+    def _render_head(self, message: Message, time: str) -> str:
+        parts = [self._get_label(message), time]
+        if (number := self._assign_number(message)) is not None:
             parts.append(f"#{number}")
         if self._call.thread_id not in (None, message.thread_id):
             parts.append("in another topic")
-        return ", ".join([*parts, *self._replying(message)])
+        return ", ".join([*parts, *self._describe_reply(message)])
 
-    def _number(self, message: Message) -> int | None:
+    def _assign_number(self, message: Message) -> int | None:
         if self._numbers is None:
             return None
         return self._numbers.setdefault(message.id, len(self._numbers) + 1)
 
-    def _replying(self, message: Message) -> Iterator[str]:
+    def _describe_reply(self, message: Message) -> Iterator[str]:
         """To whom, where that is known."""
         target = message.reply_to_id or (message.event_id if message.role == "assistant" else None)
         if target is None and message.context_snapshot is None:
@@ -173,9 +175,9 @@ class TranscriptRenderer:
                 yield "replying to an earlier message"
         else:
             number = self._numbers.get(parent.id) if self._numbers is not None else None
-            yield f"replying to {self._label(parent)}{f' #{number}' if number else ''}"
+            yield f"replying to {self._get_label(parent)}{f' #{number}' if number else ''}"
 
-    def _label(self, message: Message) -> str:
+    def _get_label(self, message: Message) -> str:
         """Who says it. Parentheses and quotation marks are ours: no name has any."""
         if message.role == "assistant":
             return f"you ({self._agent.name})"
@@ -183,16 +185,16 @@ class TranscriptRenderer:
             return UNNAMED
         key = message.author.id
         if key not in self._labels:
-            self._labels[key] = self._new_label(message.author.name, is_bot=message.is_bot)
+            self._labels[key] = self._make_label(message.author.name, is_bot=message.is_bot)
         return self._labels[key]
 
-    def _new_label(self, name: str, *, is_bot: bool) -> str:
-        plain = plain_name(name) or UNNAMED
+    def _make_label(self, name: str, *, is_bot: bool) -> str:
+        plain = clean_name(name) or UNNAMED
         if plain != UNNAMED and self._is_reserved(plain):
             plain = f"a person named “{plain}”"
         label = f"{plain} (bot)" if is_bot else plain
         taken = set(self._labels.values())
-        return next(one for number in range(1, 1_000_000) if (one := _numbered(label, number)) not in taken)
+        return next(one for number in range(1, 1_000_000) if (one := _number_label(label, number)) not in taken)
 
     def _is_reserved(self, name: str) -> bool:
         key = "".join(character for character in name.casefold() if character.isalnum())
@@ -205,51 +207,51 @@ class TranscriptRenderer:
         )
 
 
-def beforehand(
-    call: Message, quoted: str = "", *, replied_to: Message | None = None, quote: Quote = _unchanged
+def render_preceding_message(
+    call: Message, quoted: str = "", *, replied_to: Message | None = None, quote: Quote = _keep_unchanged
 ) -> HumanMessage:
     """What is told before a call: quoted messages, and last the message that it replies to, with that one's images."""
     images: list[Block] = []
     if replied_to is not None:
-        sentence = anchor_sentence(_quoted_words(replied_to, ANCHOR_CHARACTERS, quote))
+        sentence = build_anchor_sentence(_quote_words(replied_to, MAX_ANCHOR_CHARACTERS, quote))
         quoted = f"{quoted}\n\n{sentence}" if quoted else sentence
         if not isinstance(replied_to.content, str):
             images = [one for one in replied_to.content if one["type"] != "text"]
-    content = as_content([{"type": "text", "text": quoted}, *images[:MOST_IMAGES]]) if images else quoted
-    return HumanMessage(content, id=f"{call.id}-before", additional_kwargs={"lc_source": BEFOREHAND})
+    content = to_langchain_content([{"type": "text", "text": quoted}, *images[:MAX_IMAGES]]) if images else quoted
+    return HumanMessage(content, id=f"{call.id}-before", additional_kwargs={"lc_source": PRECEDING_SOURCE})
 
 
-def as_content(content: Content) -> str | list[str | dict[str, Any]]:
+def to_langchain_content(content: Content) -> str | list[str | dict[str, Any]]:
     """Content as LangChain takes it."""
     return content if isinstance(content, str) else [dict(block) for block in content]
 
 
-def _cleaned(message: Message, quote: Quote) -> Message:
+def _clean(message: Message, quote: Quote) -> Message:
     """First what hides, then what could be read as ours: what was hidden might be just that."""
     content = message.content
     if isinstance(content, str):
-        return quote(replace(message, content=harmless(content)))
-    texts = iter(harmless_together([str(one["text"]) for one in content if one["type"] == "text"]))
+        return quote(replace(message, content=sanitize(content)))
+    texts = iter(sanitize_all([str(one["text"]) for one in content if one["type"] == "text"]))
     blocks = [{**one, "text": next(texts)} if one["type"] == "text" else one for one in content]
     return quote(replace(message, content=blocks))
 
 
-def _quoted_words(message: Message, limit: int, quote: Quote) -> str:
+def _quote_words(message: Message, limit: int, quote: Quote) -> str:
     """The words of a message, with a sign for each image. Clipped first: what nobody is shown need not be cleaned."""
-    return _cleaned(replace(message, content=clipped(_words(message.content), limit)), quote).text
+    return _clean(replace(message, content=clip(_join_words(message.content), limit)), quote).text
 
 
-def _words(content: Content) -> str:
+def _join_words(content: Content) -> str:
     if isinstance(content, str):
         return content
     return " ".join(str(block["text"]) if block["type"] == "text" else PICTURE for block in content)
 
 
-def _numbered(label: str, number: int) -> str:
+def _number_label(label: str, number: int) -> str:
     return label if number == 1 else f"{label} ({number})"
 
 
-def _when(at: datetime, now: datetime) -> str:
+def _format_time(at: datetime, now: datetime) -> str:
     """A time as somebody would say it then: the weekday within a week, else the date."""
     at = at.astimezone(now.tzinfo)
     days = (now.date() - at.date()).days
@@ -258,38 +260,38 @@ def _when(at: datetime, now: datetime) -> str:
     return f"{at:%a} {at.day} {at:%b %H:%M}" if at.year == now.year else f"{at.day} {at:%b %Y %H:%M}"
 
 
-def _between(before: Message, after: Message, places: Sequence[tuple[datetime, str]]) -> list[str]:
+def _describe_gap(before: Message, after: Message, places: Sequence[tuple[datetime, str]]) -> list[str]:
     """What a reader should know of the gap between two lines. How much is left out is said only where it is known: within
     the run of messages that stand at these places."""
     told: list[str] = []
-    if gap := _later(after.created_at - before.created_at):
+    if gap := _format_silence(after.created_at - before.created_at):
         told.append(gap)
-    if places and _place(before) >= places[0]:
-        left_out = bisect_left(places, _place(after)) - bisect_right(places, _place(before))
+    if places and _get_position(before) >= places[0]:
+        left_out = bisect_left(places, _get_position(after)) - bisect_right(places, _get_position(before))
         if left_out > 0:
-            told.append(f"{_count(left_out)} message{'s' if left_out > 1 else ''} left out")
+            told.append(f"{_spell_number(left_out)} message{'s' if left_out > 1 else ''} left out")
     return [f"— {'; '.join(told)} —"] if told else []
 
 
-def _place(message: Message) -> tuple[datetime, str]:
+def _get_position(message: Message) -> tuple[datetime, str]:
     return message.created_at, message.id
 
 
-def _later(gap: timedelta) -> str | None:
-    if gap < SILENCE:
+def _format_silence(gap: timedelta) -> str | None:
+    if gap < LONG_SILENCE:
         return None
     hours = gap / timedelta(hours=1)
     for unit, size, upto in (("hour", 1, 24), ("day", 24, 14 * 24), ("week", 168, 9 * 168), ("month", 730.5, 17_532)):
         if hours < upto:
-            return _some(max(round(hours / size), 1), unit)
-    return _some(round(hours / 8_766), "year")
+            return _format_duration(max(round(hours / size), 1), unit)
+    return _format_duration(round(hours / 8_766), "year")
 
 
-def _some(count: int, unit: str) -> str:
+def _format_duration(count: int, unit: str) -> str:
     if count == 1:
         return f"{'an' if unit == 'hour' else 'a'} {unit} later"
-    return f"{_count(count)} {unit}s later"
+    return f"{_spell_number(count)} {unit}s later"
 
 
-def _count(number: int) -> str:
+def _spell_number(number: int) -> str:
     return _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"

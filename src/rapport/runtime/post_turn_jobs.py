@@ -10,7 +10,7 @@ import structlog
 from rapport.domain.agent_profile import AGENTS, LIBRARIAN
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent
-from rapport.turns.reflect import LULL, reflect
+from rapport.turns.reflect import PAUSE_SECONDS, reflect
 from rapport.turns.steps import TurnDeps
 from rapport.turns.summarize import summarize
 
@@ -44,7 +44,7 @@ class PostTurnJobs:
         profile = AGENTS.get(event.agent_id, LIBRARIAN)
         # A model that calls tools can also answer in a given form; for another one the rules have decided.
         if tools.agent.calls_tools and (profile.autonomy is not None or profile.remembers):
-            self._reflections.begin(event, lambda: reflect(event, profile, tools), after=LULL)
+            self._reflections.begin(event, lambda: reflect(event, profile, tools), after=PAUSE_SECONDS)
 
     async def settled(self, conversation_id: str) -> None:
         """Until no summary of the conversation is being made here, for a moment: its next turn goes with it, not beside it.

@@ -84,7 +84,7 @@ class Runtime:
         self._loops: list[asyncio.Task[None]] = []
         self.presence = Heartbeat(tools.database, self.worker_id, on_hint=self._heard)
         self.live = LiveUpdates(tools.database, worker_id=self.worker_id, has_company=lambda: self.presence.has_company)
-        tools.book.hearers.append(self.live.remembered)
+        tools.memory_store.hearers.append(self.live.remembered)
 
     # ---- life
 

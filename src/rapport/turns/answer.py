@@ -72,8 +72,8 @@ async def answer_message(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, 
             raise Superseded("The conversation was deleted.")
         near = NEIGHBOURS if event.kind == "group" else 0
         where = (event.owner_id, event.conversation_id)
-        links = await load_linked(connection, *where, material.asked, depth=near, neighbours=near)
-    clock.passed("load")
+        links = await load_linked(connection, *where, material.message, depth=near, neighbours=near)
+    clock.record("load")
     failpoints.reach("turn.loaded")
     draft.begin()
     try:
@@ -90,12 +90,12 @@ async def answer_message(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, 
     plan = plan_follow_up(event, material, profile, reply, tools)
     failpoints.reach("turn.answered")
     finished = await _commit(event, reply, profile, tools, plan=plan, remarks=remarks, push=push)
-    clock.passed("commit")
+    clock.record("commit")
     failpoints.reach("turn.committed")
     # Summed up by the model, so only when it has just worked, or would if it were given less. Not in a group: what belongs
     # to a call is chosen there, and a summary would mix everybody's topics.
     can_sum_up = event.kind == "direct" and (reply.model_failed is False or reply.was_refused)
-    crowded = can_sum_up and is_crowded([*material.earlier, material.asked, finished.reply])
+    crowded = can_sum_up and is_crowded([*material.earlier, material.message, finished.reply])
     return replace(finished, crowded=crowded)
 
 
@@ -114,7 +114,7 @@ async def _reply(
         return fallback((), "attempts", f"tried {event.attempts - 1} times", model=tools.model)
     given = await _given(event, material, links, profile, tools)
     if event.kind == "group":
-        clock.passed("context")
+        clock.record("context")
     try:
         findings = await _findings(event, material, given, profile, tools, clock)
     except (Transient, Permanent) as error:  # trying again would only let people wait
@@ -129,7 +129,7 @@ async def _reply(
         situation = describe_situation(event, material, profile, tools)
         may_save = _may_save(event, material, profile)
         reply = await _answer(event, given, profile, findings, situation, tools, draft=draft, may_save=may_save)
-        clock.passed("model")
+        clock.record("model")
     return replace(reply, metadata={**reply.metadata, **findings.audit, "context": given.receipt})
 
 
@@ -139,12 +139,12 @@ async def _given(
     """What the model is given of the conversation: a window of a direct chat, and what was chosen of a group's."""
     if event.kind == "direct":
         return given_to_one(material, links.anchor)
-    gathered = await tools.chooser.choose(event.owner_id, material.asked, material.earlier, links)
+    gathered = await tools.context_selector.select(event.owner_id, material.message, material.earlier, links)
     return given_to_group(
         gathered,
         profile,
         event.owner_id,
-        tools.chooser,
+        tools.context_selector,
         may_look_up=tools.agent.calls_tools,
         time_zone=material.time_zone,
     )
@@ -161,7 +161,7 @@ async def _findings(
     """What is remembered and what the notes say. Of the notes a strict agent can't do without, and it raises."""
     memories: Sequence[RecalledMemory] = ()
     if event.kind == "direct":
-        query = query_for(HumanMessage(material.asked.text), material.earlier, material.summary)
+        query = query_for(HumanMessage(material.message.text), material.earlier, material.summary)
         memories = await recall_memories(event, material, profile, query, tools)
     try:
         retrieval = await look_up(event, material, given.question, tools.retriever, earlier=given.earlier)
@@ -171,7 +171,7 @@ async def _findings(
         log.warning("chat.error", errorType="retrieval", message=str(error))
         retrieval = None
     if retrieval is not None:
-        clock.passed("retrieval")
+        clock.record("retrieval")
     return build_findings(retrieval, memories)
 
 
@@ -185,8 +185,8 @@ def _may_save(event: ClaimedEvent, material: TurnInput, profile: AgentProfile) -
 
 def _own(event: ClaimedEvent, material: TurnInput) -> list[str]:
     """Return what the person who asks wrote of what the turn sees; nothing if that is not the owner."""
-    said = [*material.earlier, material.asked]
-    return [message.text for message in own_messages(said, of=material.asked, owner_id=event.owner_id)]
+    said = [*material.earlier, material.message]
+    return [message.text for message in own_messages(said, of=material.message, owner_id=event.owner_id)]
 
 
 async def _answer(
@@ -249,7 +249,7 @@ async def _worth_remembering(
     where = {"conversation_id": event.conversation_id, "message_id": event.id}
     try:
         async with asyncio.timeout(EMBEDDING_SECONDS):
-            return await tools.book.prepare([replace(remark, **where) for remark in remarks])
+            return await tools.memory_store.prepare([replace(remark, **where) for remark in remarks])
     except (InvalidInput, Transient, Permanent, TimeoutError) as error:
         log.warning("memory.not_saved", reason=str(error) or "no vectors in time")
         return ()
@@ -259,7 +259,7 @@ def _by_rules(event: ClaimedEvent, material: TurnInput) -> list[MemoryCandidate]
     """Return what the rules find in what the owner wrote themselves."""
     if not _own(event, material):
         return []
-    return remarks_in(replace(material.asked, content=own_text(material.asked.text)))
+    return remarks_in(replace(material.message, content=own_text(material.message.text)))
 
 
 async def _commit(
@@ -281,9 +281,9 @@ async def _commit(
         applied = Applied()
         try:
             async with attempt(connection, patience=MEMORY_PATIENCE):
-                applied = await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
+                applied = await tools.memory_store.apply(connection, event.owner_id, event.agent_id, remarks)
         except (Transient, Permanent) as error:
             log.warning("memory.not_saved", reason=str(error))
             applied = Applied()
-    tools.book.announce(event.owner_id, applied.changes)
+    tools.memory_store.announce(event.owner_id, applied.changes)
     return finished

@@ -9,28 +9,34 @@ from typing import Any
 
 import structlog
 
-from rapport.context.engine import select
-from rapport.context.transcript import TranscriptRenderer, fitting
+from rapport.context.engine import select_context
+from rapport.context.transcript import TranscriptRenderer, trim_selection
 from rapport.domain.context_selection import SHOWN_CHARACTERS, CandidateMessages, Chosen, ContextSelection, Reason
 from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.replies.defusing import defuse_ids
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import LinkedMessages, load_linked
-from rapport.turns.group_context import LONGEST_QUERY, ContextSelector, GroupContext, checked_question, surroundings
+from rapport.turns.group_context import (
+    MAX_QUERY_CHARACTERS,
+    ContextSelector,
+    GroupContext,
+    check_query,
+    gather_candidates,
+)
 
 log = structlog.get_logger()
 
-MOST_MESSAGES = 50
+MAX_SHOWN_MESSAGES = 50
 """So many messages one look-up shows."""
-MOST_CHARACTERS = 8_000
+MAX_SHOWN_CHARACTERS = 8_000
 """And so much of them."""
-WHOLE_MESSAGE = 8_000
+MAX_MESSAGE_CHARACTERS = 8_000
 """So much of a single message."""
-HITS = 10
+MAX_HITS = 10
 """How many messages a search shows."""
 MAX_GAP_MINUTES = 7 * 24 * 60.0
-_LONGEST_ID = 200
+_MAX_ID_CHARACTERS = 200
 
 
 class BadArgument(Exception):
@@ -45,18 +51,18 @@ class ChatTools:
     ) -> None:
         self._owner_id = owner_id
         self._call = gathered.call
-        self._recent = gathered.found.recent
-        self._anchor = gathered.found.anchor
+        self._recent = gathered.candidates.recent
+        self._anchor = gathered.candidates.anchor
         self._chooser = chooser
         self._scribe = scribe
         self.used: list[str] = []
         self.retrieved: Collection[str] = ()
         """The notes that the reply may cite; what is looked up cites none of them."""
         self._tools: dict[str, Callable[[Mapping[str, Any]], Awaitable[str]]] = {
-            "get_smart_context": self._smart_context,
-            "get_conversation_history": self._history,
-            "get_message": self._message,
-            "search_conversation": self._search,
+            "get_smart_context": self._get_smart_context,
+            "get_conversation_history": self._get_history,
+            "get_message": self._get_message,
+            "search_conversation": self._search_chat,
         }
 
     async def use(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -72,74 +78,76 @@ class ChatTools:
             log.warning("chat.error", errorType="lookup", message=f"{name}: {error}")
             return "That can't be looked up right now. Answer with what there is."
 
-    async def _smart_context(self, arguments: Mapping[str, Any]) -> str:
-        minutes = _number(arguments, "max_gap_minutes", default=60.0, most=MAX_GAP_MINUTES)
+    async def _get_smart_context(self, arguments: Mapping[str, Any]) -> str:
+        minutes = _read_number(arguments, "max_gap_minutes", default=60.0, most=MAX_GAP_MINUTES)
         anchor_id = arguments.get("anchor_id")
         if anchor_id in (None, ""):
             found = CandidateMessages(self._recent)
-            choice = replace(self._chooser.choice, strategy="time_gap", gap_minutes=minutes)
+            choice = replace(self._chooser.options, strategy="time_gap", gap_minutes=minutes)
         else:
-            found = surroundings(self._recent, await self._linked(_text(arguments, "anchor_id", most=_LONGEST_ID)))
-            choice = replace(self._chooser.choice, strategy="relevant", gap_minutes=minutes)
-        return self._told(select(self._call, found, choice), "Nothing was said shortly before the call.")
+            found = gather_candidates(
+                self._recent, await self._load_linked(_read_text(arguments, "anchor_id", most=_MAX_ID_CHARACTERS))
+            )
+            choice = replace(self._chooser.options, strategy="relevant", gap_minutes=minutes)
+        return self._render(select_context(self._call, found, choice), "Nothing was said shortly before the call.")
 
-    async def _history(self, arguments: Mapping[str, Any]) -> str:
-        limit = int(_number(arguments, "limit", default=5, most=MOST_MESSAGES))
-        return self._told(self._chosen(self._recent[-limit:], "recent"), "Nothing was said before the call.")
+    async def _get_history(self, arguments: Mapping[str, Any]) -> str:
+        limit = int(_read_number(arguments, "limit", default=5, most=MAX_SHOWN_MESSAGES))
+        return self._render(self._select(self._recent[-limit:], "recent"), "Nothing was said before the call.")
 
-    async def _message(self, arguments: Mapping[str, Any]) -> str:
-        message = await self._get(_text(arguments, "id", most=_LONGEST_ID))
-        return self._scribe.quoted([message], line=WHOLE_MESSAGE)
+    async def _get_message(self, arguments: Mapping[str, Any]) -> str:
+        message = await self._find_message(_read_text(arguments, "id", most=_MAX_ID_CHARACTERS))
+        return self._scribe.quote_messages([message], line=MAX_MESSAGE_CHARACTERS)
 
-    async def _search(self, arguments: Mapping[str, Any]) -> str:
+    async def _search_chat(self, arguments: Mapping[str, Any]) -> str:
         try:
-            query = checked_question(_text(arguments, "query", most=LONGEST_QUERY))
+            query = check_query(_read_text(arguments, "query", most=MAX_QUERY_CHARACTERS))
         except InvalidInput as error:
             raise BadArgument(str(error)) from error
         hits = await self._chooser.search(
-            self._owner_id, self._call.conversation_id, query, before=self._call.created_at, limit=HITS
+            self._owner_id, self._call.conversation_id, query, before=self._call.created_at, limit=MAX_HITS
         )
         shown: list[Message] = []
-        left = MOST_CHARACTERS
+        left = MAX_SHOWN_CHARACTERS
         for one in hits:
             left -= min(len(one.message.text), SHOWN_CHARACTERS)
             if left >= 0 and one.message.id != self._call.id:
                 shown.append(one.message)
         if not shown:
             return "Nothing like that was found."
-        return self._scribe.quoted(shown, in_order=False)
+        return self._scribe.quote_messages(shown, in_order=False)
 
-    async def _linked(self, reference: str) -> LinkedMessages:
-        anchor = await self._get(reference)
+    async def _load_linked(self, reference: str) -> LinkedMessages:
+        anchor = await self._find_message(reference)
         async with self._chooser.database.statement() as connection:
             return await load_linked(
                 connection, self._owner_id, self._call.conversation_id, replace(self._call, reply_to_id=anchor.id)
             )
 
-    async def _get(self, reference: str) -> Message:
-        id_ = self._scribe.id_of(reference)
+    async def _find_message(self, reference: str) -> Message:
+        id_ = self._scribe.find_id(reference)
         if self._anchor is not None and id_ == self._anchor.id:
             return self._anchor  # it may be stored nowhere: the call has brought it along
         async with self._chooser.database.statement() as connection:
             message = await Messages(connection).get(self._owner_id, self._call.conversation_id, id_)
-        if message is None or message.role == "system-summary" or self._comes_later(message):
+        if message is None or message.role == "system-summary" or self._is_later(message):
             raise BadArgument("There is no such message in this chat.")
         return message
 
-    def _comes_later(self, message: Message) -> bool:
+    def _is_later(self, message: Message) -> bool:
         return message.role == "user" and (message.created_at, message.id) > (self._call.created_at, self._call.id)
 
-    def _chosen(self, messages: Sequence[Message], reason: Reason) -> ContextSelection:
+    def _select(self, messages: Sequence[Message], reason: Reason) -> ContextSelection:
         return ContextSelection("recent", [Chosen(one, (reason,), 1.0) for one in messages if one.id != self._call.id])
 
-    def _told(self, selection: ContextSelection, nothing: str) -> str:
-        shown = fitting(selection, characters=MOST_CHARACTERS).earlier[-MOST_MESSAGES:]
+    def _render(self, selection: ContextSelection, nothing: str) -> str:
+        shown = trim_selection(selection, characters=MAX_SHOWN_CHARACTERS).earlier[-MAX_SHOWN_MESSAGES:]
         if not shown:
             return nothing
-        return self._scribe.quoted([one.message for one in shown], recent=self._recent)
+        return self._scribe.quote_messages([one.message for one in shown], recent=self._recent)
 
 
-def _text(arguments: Mapping[str, Any], name: str, *, most: int) -> str:
+def _read_text(arguments: Mapping[str, Any], name: str, *, most: int) -> str:
     value = arguments.get(name)
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)  # a number of a line
@@ -154,7 +162,7 @@ def _is_storable(text: str) -> bool:
     return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _number(arguments: Mapping[str, Any], name: str, *, default: float, most: float) -> float:
+def _read_number(arguments: Mapping[str, Any], name: str, *, default: float, most: float) -> float:
     value = arguments.get(name)
     if value is None:
         return default

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rapport.context.prompt import as_selection
+from rapport.context.prompt import build_window_selection
 from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.domain.context_selection import RECENT, Strategy
 from rapport.domain.conversation import Conversation, Message
@@ -30,14 +30,14 @@ class Explanation:
     """What was said to it, if anything."""
     receipt: Mapping[str, Any]
     """`{strategy, anchor_id, messages: [{id, reasons, score}], summary_id, looked_up?}`."""
-    stored: bool
+    is_stored: bool
     """Whether this is what the model was given; else it is what would be chosen now."""
-    gathered: GroupContext | None = None
+    context: GroupContext | None = None
     """What it was chosen from, in a group and now."""
 
     @property
     def memories(self) -> list[dict[str, Any]]:
-        return _scores(self.reply, "memories")
+        return _read_scores(self.reply, "memories")
 
     @property
     def notes(self) -> list[dict[str, Any]]:
@@ -45,12 +45,12 @@ class Explanation:
         facts: Mapping[str, Any] = self.reply.metadata if self.reply else {}
         given = bool(facts.get("notes_given", not facts.get("guard_used")))
         best: dict[str, float] = {}
-        for one in _scores(self.reply, "retrieved"):
+        for one in _read_scores(self.reply, "retrieved"):
             best[one["id"]] = max(one["score"], best.get(one["id"], one["score"]))
         return [{"id": id_, "score": score, "given": given} for id_, score in best.items()]
 
 
-async def explain(
+async def explain_reply(
     chooser: ContextSelector,
     owner_id: str,
     conversation_id: str,
@@ -66,25 +66,25 @@ async def explain(
     async with chooser.database.statement() as connection:
         conversation = await Conversations(connection).get(owner_id, conversation_id)
         if message_id is None:
-            call, reply = await _latest(connection, conversation)
+            call, reply = await _find_latest_exchange(connection, conversation)
         else:
-            call, reply = await _found(connection, conversation, message_id)
+            call, reply = await _find_exchange(connection, conversation, message_id)
     kept: Mapping[str, Any] | None = reply.metadata.get("context") if reply else None
     if kept and strategy is None:
-        return Explanation(conversation, call, reply, kept, stored=True)
+        return Explanation(conversation, call, reply, kept, is_stored=True)
     subject = call or reply
     assert subject is not None
     if call is not None and (conversation.kind == "group" or strategy is not None):
         # Only groups have topics.
         asked = call if conversation.kind == "group" else replace(call, thread_id=None)
-        gathered = await chooser.gather(owner_id, asked, strategy=strategy)
+        gathered = await chooser.load_and_select(owner_id, asked, strategy=strategy)
         receipt = {**gathered.selection.receipt, "summary_id": None}
-        return Explanation(conversation, call, reply, receipt, stored=False, gathered=gathered)
-    receipt = await _window_before(chooser.database, conversation, subject, call=call)
-    return Explanation(conversation, call, reply, receipt, stored=False)
+        return Explanation(conversation, call, reply, receipt, is_stored=False, context=gathered)
+    receipt = await _select_window(chooser.database, conversation, subject, call=call)
+    return Explanation(conversation, call, reply, receipt, is_stored=False)
 
 
-async def timeline(database: Database, explanation: Explanation) -> list[Message]:
+async def load_timeline(database: Database, explanation: Explanation) -> list[Message]:
     """The latest messages before the call, whatever else was chosen for it, and the call itself; oldest first."""
     conversation, subject = explanation.conversation, explanation.call or explanation.reply
     assert subject is not None
@@ -104,7 +104,7 @@ async def timeline(database: Database, explanation: Explanation) -> list[Message
     return in_order(list(shown.values()))
 
 
-async def _found(
+async def _find_exchange(
     connection: Connection, conversation: Conversation, message_id: str
 ) -> tuple[Message | None, Message | None]:
     messages = Messages(connection)
@@ -113,25 +113,25 @@ async def _found(
     if message is None or message.role == "system-summary":
         raise NotFound(f"There is no message {message_id[:64]!r} in this conversation.")
     if message.role == "assistant":
-        return await _call_of(connection, conversation, message), message
+        return await _find_call(connection, conversation, message), message
     return message, await messages.reply_to_event(*where, message.id)
 
 
-async def _latest(connection: Connection, conversation: Conversation) -> tuple[Message | None, Message]:
+async def _find_latest_exchange(connection: Connection, conversation: Conversation) -> tuple[Message | None, Message]:
     reply = await Messages(connection).latest_reply(conversation.owner_id, conversation.id)
     if reply is not None:
-        return await _call_of(connection, conversation, reply), reply
+        return await _find_call(connection, conversation, reply), reply
     raise NotFound("Nothing has been answered in this conversation lately; say which message with `message_id`.")
 
 
-async def _call_of(connection: Connection, conversation: Conversation, reply: Message) -> Message | None:
+async def _find_call(connection: Connection, conversation: Conversation, reply: Message) -> Message | None:
     """What a reply answers; of what was said unasked nothing, because a trigger is nobody's message."""
     if reply.event_id is None:
         return None
     return await Messages(connection).get(conversation.owner_id, conversation.id, reply.event_id)
 
 
-async def _window_before(
+async def _select_window(
     database: Database, conversation: Conversation, subject: Message, *, call: Message | None
 ) -> dict[str, Any]:
     where = (conversation.owner_id, conversation.id)
@@ -140,9 +140,9 @@ async def _window_before(
             connection, *where, before=(subject.created_at, subject.id), limit=MAX_CHAT_HISTORY
         )
         anchor = None if call is None else (await load_linked(connection, *where, call, depth=0, neighbours=0)).anchor
-    return {**as_selection(before, call=call, anchor=anchor).receipt, "summary_id": None}
+    return {**build_window_selection(before, call=call, anchor=anchor).receipt, "summary_id": None}
 
 
-def _scores(reply: Message | None, name: str) -> list[dict[str, Any]]:
+def _read_scores(reply: Message | None, name: str) -> list[dict[str, Any]]:
     kept: Any = reply.metadata.get(name) if reply else None
     return [{"id": one["id"], "score": one["score"]} for one in kept or ()]

@@ -13,7 +13,7 @@ import structlog
 from langchain_core.messages import HumanMessage
 
 from rapport.agents.failures import ModelFailed
-from rapport.context.question import author_of
+from rapport.context.question import get_author_id
 from rapport.context.summary_rules import MAX_CHAT_HISTORY, is_crowded
 from rapport.domain import failpoints
 from rapport.domain.agent_profile import AgentProfile, get_agent
@@ -39,8 +39,8 @@ from rapport.turns.steps import (
     ask_model,
     build_findings,
     describe_situation,
+    get_speaking_owner,
     look_up,
-    owner_in,
     plan_follow_up,
     recall_memories,
 )
@@ -97,10 +97,10 @@ async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push:
         material = await load_turn_input(connection, event, limit=MAX_CHAT_HISTORY, embedder=embedder, asked=stands_for)
         if material is None:
             return FollowUpResult(event.trigger_type, "failed", more=await followups.end(event, "failed"))
-        own = own_messages(material.earlier, owner_id=owner_in(event))
+        own = own_messages(material.earlier, owner_id=get_speaking_owner(event))
         if standing.is_inferred and _is_closed(standing, material, own):
             return await _suppressed(followups, event, "repeated")
-    clock.passed("load")
+    clock.record("load")
     failpoints.reach("turn.loaded")
     draft.begin()
     try:
@@ -111,7 +111,7 @@ async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push:
         state, reply, regenerated = "superseded", None, False  # somebody doesn't want to hear it
     finally:
         draft.end()
-    clock.passed("model")
+    clock.record("model")
     made = _brought_up(standing, reply, own) if reply else None
     plan = plan_follow_up(event, material, profile, reply, tools, made=[made]) if reply and made else None
     failpoints.reach("turn.answered")
@@ -136,7 +136,7 @@ async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push:
             regenerated=regenerated,
             brought_up=made.sources if made else (),
         )
-    clock.passed("commit")
+    clock.record("commit")
     failpoints.reach("turn.committed")
     crowded = event.kind == "direct" and is_crowded([*material.earlier, finished.reply])
     return FollowUpResult(event.trigger_type, "delivered", None, finished.reply, finished.more, crowded, regenerated)
@@ -177,12 +177,12 @@ async def _suppressed(
 
 def _is_closed(standing: FollowUpState, material: TurnInput, own: Sequence[Message]) -> bool:
     """Return whether something else has brought this up since it was planned."""
-    return is_closed(standing.topic, standing.sources, earlier=material.brought_up, own=own)
+    return is_closed(standing.topic, standing.sources, earlier=material.past_follow_ups, own=own)
 
 
 def _repeats(reply: Reply, standing: FollowUpState, material: TurnInput, own: Sequence[Message]) -> bool:
     """Return whether the words speak of what was brought up before: no model is told what a follow-up was planned for."""
-    return repeats(text_of(reply.content), standing.sources, earlier=material.brought_up, own=own)
+    return repeats(text_of(reply.content), standing.sources, earlier=material.past_follow_ups, own=own)
 
 
 def _brought_up(standing: FollowUpState, reply: Reply, own: Sequence[Message]) -> PastFollowUp:
@@ -240,9 +240,9 @@ async def _findings(
     retrieval = None
     if query.source == "last_user_message":
         said = [one for one in material.earlier if one.role == "user"]
-        asker = author_of(said[-1])
+        asker = get_author_id(said[-1])
         # What they said last is the question, and no question before itself.
-        earlier = [one.text for one in said[:-1] if author_of(one) == asker]
+        earlier = [one.text for one in said[:-1] if get_author_id(one) == asker]
         try:
             retrieval = await look_up(event, material, query.text, tools.retriever, earlier=earlier)
         except (Transient, Permanent) as error:

@@ -8,11 +8,11 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from rapport.context.prompt import as_history, as_question, as_selection
-from rapport.context.question import author_of, spoken
+from rapport.context.prompt import build_history, build_question, build_window_selection
+from rapport.context.question import drop_empty_replies, get_author_id
 from rapport.context.situation import load_zone
 from rapport.context.summary_rules import MAX_CHAT_HISTORY
-from rapport.context.transcript import TranscriptRenderer, beforehand
+from rapport.context.transcript import TranscriptRenderer, render_preceding_message
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import RECENT, ContextSelection
 from rapport.domain.conversation import Kind, Message
@@ -51,16 +51,16 @@ def messages_to_load(kind: Kind) -> int:
 
 def given_to_one(material: TurnInput, anchor: Message | None) -> PromptInput:
     """The window of a direct chat, and what the message replies to, if it does."""
-    history = as_history(material.summary, [quoted_message(one) for one in material.earlier])
+    history = build_history(material.summary, [quoted_message(one) for one in material.earlier])
     if anchor is not None:
-        history.append(beforehand(material.asked, replied_to=anchor, quote=quoted_message))
-    asker = author_of(material.asked)
+        history.append(render_preceding_message(material.message, replied_to=anchor, quote=quoted_message))
+    asker = get_author_id(material.message)
     return PromptInput(
-        as_question(quoted_message(material.asked)),
+        build_question(quoted_message(material.message)),
         history,
-        as_selection(material.earlier, call=material.asked, anchor=anchor),
-        material.asked.text,
-        [one.text for one in material.earlier if one.role == "user" and author_of(one) == asker],
+        build_window_selection(material.earlier, call=material.message, anchor=anchor),
+        material.message.text,
+        [one.text for one in material.earlier if one.role == "user" and get_author_id(one) == asker],
         material.summary.id if material.summary else None,
     )
 
@@ -77,10 +77,10 @@ def given_to_group(
     """The call and what was chosen for it, quoted; with the means to look up more where the model has any use for them."""
     zone = load_zone(time_zone)
     scribe = TranscriptRenderer(profile, gathered.call, quote=quoted_message, numbered=may_look_up, zone=zone)
-    found = gathered.found
+    found = gathered.candidates
     return PromptInput(
-        history=scribe.history(gathered.selection, recent=found.recent, replied_to=found.anchor),
-        message=scribe.question(),
+        history=scribe.render_history(gathered.selection, recent=found.recent, replied_to=found.anchor),
+        message=scribe.render_call(),
         selection=gathered.selection,
         question=gathered.question,
         lookups=ChatTools(owner_id, gathered, chooser, scribe) if may_look_up else None,
@@ -89,10 +89,10 @@ def given_to_group(
 
 def given_in_silence(material: TurnInput, profile: AgentProfile, kind: Kind, trigger: HumanMessage) -> PromptInput:
     """What an agent that speaks unasked goes on from: the latest messages. The trigger itself is in no receipt."""
-    selection = as_selection(spoken(material.earlier))
+    selection = build_window_selection(drop_empty_replies(material.earlier))
     if kind == "group":
-        scribe = TranscriptRenderer(profile, material.asked, quote=quoted_message, zone=load_zone(material.time_zone))
-        history = scribe.history(selection, recent=material.earlier)
+        scribe = TranscriptRenderer(profile, material.message, quote=quoted_message, zone=load_zone(material.time_zone))
+        history = scribe.render_history(selection, recent=material.earlier)
     else:
-        history = as_history(material.summary, [quoted_message(one) for one in material.earlier])
+        history = build_history(material.summary, [quoted_message(one) for one in material.earlier])
     return PromptInput(trigger, history, selection, summary_id=material.summary.id if material.summary else None)

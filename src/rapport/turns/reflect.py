@@ -23,14 +23,14 @@ from rapport.replies.text import storable
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.reflections import Paused, Reflections
 from rapport.storage.followups.timers import Timers
-from rapport.turns.steps import PhaseTimer, TurnDeps, owner_in
+from rapport.turns.steps import PhaseTimer, TurnDeps, get_speaking_owner
 
 log = structlog.get_logger()
 
-LULL = 5.0
+PAUSE_SECONDS = 5.0
 """Seconds of silence before the model is asked: who writes on meanwhile costs no call."""
-MOST_MEMORIES = 8
-FROM_SOMEBODY = 0.2
+MAX_MEMORIES = 8
+MIN_SIMILARITY_TO_SOURCE = 0.2
 """The similarity that a memory must have to something a person said: what the model made up has less."""
 
 
@@ -42,12 +42,12 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: TurnDeps) -
         paused = await Reflections(connection).paused(event.owner_id, event.conversation_id, spoken=event.spoken)
     if paused is None or not paused.said:
         return
-    autonomy = tools.plans(profile, event.kind, paused.autonomy)
+    autonomy = tools.allowed_autonomy(profile, event.kind, paused.autonomy)
     remembers = profile.remembers and event.kind == "direct" and bool(paused.fresh)
     if autonomy is None and not remembers:
         return
     try:
-        prompt = f"{REFLECTION_PROMPT}\n\n{await _time_there(event.owner_id, tools)}"
+        prompt = f"{REFLECTION_PROMPT}\n\n{await _describe_local_time(event.owner_id, tools)}"
         decided = await tools.agent.decide(prompt, transcript(paused.said), Reflection)
     except ModelFailed as failure:
         log.info("autonomy.not_decided", errorType=failure.kind, message=str(failure))
@@ -59,29 +59,31 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: TurnDeps) -
             said=paused.said,
             earlier=paused.brought_up,
             autonomy=autonomy,
-            owner_id=owner_in(event),
+            owner_id=get_speaking_owner(event),
         )
         # The silence is dated from our last message, and some of it has passed.
-        plan = plan and replace(plan, delay=max(plan.delay - LULL - (time.monotonic() - began), 1.0))
-    if unfounded := is_unfounded(decided.follow_up, said=paused.said, owner_id=owner_in(event)):
+        plan = plan and replace(plan, delay=max(plan.delay - PAUSE_SECONDS - (time.monotonic() - began), 1.0))
+    if unfounded := is_unfounded(decided.follow_up, said=paused.said, owner_id=get_speaking_owner(event)):
         log.info("autonomy.unfounded")
-    remarks = await tools.book.prepare(
-        await _remarks(decided.memories, paused, tools.book.embedder, owner_id=event.owner_id) if remembers else []
+    remarks = await tools.memory_store.prepare(
+        await _select_memories(decided.memories, paused, tools.memory_store.embedder, owner_id=event.owner_id)
+        if remembers
+        else []
     )
     # What the rules planned stands where the model's plan is not made of the person's words.
     decides = autonomy is not None and not unfounded
-    await _keep(event, tools, plan=plan, decides=decides, remarks=remarks, paused=paused)
-    clock.passed("reflection")
+    await _store_decision(event, tools, plan=plan, decides=decides, remarks=remarks, paused=paused)
+    clock.record("reflection")
 
 
-async def _time_there(owner_id: str, tools: TurnDeps) -> str:
+async def _describe_local_time(owner_id: str, tools: TurnDeps) -> str:
     """Return the date and time by the owner's clock, as a sentence."""
     async with tools.database.statement() as connection:
         preference = await Preferences(connection).get(owner_id)
-    return Situation(tools.now(), preference.time_zone).time
+    return Situation(tools.now(), preference.time_zone).time_sentence
 
 
-async def _keep(
+async def _store_decision(
     event: ClaimedEvent,
     tools: TurnDeps,
     *,
@@ -112,18 +114,18 @@ async def _keep(
             )
         elif decides:
             await timers.cancel(*where, PLANNED, origin="planner")
-        applied = await tools.book.apply(connection, event.owner_id, event.agent_id, remarks)
-    tools.book.announce(event.owner_id, applied.changes)
+        applied = await tools.memory_store.apply(connection, event.owner_id, event.agent_id, remarks)
+    tools.memory_store.announce(event.owner_id, applied.changes)
 
 
-async def _remarks(
+async def _select_memories(
     memories: Sequence[str], paused: Paused, embedder: Embedder, *, owner_id: str
 ) -> list[MemoryCandidate]:
     """Return what the model wants to remember, each with the message it comes from; what the owner did not write is left out."""
     own = own_messages(paused.said, owner_id=owner_id)
     texts = [message.text for message in own]
     said = [message for message in paused.fresh if message.id in {one.id for one in own} and message.text.strip()]
-    stripped = [storable(memory).strip() for memory in memories[:MOST_MEMORIES]]
+    stripped = [storable(memory).strip() for memory in memories[:MAX_MEMORIES]]
     wanted = [memory for memory in stripped if memory and is_founded(memory, texts)]
     if (refused := sum(map(bool, stripped)) - len(wanted)) > 0:
         log.info("memory.unfounded", count=refused)
@@ -134,7 +136,7 @@ async def _remarks(
     found: list[MemoryCandidate] = []
     for text, vector in zip(wanted, vectors, strict=False):
         nearness, source = max(((_dot(vector, other), message) for message, other in sources), key=lambda pair: pair[0])
-        if nearness >= FROM_SOMEBODY:
+        if nearness >= MIN_SIMILARITY_TO_SOURCE:
             found.append(MemoryCandidate(text, conversation_id=source.conversation_id, message_id=source.id))
         else:
             log.info("memory.unfounded", similarity=round(nearness, 3))

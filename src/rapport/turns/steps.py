@@ -13,9 +13,9 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from rapport.agents.graph import Answer, Form
 from rapport.agents.tools import ChatToolbox, MaySave
-from rapport.context.prompt import system_prompt
+from rapport.context.prompt import build_system_prompt
 from rapport.context.situation import Situation
-from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimated_tokens
+from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimate_tokens
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Kind, Message
 from rapport.domain.event import ClaimedEvent, Reply
@@ -81,9 +81,9 @@ class TurnDeps:
     agent: Agent
     retriever: Retriever
     recall: Recall
-    book: MemoryStore
+    memory_store: MemoryStore
     metrics: Metrics
-    chooser: ContextSelector
+    context_selector: ContextSelector
     autonomy: bool = True
     """Whether anything is ever said unasked on this server."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -91,7 +91,7 @@ class TurnDeps:
     model: str = ""
     """The name of the model, as RAPPORT_MODEL gives it."""
 
-    def plans(self, profile: AgentProfile, kind: Kind, wanted: bool | None) -> Autonomy | None:
+    def allowed_autonomy(self, profile: AgentProfile, kind: Kind, wanted: bool | None) -> Autonomy | None:
         """What may be planned in a conversation of this kind, where somebody has wanted follow-ups or not; None: nothing."""
         is_on = self.autonomy and (kind == "direct" if wanted is None else wanted)
         return profile.autonomy if is_on else None
@@ -136,16 +136,16 @@ async def recall_memories(
     """What the agent remembers that belongs to this turn. What one person has told it is not for a group to hear."""
     if not profile.remembers or event.kind != "direct" or not material.has_memories:
         return ()
-    return await tools.recall.recall(event.owner_id, event.agent_id, query, tokens=estimated_tokens)
+    return await tools.recall.recall(event.owner_id, event.agent_id, query, tokens=estimate_tokens)
 
 
 async def look_up(
     event: ClaimedEvent, material: TurnInput, question: str, retriever: Retriever, *, earlier: Sequence[str]
 ) -> Retrieval | None:
     """What the notes say to the question, which follows these earlier ones; None when there are none to ask."""
-    if not material.shelf.chunks:
+    if not material.note_counts.chunks:
         return None
-    retrieved = await retriever.retrieve(event.owner_id, question, earlier=earlier, shelf=material.shelf)
+    retrieved = await retriever.retrieve(event.owner_id, question, earlier=earlier, shelf=material.note_counts)
     scores = {"ids": [one["id"] for one in retrieved.audit], "scores": [one["score"] for one in retrieved.audit]}
     log.info("chat.retrieval", **scores)
     return retrieved
@@ -172,7 +172,7 @@ async def ask_model(
     if given.lookups is not None:
         given.lookups.retrieved = retrieved
     is_called = event.trigger_type is None
-    system = system_prompt(
+    system = build_system_prompt(
         profile,
         event.kind,
         findings.passages,
@@ -180,10 +180,10 @@ async def ask_model(
         about=findings.about,
         called=is_called,
         looks_up=given.lookups is not None,
-        abilities=situation.abilities(event.kind, is_called=is_called),
+        abilities=situation.describe_abilities(event.kind, is_called=is_called),
     )
     # A trigger is given exactly as it is (AUTO-3): there the time stands at the end of the instructions.
-    closing = [] if is_called else [_sentences(situation.time, situation.person)]
+    closing = [] if is_called else [_sentences(situation.time_sentence, situation.person_sentence)]
     answer = await agent.run(
         quoted_prompt(given.message, retrieved),
         thread_id=event.id,
@@ -203,21 +203,25 @@ async def ask_model(
 def describe_situation(event: ClaimedEvent, material: TurnInput, profile: AgentProfile, tools: TurnDeps) -> Situation:
     """Return what the prompt of this turn states about time, person and abilities."""
     is_direct = event.kind == "direct"
-    names = [one.author.name for one in (*material.earlier, material.asked) if one.role == "user" and one.author]
+    names = [one.author.name for one in (*material.earlier, material.message) if one.role == "user" and one.author]
     return Situation(
         tools.now(),
         material.time_zone,
         names[-1] if names and is_direct else None,
-        has_notes=bool(material.shelf.chunks),
+        has_notes=bool(material.note_counts.chunks),
         remembers=profile.remembers and is_direct,
-        follows_up=tools.plans(profile, event.kind, material.autonomy) is not None and not material.is_muted,
+        follows_up=tools.allowed_autonomy(profile, event.kind, material.autonomy) is not None and not material.is_muted,
     )
 
 
 def _note(situation: Situation, profile: AgentProfile, kind: Kind) -> str:
     """Return what stands beside the newest message. In a group the message itself bears its date, time and speaker."""
-    limits = situation.limits if profile.grounding == "strict" else ""
-    return _sentences(limits) if kind == "group" else _sentences(situation.time, situation.person, limits)
+    limits = situation.limits_sentence if profile.grounding == "strict" else ""
+    return (
+        _sentences(limits)
+        if kind == "group"
+        else _sentences(situation.time_sentence, situation.person_sentence, limits)
+    )
 
 
 def _sentences(*sentences: str) -> str:
@@ -234,24 +238,24 @@ def plan_follow_up(
     made: Sequence[PastFollowUp] = (),
 ) -> Plan | None:
     """The follow-up that the rules would make after this reply, and after those that are just being made."""
-    autonomy = tools.plans(profile, event.kind, material.autonomy)
+    autonomy = tools.allowed_autonomy(profile, event.kind, material.autonomy)
     if autonomy is None:
         return None
     said = [
         *material.earlier[-MAX_CHAT_HISTORY:],
-        *([] if event.trigger_type else [material.asked]),
-        as_said(event, reply),
+        *([] if event.trigger_type else [material.message]),
+        build_reply_message(event, reply),
     ]
-    owner_id = owner_in(event)
-    return plan_by_rules(said, earlier=[*made, *material.brought_up], autonomy=autonomy, owner_id=owner_id)
+    owner_id = get_speaking_owner(event)
+    return plan_by_rules(said, earlier=[*made, *material.past_follow_ups], autonomy=autonomy, owner_id=owner_id)
 
 
-def owner_in(event: ClaimedEvent) -> str | None:
+def get_speaking_owner(event: ClaimedEvent) -> str | None:
     """Return whose words alone count there: the owner's in a direct chat; in a group each person's are their own."""
     return event.owner_id if event.kind == "direct" else None
 
 
-def as_said(event: ClaimedEvent, reply: Reply) -> Message:
+def build_reply_message(event: ClaimedEvent, reply: Reply) -> Message:
     """The reply as it will stand in the log."""
     return Message(
         f"{event.id}-reply",
@@ -270,7 +274,7 @@ class PhaseTimer:
         self._metrics = metrics
         self._at = time.perf_counter()
 
-    def passed(self, phase: str) -> None:
+    def record(self, phase: str) -> None:
         now = time.perf_counter()
         ms = round((now - self._at) * 1000, 2)
         log.info("chat.metrics", phase=phase, ms=ms)

@@ -9,7 +9,13 @@ from typing import Protocol
 import structlog
 
 from rapport.agents.failures import ModelFailed
-from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, PROMPT, parts, source_ids, to_cover
+from rapport.context.summary_rules import (
+    MAX_SUMMARY_CHARACTERS,
+    SUMMARY_PROMPT,
+    collect_source_ids,
+    select_messages_to_cover,
+    split_transcript,
+)
 from rapport.domain.conversation import Message
 from rapport.replies.defusing import defuse
 from rapport.replies.text import storable
@@ -18,35 +24,35 @@ from rapport.storage.messages.summaries import Summaries
 
 log = structlog.get_logger()
 
-AT_ONCE = 1_000
+BATCH_MESSAGES = 1_000
 """Messages read at once. A longer backlog is covered by several summaries, each folding in the one before."""
 
 
-class Writer(Protocol):
+class SummaryWriter(Protocol):
     """Who writes summaries."""
 
     async def ask(self, system: str, text: str) -> str: ...
 
 
-async def summarize(owner_id: str, conversation_id: str, *, database: Database, writer: Writer) -> None:
+async def summarize(owner_id: str, conversation_id: str, *, database: Database, writer: SummaryWriter) -> None:
     """Cover what has become too much for the model by a summary. When the model fails, everything stays as it was."""
     began = time.perf_counter()
     try:
-        while await _covered_some(owner_id, conversation_id, database, writer):
+        while await _summarize_once(owner_id, conversation_id, database, writer):
             pass
     except ModelFailed as failure:
         log.warning("chat.error", errorType=failure.kind, message=f"no summary this time: {failure}")
     log.info("chat.metrics", phase="summary", ms=round((time.perf_counter() - began) * 1000, 2))
 
 
-async def _covered_some(owner_id: str, conversation_id: str, database: Database, writer: Writer) -> bool:
+async def _summarize_once(owner_id: str, conversation_id: str, database: Database, writer: SummaryWriter) -> bool:
     """One summary; True when there may be need of another."""
     async with database.statement() as connection:
-        backlog = await Summaries(connection).backlog(owner_id, conversation_id, limit=AT_ONCE)
-    covered = to_cover(backlog.messages)
+        backlog = await Summaries(connection).backlog(owner_id, conversation_id, limit=BATCH_MESSAGES)
+    covered = select_messages_to_cover(backlog.messages)
     if not covered:
         return False
-    text = await _written(backlog.summary, covered, writer)
+    text = await _write_summary(backlog.summary, covered, writer)
     async with database.statement() as connection:
         summary = await Summaries(connection).store(
             owner_id,
@@ -54,20 +60,20 @@ async def _covered_some(owner_id: str, conversation_id: str, database: Database,
             text=text,
             upto=covered[-1],
             previous=backlog.summary,
-            source_ids=source_ids(backlog.summary, covered),
+            source_ids=collect_source_ids(backlog.summary, covered),
         )
     if summary is None:  # somebody else was faster, or the conversation is gone
         return False
     log.info("chat.summary", replacedCount=summary.metadata["replaced"], summaryId=summary.id)
-    return len(backlog.messages) == AT_ONCE
+    return len(backlog.messages) == BATCH_MESSAGES
 
 
-async def _written(earlier: Message | None, messages: Sequence[Message], writer: Writer) -> str:
+async def _write_summary(earlier: Message | None, messages: Sequence[Message], writer: SummaryWriter) -> str:
     """The summary's text: part by part, each folded into what there is so far."""
     text = earlier.text if earlier else ""
-    for part in parts(messages):
+    for part in split_transcript(messages):
         told = f"Summary so far:\n{text}\n\n{part}" if text else part
-        text = defuse(storable(await writer.ask(PROMPT, told))).strip()[:MAX_SUMMARY_CHARACTERS]
+        text = defuse(storable(await writer.ask(SUMMARY_PROMPT, told))).strip()[:MAX_SUMMARY_CHARACTERS]
         if not text:  # an empty one would take the place of all that was known
             raise ModelFailed("empty", "nothing that can be stored is left of the summary")
     return text

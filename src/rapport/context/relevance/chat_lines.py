@@ -7,31 +7,31 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from rapport.context.question import author_of
-from rapport.context.relevance.line_features import READ_CHARACTERS, REMEMBERED, Line
+from rapport.context.question import get_author_id
+from rapport.context.relevance.line_features import CACHED_TEXTS, MAX_READ_CHARACTERS, Line
 from rapport.domain.conversation import Message
 
 _MENTION = re.compile(r"(?<![\w@.])@([\w.|\[\]{}^`\\-]*\w)")
-MOST_MENTIONS = 20
+MAX_MENTIONS = 20
 """So many people one message addresses; who names everybody addresses nobody in particular."""
 
 
-def as_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line]:
+def build_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line]:
     """The messages, oldest first, each a line; the same person is the same author under any of their names.
 
     `handles` are the agent's, in small letters. They link nobody: who speaks to the agent may mean any talk. In a call a name
     that nobody here has is taken for one of them, such as the name of the agent's account on a platform.
     """
-    people = _people(messages)
+    people = _map_names(messages)
     people.update(dict.fromkeys(handles))
     numbers = {message.id: number for number, message in enumerate(messages)}
     lines: list[Line] = []
     for number, message in enumerate(messages):
-        text = message.text[:READ_CHARACTERS]
-        named = _named(message)
+        text = message.text[:MAX_READ_CHARACTERS]
+        named = _find_named(message)
         is_call = any(name in handles for name in named)
         mentions = dict.fromkeys(people.get(name, None if is_call else name) for name in named)
-        author = author_of(message)
+        author = get_author_id(message)
         for nobody in (author, None):
             mentions.pop(nobody, None)
         replied = numbers.get(message.reply_to_id) if message.reply_to_id else None
@@ -48,25 +48,25 @@ def as_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line
     return lines
 
 
-def addresses(message: Message, handles: Collection[str]) -> bool:
+def is_addressed(message: Message, handles: Collection[str]) -> bool:
     """Return whether the message names the agent, whose handles these are, in small letters."""
-    return any(name in handles for name in _named(message))
+    return any(name in handles for name in _find_named(message))
 
 
-def _named(message: Message) -> list[str]:
+def _find_named(message: Message) -> list[str]:
     """Whom the message names: in its channel's list, or after an @ in its words. In small letters."""
-    text = message.text[:READ_CHARACTERS]
-    names = [*(name.casefold() for name in message.mentions), *(_mentioned(text) if "@" in text else ())]
-    return names[:MOST_MENTIONS]
+    text = message.text[:MAX_READ_CHARACTERS]
+    names = [*(name.casefold() for name in message.mentions), *(_find_mentions(text) if "@" in text else ())]
+    return names[:MAX_MENTIONS]
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _mentioned(text: str) -> tuple[str, ...]:
+@lru_cache(maxsize=CACHED_TEXTS)
+def _find_mentions(text: str) -> tuple[str, ...]:
     """The names after an @ in a text, in small letters."""
-    return tuple(found.group(1).casefold() for found in islice(_MENTION.finditer(text), MOST_MENTIONS))
+    return tuple(found.group(1).casefold() for found in islice(_MENTION.finditer(text), MAX_MENTIONS))
 
 
-def _people(messages: Sequence[Message]) -> dict[str, str | None]:
+def _map_names(messages: Sequence[Message]) -> dict[str, str | None]:
     """What people may be called, each name with the author it means; a name that two have means neither."""
     called: dict[str, str | None] = {}
     for message in messages:

@@ -10,26 +10,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rapport.context.relevance.chat_lines import as_lines
-from rapport.context.relevance.line_features import Line, plain, read
+from rapport.context.relevance.chat_lines import build_lines
+from rapport.context.relevance.line_features import Line, read_line, strip_handles
 from rapport.context.relevance.pair_features import Matrix
-from rapport.context.relevance.scorer import Threads, WordVectors, untangle
+from rapport.context.relevance.scorer import Threads, WordVectors, disentangle
 from rapport.domain.context_selection import Reason
 from rapport.domain.conversation import Message
 
 SESSION_SECONDS = 3_600.0
 """What follows within this time was said in one go."""
-NAMED, MEANT = 0.3, 0.55
+MIN_NAMED_SHARE, MIN_NEARNESS = 0.3, 0.55
 """From this share of its words on, or from this nearness, a message is what a question asks about."""
-MOST_NAMED = 2
-SMALL_CHAT = 30
+MAX_NAMED_LINES = 2
+SMALL_CHAT_LINES = 30
 """Below this many lines recall counts for more than precision: four times as much in a chat of half as many."""
-SHORT_TALK = 3
+MIN_TALK_LINES = 3
 """A talk of a small chat is taken to have at least this many lines."""
-CLEAR, CLEAR_IF_ASKED = 2.25, 2.0
+CLEAR_DROP, CLEAR_DROP_IF_ASKED = 2.25, 2.0
 """Where a score is this many times the next one, a small chat clearly holds two talks. A call that asks something itself says
 which of them it means, and less is enough."""
-LEAST_SCORE = 0.1
+MIN_SCORE = 0.1
 """Below this score a line of a larger chat does not belong, even where none has more."""
 
 
@@ -44,7 +44,7 @@ class Belonging:
     lines: Sequence[Line]
     threads: Threads
 
-    def reasons(self, number: int) -> tuple[Reason, ...]:
+    def explain(self, number: int) -> tuple[Reason, ...]:
         """Why a chosen line is, told by its strongest link to another one that is."""
         others = sorted(self.chosen - {number})
         if not others:
@@ -61,7 +61,7 @@ class Belonging:
         return tuple(reasons)
 
 
-def belonging(
+def score_belonging(
     messages: Sequence[Message],
     about: Sequence[int],
     otherwise: Sequence[int],
@@ -75,45 +75,45 @@ def belonging(
     As far as that one, being the last, seems to begin something new, it asks about an earlier one that its words name, or
     else it may still have been said about `otherwise`. If it lacks a subject, it surely was.
     """
-    lines = as_lines(messages, handles)
-    threads = untangle(lines, words)
+    lines = build_lines(messages, handles)
+    threads = disentangle(lines, words)
     scores = threads.together[list(about)].mean(0)
     is_asked = list(about) == [len(lines) - 1] and list(otherwise) != list(about)  # a call that asks something itself
     if is_asked:
         is_new = float(threads.links[-1, -1])
-        if named := _asked_about(lines, words):
+        if named := _find_asked_about(lines, words):
             scores += is_new * threads.together[named].mean(0)
         elif otherwise:
             share = 1.0 if lacks_subject else 0.5
             scores += share * is_new * threads.together[list(otherwise)].mean(0)
         np.minimum(scores, 1, out=scores)
-    chosen = frozenset(choose_lines(scores, about, clear=CLEAR_IF_ASKED if is_asked else CLEAR))
-    if is_asked and len(lines) < SMALL_CHAT:  # whatever a call names in a small chat is meant
-        chosen = chosen.union(number for number, share in enumerate(_shares(lines)) if share >= NAMED)
+    chosen = frozenset(choose_lines(scores, about, clear=CLEAR_DROP_IF_ASKED if is_asked else CLEAR_DROP))
+    if is_asked and len(lines) < SMALL_CHAT_LINES:  # whatever a call names in a small chat is meant
+        chosen = chosen.union(number for number, share in enumerate(_measure_shares(lines)) if share >= MIN_NAMED_SHARE)
     return Belonging(scores, chosen.union(about), lines, threads)
 
 
-def _asked_about(lines: Sequence[Line], words: WordVectors | None) -> list[int]:
+def _find_asked_about(lines: Sequence[Line], words: WordVectors | None) -> list[int]:
     """The lines that have most of what the last one asks about: of its words, each worth as much as it is rare here, or else
     of its meaning."""
-    if named := _highest(_shares(lines), MOST_NAMED, least=NAMED):
+    if named := _take_highest(_measure_shares(lines), MAX_NAMED_LINES, least=MIN_NAMED_SHARE):
         return named
     if words is None:
         return []
-    vectors = words([plain(line.text) for line in lines])
-    return _highest([float(one) for one in vectors[:-1] @ vectors[-1]], MOST_NAMED, least=MEANT)
+    vectors = words([strip_handles(line.text) for line in lines])
+    return _take_highest([float(one) for one in vectors[:-1] @ vectors[-1]], MAX_NAMED_LINES, least=MIN_NEARNESS)
 
 
-def _shares(lines: Sequence[Line]) -> list[float]:
+def _measure_shares(lines: Sequence[Line]) -> list[float]:
     """Return how much of the last line's words each line before it has; a word counts as much as it is rare here."""
-    said = [read(line.text).words for line in lines]
+    said = [read_line(line.text).words for line in lines]
     counts = Counter(word for one in said for word in dict.fromkeys(one))
     rare = {word: math.log((len(lines) + 1) / counts[word]) for word in dict.fromkeys(said[-1])}
     whole = sum(rare.values()) or 1.0
     return [sum(rare[word] for word in dict.fromkeys(one) if word in rare) / whole for one in said[:-1]]
 
 
-def _highest(values: Sequence[float], most: int, *, least: float) -> list[int]:
+def _take_highest(values: Sequence[float], most: int, *, least: float) -> list[int]:
     """The highest of the values, from `least` on and none far below the highest."""
     order = sorted(range(len(values)), key=lambda number: (-values[number], -number))[:most]
     return [number for number in order if values[number] >= max(least, values[order[0]] - 0.1)]
@@ -131,12 +131,12 @@ def choose_lines(scores: Matrix, about: Sequence[int], *, clear: float) -> list[
         return []
     likeliest = others[np.argsort(-scores[others], kind="stable")]
     likely = scores[likeliest]
-    recall_weight = max(1.0, (SMALL_CHAT / len(scores)) ** 2)
+    recall_weight = max(1.0, (SMALL_CHAT_LINES / len(scores)) ** 2)
     expected = np.cumsum(likely) / (np.arange(1, len(likely) + 1) + recall_weight * likely.sum())
     count = int(np.argmax(expected)) + 1
     if recall_weight > 1:
-        least = max(1, SHORT_TALK - len(about))
+        least = max(1, MIN_TALK_LINES - len(about))
         count = next((end for end in range(least, count) if likely[end - 1] >= clear * likely[end]), count)
     else:
-        count = min(count, int((likely >= LEAST_SCORE).sum()))
+        count = min(count, int((likely >= MIN_SCORE).sum()))
     return [int(number) for number in likeliest[:count]]

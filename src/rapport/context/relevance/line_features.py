@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
-READ_CHARACTERS = 2_000
+MAX_READ_CHARACTERS = 2_000
 """So much of a message is read; the scorer has never seen more of one."""
-REMEMBERED = 10_000
+CACHED_TEXTS = 10_000
 """So many texts stay read: the latest messages of a hundred busy chats."""
 
 _WORD = re.compile(r"[^\W_](?:[\w'’./+#-]*\w)?")
@@ -205,18 +205,18 @@ class Reading:
     length: float
 
 
-def plain(text: str) -> str:
+def strip_handles(text: str) -> str:
     """What a message says without whom it addresses; of a very long one, its beginning."""
-    return _HANDLE.sub(" ", text[:READ_CHARACTERS]).strip()
+    return _HANDLE.sub(" ", text[:MAX_READ_CHARACTERS]).strip()
 
 
-def read(text: str) -> Reading:
+def read_line(text: str) -> Reading:
     """What a message says; of a very long one, its beginning."""
-    return _read(text[:READ_CHARACTERS])
+    return _read_short(text[:MAX_READ_CHARACTERS])
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _read(text: str) -> Reading:
-    said = plain(text)
+@lru_cache(maxsize=CACHED_TEXTS)
+def _read_short(text: str) -> Reading:
+    said = strip_handles(text)
     words = tuple(w for w in _WORD.findall(_LINK.sub(" ", said.lower())) if w not in _COMMON)
     return Reading(words, tuple(form.search(said) is not None for _, form in FORMS), float(np.log1p(len(said)) / 5))

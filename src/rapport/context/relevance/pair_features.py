@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from rapport.context.relevance.line_features import FORMS, Line, Reading, read
+from rapport.context.relevance.line_features import FORMS, Line, Reading, read_line
 
 Matrix: TypeAlias = "NDArray[np.floating[Any]]"
 
@@ -52,14 +52,14 @@ class Pairs:
 
 
 @lru_cache(maxsize=256)
-def pairs(count: int) -> Pairs:
+def list_pairs(count: int) -> Pairs:
     """The pairs of so many lines."""
     later, earlier = np.tril_indices(count)
     return Pairs(later, earlier, later * count + earlier, np.flatnonzero(later == earlier))
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class LineFeatures:
     """All that is known about some lines."""
 
     pairs: Matrix
@@ -72,7 +72,7 @@ class Described:
     @property
     def table(self) -> Matrix:
         """One row for each of FEATURES, one column for each pair."""
-        every = pairs(self.lines.shape[1])
+        every = list_pairs(self.lines.shape[1])
         earlier = self.lines.take(every.earlier, axis=1)
         earlier[:, every.alone] = 0
         chat = np.broadcast_to(self.chat[:, None], (len(self.chat), len(every.later)))
@@ -81,23 +81,23 @@ class Described:
         return np.concatenate([self.pairs, self.lines.take(every.later, axis=1), earlier, chat, none])
 
 
-def describe(lines: Sequence[Line], vectors: Matrix | None = None) -> Described:
+def compute_features(lines: Sequence[Line], vectors: Matrix | None = None) -> LineFeatures:
     """What can be said about the lines, oldest first. `vectors` has a row of length 1 (or 0) for each of them."""
     n = len(lines)
-    every = pairs(n)
+    every = list_pairs(n)
     chat = _Chat.of(lines)
-    readings = [read(line.text) for line in lines]
+    readings = [read_line(line.text) for line in lines]
     columns: dict[str, Matrix] = {}
-    _distances(columns, n)
-    _people(columns, chat, readings)
-    _silences(columns, np.array([line.at for line in lines]))
-    _words(columns, readings, vectors)
-    _links(columns, lines)
+    _add_distances(columns, n)
+    _add_people(columns, chat, readings)
+    _add_silences(columns, np.array([line.at for line in lines]))
+    _add_words(columns, readings, vectors)
+    _add_links(columns, lines)
     out = np.empty((len(PAIR_FEATURES), len(every.flat)), np.float32)
     for number, name in enumerate(PAIR_FEATURES):
         columns[name].take(every.flat, out=out[number], mode="clip")
     out[:, every.alone] = 0
-    return Described(out, _about_lines(chat, readings), _about_chat(chat))
+    return LineFeatures(out, _describe_lines(chat, readings), _describe_chat(chat))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +130,17 @@ class _Chat:
         return cls(author, addresses, names, authors)
 
 
-def _distances(columns: dict[str, Matrix], n: int) -> None:
+def _add_distances(columns: dict[str, Matrix], n: int) -> None:
     steps = np.arange(n)[:, None] - np.arange(n)[None, :]
-    columns["distance"] = _log(np.maximum(steps, 0)) / 3
+    columns["distance"] = _to_log(np.maximum(steps, 0)) / 3
     for name, low, high in (
         ("distance_1", 1, 1), ("distance_2", 2, 2), ("distance_3", 3, 3), ("distance_4_6", 4, 6),
         ("distance_7_12", 7, 12), ("distance_13_25", 13, 25), ("distance_far", 26, 10_000),
     ):  # fmt: skip
-        columns[name] = _number((steps >= low) & (steps <= high))
+        columns[name] = _to_number((steps >= low) & (steps <= high))
 
 
-def _people(columns: dict[str, Matrix], chat: _Chat, readings: Sequence[Reading]) -> None:
+def _add_people(columns: dict[str, Matrix], chat: _Chat, readings: Sequence[Reading]) -> None:
     author, addresses = chat.author, chat.addresses
     n = len(author)
     numbers = np.arange(n)
@@ -148,18 +148,18 @@ def _people(columns: dict[str, Matrix], chat: _Chat, readings: Sequence[Reading]
     to = addresses[:, author]  # [i, j]: i addresses the author of j
     back = to.T
     anybody = cast("NDArray[np.bool_]", addresses.any(1))
-    columns["same_author"] = _number(same)
-    columns["addresses"] = _number(to)
-    columns["addressed_by"] = _number(back)
-    columns["each_other"] = _number(to & back)
+    columns["same_author"] = _to_number(same)
+    columns["addresses"] = _to_number(to)
+    columns["addressed_by"] = _to_number(back)
+    columns["each_other"] = _to_number(to & back)
     wide = addresses.astype(np.float32)
-    columns["same_addressee"] = _number(wide @ wide.T > 0)
-    columns["addresses_another"] = _number(anybody[:, None] & ~to)
-    columns["other_addresses_another"] = _number(anybody[None, :] & ~back)
-    columns["other_addresses_nobody"] = _number(np.broadcast_to(~anybody[None, :], (n, n)))
-    names = _names(chat, readings)
-    columns["names"] = _number(names[:, author])
-    columns["named_by"] = _number(names[:, author].T)
+    columns["same_addressee"] = _to_number(wide @ wide.T > 0)
+    columns["addresses_another"] = _to_number(anybody[:, None] & ~to)
+    columns["other_addresses_another"] = _to_number(anybody[None, :] & ~back)
+    columns["other_addresses_nobody"] = _to_number(np.broadcast_to(~anybody[None, :], (n, n)))
+    names = _find_names(chat, readings)
+    columns["names"] = _to_number(names[:, author])
+    columns["named_by"] = _to_number(names[:, author].T)
 
     spoke = np.zeros((n, chat.authors), np.int32)
     spoke[numbers, author] = 1
@@ -167,33 +167,33 @@ def _people(columns: dict[str, Matrix], chat: _Chat, readings: Sequence[Reading]
     before = said - spoke  # … before t
     authors_since = before[:, author] - said[numbers, author][None, :]  # by the author of j, after j and before i
     own_since = before[numbers, author][:, None] - said[:, author].T  # by the author of i
-    columns["authors_since"] = _log(np.maximum(authors_since, 0))
-    columns["authors_last"] = _number(authors_since <= 0)
-    columns["own_since"] = _log(np.maximum(own_since, 0))
-    columns["own_last"] = _number(same & (own_since <= 0))
+    columns["authors_since"] = _to_log(np.maximum(authors_since, 0))
+    columns["authors_last"] = _to_number(authors_since <= 0)
+    columns["own_since"] = _to_log(np.maximum(own_since, 0))
+    columns["own_last"] = _to_number(same & (own_since <= 0))
     calls = np.cumsum(addresses[:, : chat.authors], 0, dtype=np.int32)
     called = (calls - addresses[:, : chat.authors])[numbers, author][:, None] - calls[:, author].T
-    columns["called_since"] = _log(np.maximum(called, 0))
-    columns["called_last"] = _number(back & (called <= 0))
+    columns["called_since"] = _to_log(np.maximum(called, 0))
+    columns["called_last"] = _to_number(back & (called <= 0))
     # What two people have said to each other by name: how much in all before j, and how much between j and i.
-    exchanged = _exchanges(chat)
+    exchanged = _count_exchanges(chat)
     until_later = exchanged[author[:, None], author[None, :], numbers[:, None]]
     until_earlier = exchanged[author[:, None], author[None, :], numbers[None, :]]
     since = until_later - until_earlier
     since = np.maximum(since - to, 0)
-    columns["exchanges_since"] = _log(since)
-    columns["exchange_last"] = _number((since <= 0) & back)
-    columns["partners"] = _log(np.maximum(until_later - to, 0))
-    columns["strangers"] = _number((until_later - to <= 0) & ~same)
+    columns["exchanges_since"] = _to_log(since)
+    columns["exchange_last"] = _to_number((since <= 0) & back)
+    columns["partners"] = _to_log(np.maximum(until_later - to, 0))
+    columns["strangers"] = _to_number((until_later - to <= 0) & ~same)
     fresh = np.zeros(n, np.int32)
     seen: set[int] = set()
     for number in range(n - 1, -1, -1):  # how many different people speak from here to the end, for short stretches
         seen.add(int(author[number]))
         fresh[number] = len(seen)
-    columns["authors_between"] = _log(np.abs(fresh[None, :] - fresh[:, None]))
+    columns["authors_between"] = _to_log(np.abs(fresh[None, :] - fresh[:, None]))
 
 
-def _names(chat: _Chat, readings: Sequence[Reading]) -> NDArray[np.bool_]:
+def _find_names(chat: _Chat, readings: Sequence[Reading]) -> NDArray[np.bool_]:
     """Line by author: whether it has the author's name among its words, without an @."""
     names = np.zeros((len(readings), max(1, chat.authors)), np.bool_)
     for number, one in enumerate(readings):
@@ -203,7 +203,7 @@ def _names(chat: _Chat, readings: Sequence[Reading]) -> NDArray[np.bool_]:
     return names
 
 
-def _exchanges(chat: _Chat) -> NDArray[np.int32]:
+def _count_exchanges(chat: _Chat) -> NDArray[np.int32]:
     """[a, b, t]: how often up to line t one of a and b has addressed the other."""
     n = len(chat.author)
     said = np.zeros((chat.authors, chat.authors, n), np.int32)
@@ -213,19 +213,19 @@ def _exchanges(chat: _Chat) -> NDArray[np.int32]:
     return np.cumsum(said, 2, dtype=np.int32)
 
 
-def _silences(columns: dict[str, Matrix], at: NDArray[np.float64]) -> None:
+def _add_silences(columns: dict[str, Matrix], at: NDArray[np.float64]) -> None:
     n = len(at)
     gaps = np.maximum(np.diff(at, prepend=at[:1]), 0)
     usual = max(1.0, float(np.median(gaps[1:]))) if n > 1 else 1.0
     passed = np.maximum(at[:, None] - at[None, :], 0)
-    columns["silence"] = _log(passed / 60) / 5
-    columns["silence_relative"] = _log(passed / usual) / 5
-    columns["silence_before"] = np.broadcast_to(_log(gaps / usual)[:, None] / 3, (n, n))
+    columns["silence"] = _to_log(passed / 60) / 5
+    columns["silence_relative"] = _to_log(passed / usual) / 5
+    columns["silence_before"] = np.broadcast_to(_to_log(gaps / usual)[:, None] / 3, (n, n))
     long = np.cumsum(gaps > 10 * usual)
-    columns["silences_between"] = _log(np.maximum(long[:, None] - long[None, :], 0))
+    columns["silences_between"] = _to_log(np.maximum(long[:, None] - long[None, :], 0))
 
 
-def _words(columns: dict[str, Matrix], readings: Sequence[Reading], vectors: Matrix | None) -> None:
+def _add_words(columns: dict[str, Matrix], readings: Sequence[Reading], vectors: Matrix | None) -> None:
     n = len(readings)
     known: dict[str, int] = {}
     rows: list[int] = []
@@ -241,16 +241,16 @@ def _words(columns: dict[str, Matrix], readings: Sequence[Reading], vectors: Mat
     together = weighed @ counts.T
     length = np.sqrt(np.maximum((weighed * weighed).sum(1), 1e-6))
     cosine = (weighed @ weighed.T) / (length[:, None] * length[None, :])
-    columns["shared_words"] = _log(counts @ counts.T)
+    columns["shared_words"] = _to_log(counts @ counts.T)
     columns["shared_rare"] = together
     columns["cosine"] = cosine
-    columns["cosine_rank"] = _standing(cosine)
+    columns["cosine_rank"] = _rank_nearness(cosine)
     near = np.zeros((n, n), np.float32) if vectors is None else vectors @ vectors.T
     columns["vector_cosine"] = near
-    columns["vector_rank"] = _standing(near)
+    columns["vector_rank"] = _rank_nearness(near)
 
 
-def _standing(near: Matrix) -> Matrix:
+def _rank_nearness(near: Matrix) -> Matrix:
     """How much nearer each earlier line is than the earlier lines are on the whole."""
     lower = np.tril(near, -1)
     count = np.maximum(np.arange(len(near), dtype=np.float32), 1)[:, None]
@@ -259,7 +259,7 @@ def _standing(near: Matrix) -> Matrix:
     return np.clip((near - mean) / spread, -3, 6) / 3
 
 
-def _links(columns: dict[str, Matrix], lines: Sequence[Line]) -> None:
+def _add_links(columns: dict[str, Matrix], lines: Sequence[Line]) -> None:
     n = len(lines)
     link = np.zeros((n, n), np.float32)
     for number, line in enumerate(lines):
@@ -270,7 +270,7 @@ def _links(columns: dict[str, Matrix], lines: Sequence[Line]) -> None:
     columns["was_replied_to"] = np.broadcast_to(link.max(0, keepdims=True, initial=0), (n, n))
 
 
-def _about_lines(chat: _Chat, readings: Sequence[Reading]) -> Matrix:
+def _describe_lines(chat: _Chat, readings: Sequence[Reading]) -> Matrix:
     n = len(readings)
     about = np.zeros((len(LINE_FEATURES), n), np.float32)
     forms = len(FORMS)
@@ -287,14 +287,14 @@ def _about_lines(chat: _Chat, readings: Sequence[Reading]) -> Matrix:
     return about
 
 
-def _about_chat(chat: _Chat) -> Matrix:
+def _describe_chat(chat: _Chat) -> Matrix:
     n = len(chat.author)
     return np.array([chat.addresses.any(1).mean(), np.log1p(chat.authors) / 3, np.log1p(n) / 5], np.float32)
 
 
-def _log(values: NDArray[np.generic]) -> Matrix:
+def _to_log(values: NDArray[np.generic]) -> Matrix:
     return np.log1p(values).astype(np.float32)
 
 
-def _number(truth: NDArray[np.bool_]) -> Matrix:
+def _to_number(truth: NDArray[np.bool_]) -> Matrix:
     return truth.astype(np.float32)

@@ -16,19 +16,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rapport.context.relevance.line_features import Line, plain
+from rapport.context.relevance.line_features import Line, strip_handles
 from rapport.context.relevance.pair_features import (
     FEATURES,
     PAIR_FEATURES,
-    Described,
+    LineFeatures,
     Matrix,
-    describe,
-    pairs,
+    compute_features,
+    list_pairs,
 )
 
-NEAR = (5, 15, 10_000)
+LOOKBACKS = (5, 15, 10_000)
 """How far back the second round looks for the latest of a thread."""
-LEAST = 6e-6
+MIN_LINK_PROBABILITY = 6e-6
 """Nothing that the first round finds unlikely is impossible in the second."""
 
 
@@ -48,18 +48,18 @@ class Threads:
     """[i, j]: how likely lines i and j are in one thread."""
 
 
-def untangle(lines: Sequence[Line], words: WordVectors | None) -> Threads:
+def disentangle(lines: Sequence[Line], words: WordVectors | None) -> Threads:
     """Who answers whom in these lines, oldest first, and which of them belong together."""
-    weights = _weights()
-    vectors = None if words is None else words([plain(line.text) for line in lines])
-    known = describe(lines, vectors)
+    weights = _load_weights()
+    vectors = None if words is None else words([strip_handles(line.text) for line in lines])
+    known = compute_features(lines, vectors)
     meaning = None if vectors is None else _Meaning(weights, vectors)
-    every = pairs(len(lines))
-    first = _links(_scores(weights.first, known, meaning, None), len(lines))
-    scores = _scores(weights.second, known, meaning, _second_look(weights, known, _together(first)))
-    scores += np.log(np.maximum(first.take(every.flat), LEAST))
-    links = _links(scores, len(lines))
-    return Threads(links, _together(links))
+    every = list_pairs(len(lines))
+    first = _normalize_links(_score_pairs(weights.first, known, meaning, None), len(lines))
+    scores = _score_pairs(weights.second, known, meaning, _carry_over(weights, known, _join_threads(first)))
+    scores += np.log(np.maximum(first.take(every.flat), MIN_LINK_PROBABILITY))
+    links = _normalize_links(scores, len(lines))
+    return Threads(links, _join_threads(links))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +103,14 @@ class _Meaning:
         asks = (weights.asks @ self.lines).reshape(weights.heads, -1, count)
         tells = (weights.tells @ self.lines).reshape(weights.heads, -1, count)
         fitting = np.matmul(asks.transpose(0, 2, 1), tells) / np.sqrt(asks.shape[1], dtype=np.float32)
-        every = pairs(count)
+        every = list_pairs(count)
         self.fitting = fitting.reshape(weights.heads, -1).take(every.flat, axis=1)
         self.fitting[:, every.alone] = 0
 
 
-def _scores(layers: _Layers, known: Described, meaning: _Meaning | None, seen: Matrix | None) -> Matrix:
+def _score_pairs(layers: _Layers, known: LineFeatures, meaning: _Meaning | None, seen: Matrix | None) -> Matrix:
     """How strongly each pair is linked."""
-    every = pairs(known.lines.shape[1])
+    every = list_pairs(known.lines.shape[1])
     later = layers.later @ known.lines + (layers.bias + layers.chat @ known.chat)[:, None]
     earlier = layers.earlier @ known.lines
     if meaning is not None:
@@ -131,17 +131,17 @@ def _scores(layers: _Layers, known: Described, meaning: _Meaning | None, seen: M
     return layers.out @ deeper + layers.out_bias
 
 
-def _links(scores: Matrix, count: int) -> Matrix:
+def _normalize_links(scores: Matrix, count: int) -> Matrix:
     """Scores of pairs as probabilities of each line over what it may answer."""
     links = np.full((count, count), -np.inf, np.float32)
-    links.ravel()[pairs(count).flat] = scores
+    links.ravel()[list_pairs(count).flat] = scores
     links -= links.max(1, keepdims=True)
     np.exp(links, out=links)
     links /= links.sum(1, keepdims=True)
     return links
 
 
-def _together(links: Matrix) -> Matrix:
+def _join_threads(links: Matrix) -> Matrix:
     """How likely two lines are in one thread: line by line, each with what it may answer and that with everything before."""
     count = len(links)
     together = np.eye(count, dtype=np.float32)
@@ -152,15 +152,15 @@ def _together(links: Matrix) -> Matrix:
     return together
 
 
-def _second_look(weights: _Weights, known: Described, together: Matrix) -> Matrix:
+def _carry_over(weights: _Weights, known: LineFeatures, together: Matrix) -> Matrix:
     """For each pair, what the later line has to do with the thread of the earlier one."""
     count = len(together)
-    every = pairs(count)
+    every = list_pairs(count)
     spread, steps = len(weights.spread), np.arange(count)[:, None] - np.arange(count)[None, :]
-    dense = np.zeros((spread + len(NEAR), count * count), np.float32)
+    dense = np.zeros((spread + len(LOOKBACKS), count * count), np.float32)
     for number, feature in enumerate(weights.spread):
         dense[number, every.flat] = known.pairs[feature]
-    for number, reach in enumerate(NEAR, spread):
+    for number, reach in enumerate(LOOKBACKS, spread):
         dense[number] = ((steps >= 1) & (steps <= reach)).ravel()
     carried = (dense.reshape(-1, count) @ together).reshape(len(dense), -1)
     below = np.tril(together, -1)
@@ -176,7 +176,7 @@ def _second_look(weights: _Weights, known: Described, together: Matrix) -> Matri
 
 
 @cache
-def _weights() -> _Weights:
+def _load_weights() -> _Weights:
     read = json.loads(resources.files("rapport.context.relevance").joinpath("weights.json").read_bytes())
     if tuple(read["features"]) != FEATURES:
         raise RuntimeError("weights.json was trained on other features than features.py makes.")

@@ -77,19 +77,19 @@ _LOAD_SILENCE = _SHORT_LOAD.replace("{before}", "")
 class TurnInput:
     """What a turn has to work with."""
 
-    asked: Message
+    message: Message
     """What is to be answered."""
     earlier: Sequence[Message]
     """The newest messages before it that no summary covers, oldest first; in a forum, those of its topic."""
     summary: Message | None
     """What stands for everything before those."""
-    shelf: NoteCounts
+    note_counts: NoteCounts
     is_resting: bool
     """The breaker is open: no model is asked."""
     autonomy: bool | None
     """What somebody has said about follow-ups in this conversation; None when nobody has."""
     has_memories: bool
-    brought_up: Sequence[PastFollowUp]
+    past_follow_ups: Sequence[PastFollowUp]
     """Its latest follow-ups, the newest first."""
     is_muted: bool = False
     """Whether the owner wants no follow-ups in this conversation now."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from rapport.channels.http.openai.errors import NoSuchModel, Unsuitable
-from rapport.context.fence import unfenced
-from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimated_tokens
+from rapport.context.fence import escape_fence
+from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimate_tokens
 from rapport.domain.agent_profile import AGENTS, AgentProfile
 from rapport.domain.conversation import Author, Content, text_of
 from rapport.domain.errors import InvalidInput
@@ -152,7 +152,7 @@ def told_before(body: CompletionBody, *, max_characters: int) -> list[Said]:
 
 def tokens_sent(body: CompletionBody) -> int:
     """About how many tokens the given messages have, images aside."""
-    return sum(estimated_tokens(_words(message.content)) for message in body.messages)
+    return sum(estimate_tokens(_words(message.content)) for message in body.messages)
 
 
 def _words(content: str | Sequence[Mapping[str, Any]] | None) -> str:
@@ -170,7 +170,7 @@ def _said(message: CompletionMessage, content: Content) -> Said:
 
 
 def _fenced(what: str, text: str) -> str:
-    return f"{what}\n<<<\n{unfenced(text)}\n>>>"
+    return f"{what}\n<<<\n{escape_fence(text)}\n>>>"
 
 
 def _author(name: str | None) -> Author | None:

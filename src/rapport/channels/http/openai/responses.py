@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from rapport.context.summary_rules import estimated_tokens
+from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Message
 from rapport.domain.event import Accepted
@@ -103,7 +103,7 @@ class Envelope:
         return {**self._frame("chat.completion.chunk"), "choices": [], "usage": self.usage(reply)}
 
     def usage(self, reply: Message) -> dict[str, int]:
-        spoken = estimated_tokens(reply.text)
+        spoken = estimate_tokens(reply.text)
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": spoken,

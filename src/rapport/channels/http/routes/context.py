@@ -20,8 +20,8 @@ from rapport.storage.memories import Memories
 from rapport.storage.messages.chat_search import Hit
 from rapport.storage.messages.neighbours import from_snapshot, in_order
 from rapport.storage.notes.notes import Notes
-from rapport.turns.explain import Explanation, explain, timeline
-from rapport.turns.group_context import LONGEST_QUERY, ContextSelector, checked_question
+from rapport.turns.explain import Explanation, explain_reply, load_timeline
+from rapport.turns.group_context import MAX_QUERY_CHARACTERS, ContextSelector, check_query
 
 SHOWN_CHARACTERS = 300
 
@@ -122,19 +122,19 @@ def context_routes(chooser: ContextSelector, caller: Caller) -> APIRouter:
         include: Annotated[Literal["timeline"] | None, Query(description="`timeline`: with the words of it all")] = None,
         owner: str = owner_id,
     ) -> Response:  # fmt: skip
-        explanation = await explain(chooser, owner, thread_id, message_id, strategy=strategy)
+        explanation = await explain_reply(chooser, owner, thread_id, message_id, strategy=strategy)
         view = context_view(explanation, operator=is_operator(owner))
         return json_response(view | await _words(chooser.database, explanation) if include else view)
 
     @router.get("/{thread_id}/search", response_model=SearchView, summary="Messages that a question is about")
     async def search(
         thread_id: str,
-        q: Annotated[str, Query(max_length=LONGEST_QUERY, description="A question, or a few words; names of participants count")],
+        q: Annotated[str, Query(max_length=MAX_QUERY_CHARACTERS, description="A question, or a few words; names of participants count")],
         limit: Annotated[int, Query(ge=1, le=50)] = 10,
         topic: Annotated[str | None, Query(max_length=200, description="Only in this forum topic")] = None,
         owner: str = owner_id,
     ) -> Response:  # fmt: skip
-        question = checked_question(q)
+        question = check_query(q)
         topic = None if topic is None else checked_text(topic, what="topic", limit=200)
         hits = await chooser.search_all(owner, thread_id, question, thread_id=topic, limit=limit)
         return json_response({"messages": [found_view(one) for one in hits]})
@@ -163,7 +163,7 @@ def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
     return {
         "message_id": subject and subject.id,
         "reply_id": explanation.reply and explanation.reply.id,
-        "stored": explanation.stored,
+        "stored": explanation.is_stored,
         "strategy": receipt["strategy"],
         "anchor_id": receipt["anchor_id"],
         "messages": receipt["messages"],
@@ -177,7 +177,7 @@ def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
 
 async def _words(database: Database, explanation: Explanation) -> dict[str, Any]:
     """What the ids of an explanation stand for, where it still exists."""
-    said = await timeline(database, explanation)
+    said = await load_timeline(database, explanation)
     anchor = from_snapshot(explanation.call) if explanation.call else None
     if anchor is not None and anchor.id == explanation.receipt["anchor_id"]:
         said = in_order([anchor, *(one for one in said if one.id != anchor.id)])

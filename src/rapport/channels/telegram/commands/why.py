@@ -15,7 +15,7 @@ from rapport.storage.database import Connection
 from rapport.storage.memories import Memories
 from rapport.storage.messages.neighbours import from_snapshot, in_order, recent
 from rapport.storage.notes.notes import Notes
-from rapport.turns.explain import Explanation, explain, timeline
+from rapport.turns.explain import Explanation, explain_reply, load_timeline
 from rapport.turns.group_context import ContextSelector
 
 HOW_TO_ASK = "Reply with /why to something that I said, and I'll show you what I looked at for it."
@@ -78,7 +78,7 @@ async def explained(
         if message is None:
             return NOTHING_SAID
     try:
-        explanation = await explain(chooser, *where, None if message is None else message.id)
+        explanation = await explain_reply(chooser, *where, None if message is None else message.id)
     except NotFound:
         return NOTHING_SAID
     shown = await _shown(chooser, explanation)
@@ -113,7 +113,7 @@ class _Telling:
         sentences += [sentence for flag, sentence in _CIRCUMSTANCES.items() if facts.get(flag) is True]
         if not shown:
             sentences.append("I looked at nothing else that was said here.")
-        elif not explanation.stored:
+        elif not explanation.is_stored:
             sentences.append("I don't know any more what I looked at. Now it would be:")
         elif explanation.receipt["strategy"] == "recent":
             sentences.append("I looked at the latest messages:")
@@ -180,7 +180,7 @@ async def _latest_in_topic(connection: Connection, conversation: Conversation, t
 
 async def _shown(chooser: ContextSelector, explanation: Explanation) -> list[_Shown]:
     """What was looked at beside the call itself, as far as it is still there; oldest first."""
-    said = {one.id: one for one in await timeline(chooser.database, explanation)}
+    said = {one.id: one for one in await load_timeline(chooser.database, explanation)}
     brought = from_snapshot(explanation.call) if explanation.call else None
     if brought is not None:  # it was never stored, and is as much looked at
         said[brought.id] = brought
