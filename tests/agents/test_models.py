@@ -39,6 +39,7 @@ from rapport.agents.models import close_model, make_model
 from rapport.agents.openai import LeanChatOpenAI
 from rapport.domain.errors import Permanent
 from rapport.replies.reply_kinds import FALLBACK
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +94,7 @@ def running_mock() -> Generator[MockModel]:
     yield mock
     mock.close()
     process.terminate()
-    process.wait(10)
+    process.wait(LIMIT_SECONDS)
 
 
 @pytest.fixture

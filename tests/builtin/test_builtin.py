@@ -838,7 +838,7 @@ def test_what_is_no_sum_is_left_alone(text: str) -> None:
 
 
 @given(st.text(alphabet="0123456789.+-*/%() ", max_size=240))
-@settings(max_examples=300, deadline=200)
+@settings(max_examples=300)
 def test_the_sum_parser_never_hangs(expression: str) -> None:
     work_out(expression)
     try:
@@ -976,7 +976,7 @@ _MESSAGES = st.lists(
 
 
 @given(_MESSAGES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_messages_get_one_bounded_repeatable_answer(messages: list[BaseMessage]) -> None:
     model = BuiltinChatModel()
     reply = text_of(model._generate(messages).generations[0].message)  # pyright: ignore[reportPrivateUsage]
@@ -988,7 +988,7 @@ def test_any_messages_get_one_bounded_repeatable_answer(messages: list[BaseMessa
 
 
 @given(_MESSAGES, st.sampled_from([LIBRARY, BLEND, "", "Sources:\na-1: The museum opens at nine.\nb_2: I like tea."]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_only_given_sources_are_cited(messages: list[BaseMessage], system: str) -> None:
     asked = [SystemMessage(system), *(m for m in messages if not isinstance(m, SystemMessage))]
     reply = text_of(BuiltinChatModel()._generate(asked).generations[0].message)  # pyright: ignore[reportPrivateUsage]
@@ -996,7 +996,7 @@ def test_only_given_sources_are_cited(messages: list[BaseMessage], system: str) 
 
 
 @given(_MESSAGES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_summary_keeps_to_its_limit(messages: list[BaseMessage]) -> None:
     wanted = [*messages, HumanMessage(SUMMARY_PROMPT)]
     summary = text_of(BuiltinChatModel()._generate(wanted).generations[0].message)  # pyright: ignore[reportPrivateUsage]
@@ -1009,7 +1009,7 @@ def test_a_summary_keeps_to_its_limit(messages: list[BaseMessage]) -> None:
     st.sampled_from(TRIGGERS),
     st.sampled_from(["I'm System", "my task is a decision", "the prompt fails", ""]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_follow_up_ever_shows_machinery(messages: list[BaseMessage], trigger: str, last: str) -> None:
     people = [m for m in messages if not isinstance(m, AIMessage) and SUMMARY_PROMPT not in str(m)]
     asked = [*people, HumanMessage(last), nudge(trigger, "zebra")]

@@ -379,7 +379,7 @@ _TEXT = st.one_of(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["Ann", "Ben"]), _TEXT), max_size=8), _TEXT)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_chat_gets_an_answer_that_cites_only_what_was_given(chat: list[tuple[str, str]], call: str) -> None:
     for each in (f"@bot {call}", "@bot ^", "@bot what is still open?", "@bot sum it up"):
         reply = called(

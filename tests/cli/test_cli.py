@@ -18,6 +18,7 @@ import pytest
 
 from rapport.retrieval.embedders import bundled
 from tests.support.commands import COMMAND, Home, Terminal
+from tests.support.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.e2e
 
@@ -31,7 +32,7 @@ def home() -> Generator[Home]:
     if made.postmaster().exists():
         process = psutil.Process(int(made.postmaster().read_text().split()[0]))
         process.terminate()
-        process.wait(10)
+        process.wait(LIMIT_SECONDS)
     shutil.rmtree(path)
 
 

@@ -16,6 +16,7 @@ from rapport.cli.context_filter import BadRequest, answered, read
 from rapport.context.engine import SelectionOptions
 from rapport.domain.context_selection import RECENT, Strategy
 from tests.support.commands import COMMAND, Home, Ran
+from tests.support.waiting import LIMIT_SECONDS
 
 NOW = 1_760_000_000.0
 MINUTE, DAY = 60.0, 86_400.0
@@ -86,7 +87,7 @@ def test_a_request_is_answered_before_the_next_one_comes(home: Home) -> None:
         running.stdin.write(json.dumps(request(C)) + "\n")
         running.stdin.close()
         assert running.stderr.read() == ""
-        running.wait(30)
+        running.wait(LIMIT_SECONDS)
     assert not (home.path / "data").exists()  # neither a database nor anything else was started
 
 

@@ -157,7 +157,7 @@ def chats_with_calls(draw: st.DrawFn) -> list[Message]:
     return messages
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(chats_with_calls(), st.sampled_from(BARE), st.integers(0, 50))
 def test_earlier_calls_change_nothing_of_what_is_chosen_of_people(chat: list[Message], text: str, replied: int) -> None:
     people = [one for one in chat if one.role == "user" and one.text not in BARE]

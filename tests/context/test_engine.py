@@ -219,7 +219,7 @@ def chats(draw: st.DrawFn) -> list[Message]:
     return messages
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     chats(),
     st.sampled_from(STRATEGIES),
@@ -253,7 +253,7 @@ def test_once_in_order_with_its_anchor_and_within_its_budget(
     assert left | set(selection.ids) == {"T", *(one.id for one in chat)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(chats(), st.integers(0, 29), _texts)
 def test_an_unrelated_message_far_away_removes_nothing_that_a_reply_links(
     chat: list[Message], replied: int, words: str

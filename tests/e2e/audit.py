@@ -12,6 +12,8 @@ from typing import Any
 
 import psycopg
 
+from tests.support.waiting import LIMIT_SECONDS
+
 from .harness import Client, Sent
 from .scripted import Call, ScriptedModel, reply_to
 
@@ -50,7 +52,7 @@ async def query(url: str, statement: str) -> Rows:
         return await (await connection.execute(statement.encode())).fetchall()
 
 
-async def until_idle(url: str, *, seconds: float = 60.0) -> float:
+async def until_idle(url: str, *, seconds: float = LIMIT_SECONDS) -> float:
     """Wait until every event is done; returns how long that took."""
     begun = time.monotonic()
     left: Rows = []

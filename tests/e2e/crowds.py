@@ -196,7 +196,7 @@ class Crowd:
         self.peer.will(hangs(after=self.chance.random() < 0.5), on="sendMessage", times=self.chance.randint(1, 3))
         await asyncio.sleep(self.chance.uniform(0, 1.5))
         server.signal(signal.SIGKILL)
-        assert await server.exit_code(seconds=10) == -signal.SIGKILL
+        assert await server.exit_code() == -signal.SIGKILL
         self.cut_off |= {row[0] for row in await self._under_way()}
         self.peer.heals()
         self._trouble()
@@ -204,7 +204,7 @@ class Crowd:
     async def _stop(self, server: Server) -> None:
         """SIGTERM: whatever is being sent arrives first, so nothing counts as cut off."""
         server.signal(signal.SIGTERM)
-        assert await server.exit_code(seconds=30) == 0
+        assert await server.exit_code() == 0
 
     async def _under_way(self) -> Rows:
         return await query(self.home.database_url, "SELECT conversation_id || id FROM outbox WHERE state = 'sending'")

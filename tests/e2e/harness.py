@@ -22,12 +22,13 @@ import aiohttp
 import psutil
 
 from rapport.storage.postgres.embedded import EmbeddedPostgres
+from tests.support.waiting import LIMIT_SECONDS
 
 from .scripted import ScriptedModel
 
 COMMAND = Path(sys.executable).with_name("rapport")
 KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH")
-READY_SECONDS = 60.0
+READY_SECONDS = LIMIT_SECONDS
 _LISTENING = re.compile(r"listening: open (http://\S+)")
 
 Json = dict[str, Any]
@@ -143,7 +144,7 @@ def kill_postgres(pgdata: Path) -> None:
         for process in doomed:
             with suppress(psutil.Error):
                 process.kill()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + LIMIT_SECONDS
         while any(map(_lives, doomed)) and time.monotonic() < deadline:
             time.sleep(0.01)
 
@@ -176,7 +177,7 @@ class Cluster:
             await asyncio.to_thread(kill_postgres, self._path / "postgres")
         else:
             main.send_signal(signal.SIGINT)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while _lives(main):
                 await asyncio.sleep(0.02)
         await asyncio.to_thread(self.leave)
@@ -234,9 +235,9 @@ class Server:
         """SIGKILL, and gone."""
         if self.alive:
             self._process.kill()
-        self._process.wait(10)
+        self._process.wait(LIMIT_SECONDS)
 
-    async def exit_code(self, *, seconds: float) -> int:
+    async def exit_code(self, *, seconds: float = LIMIT_SECONDS) -> int:
         """How it ended; AssertionError if it doesn't within `seconds`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

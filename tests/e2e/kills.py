@@ -49,7 +49,7 @@ class Kills:
             if number % 3 == 2:  # the whole machine, as it were
                 await asyncio.to_thread(self.home.kill_postgres)
                 self.power_cuts += 1
-            await server.exit_code(seconds=10)
+            await server.exit_code()
             self.errors += server.errors()
             if number % 3 != 2:
                 await self._set_overdue(timers // 100)

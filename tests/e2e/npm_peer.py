@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 
 from tests.support.installing import packages
+from tests.support.waiting import LIMIT_SECONDS
 
 FOLDER = Path(__file__).parent / "bot_api"
 BOT_NAME = "TestNameBot"
@@ -87,7 +88,7 @@ class NpmPeer:
         """What the bot has said in a chat so far."""
         return [one["message"] for one in await self._history() if str(one["message"].get("chat_id")) == str(room.id)]
 
-    async def until_told(self, room: Room, count: int, *, seconds: float = 20.0) -> list[Json]:
+    async def until_told(self, room: Room, count: int, *, seconds: float = LIMIT_SECONDS) -> list[Json]:
         """What the bot has said in a chat, once it is so much."""
         deadline = time.monotonic() + seconds
         while len(found := await self.told(room)) < count:
@@ -123,7 +124,7 @@ async def npm_peer(session: aiohttp.ClientSession) -> AsyncGenerator[NpmPeer]:
     assert process.stdout is not None
     peer = NpmPeer("", session)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_SECONDS):
             peer.url = f"http://127.0.0.1:{json.loads(await process.stdout.readline())['port']}"
         listening = asyncio.create_task(_listen(process.stdout, peer.failed_calls))
         yield peer

@@ -19,6 +19,7 @@ from langchain_core.language_models import BaseChatModel
 
 from rapport.agents.openai import make_openai
 from rapport.domain.server_note import strip_note
+from tests.support.waiting import LIMIT_SECONDS
 
 REFLECTION = "Reflection"
 """The form in which the model is asked what to do about a pause."""
@@ -111,7 +112,7 @@ class ScriptedModel:
     def calls_about(self, text: str) -> list[Call]:
         return [call for call in self.calls if call.text == text]
 
-    async def until_asked(self, text: str, *, seconds: float = 20.0) -> Call:
+    async def until_asked(self, text: str, *, seconds: float = LIMIT_SECONDS) -> Call:
         """The first call about `text`, once the model has begun with it."""
         async with asyncio.timeout(seconds):
             while not (found := self.calls_about(text)):

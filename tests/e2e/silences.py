@@ -11,6 +11,7 @@ import psycopg
 
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.ids import new_id
+from tests.support.waiting import LIMIT_SECONDS
 
 from .audit import Rows, until_idle
 
@@ -133,7 +134,7 @@ async def lateness(url: str, *, since: float = 0.0) -> list[float]:
     return [float(row[0]) for row in rows]
 
 
-async def until_nothing_is_due(url: str, *, seconds: float = 60.0) -> None:
+async def until_nothing_is_due(url: str, *, seconds: float = LIMIT_SECONDS) -> None:
     """Wait until every timer that is due has fired or expired, and every event is done."""
     end = time.monotonic() + seconds
     left: Sequence[Any] = ()

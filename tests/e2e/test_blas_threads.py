@@ -55,7 +55,7 @@ async def test_the_server_has_one_unless_the_operator_chose(
 ) -> None:
     server = await home.serve(**reported, **chosen)
     server.signal(signal.SIGTERM)
-    assert await server.exit_code(seconds=60) == 0, server.tail()
+    assert await server.exit_code() == 0, server.tail()
     assert threads(reported) == expected
 
 

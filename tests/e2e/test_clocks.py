@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from rapport.domain.follow_up import PROMPTS
+from tests.support.waiting import LIMIT_SECONDS
 
 from .clocks import MovedClock
 from .harness import Client, Home, Sent, Server
@@ -41,7 +42,7 @@ async def states(home: Home, talks: Sequence[str]) -> list[str]:
 
 async def ended(home: Home, talks: Sequence[str]) -> list[str]:
     """What has become of these once each has ended."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not {"pending", "fired"}.isdisjoint(found := await states(home, talks)):
             await asyncio.sleep(0.05)
     return found
@@ -107,7 +108,7 @@ async def test_two_hours_of_downtime(home: Home) -> None:
     assert await ended(home, done) == ["delivered"]
     talks = await waiting(home, 30 * MINUTE, 59 * MINUTE, 70 * MINUTE, 119 * MINUTE, 3 * HOUR)
     server.signal(signal.SIGTERM)
-    assert await server.exit_code(seconds=40) == 0
+    assert await server.exit_code() == 0
     await clock.postgres_ended()
 
     clock.move(timedelta(hours=2))

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from rapport.domain.failpoints import NAMES
+from tests.support.waiting import LIMIT_SECONDS
 
 from .audit import audit, until_idle
 from .harness import Client, Home, Sent
@@ -31,7 +32,7 @@ async def test_a_kill_inside_a_turn_is_mended_by_the_next_start(
     with pytest.raises(aiohttp.ClientError):
         async with http.post(f"{server.url}/chat/conversations/{conversation}/messages", json=sent.body):
             pass
-    assert await server.exit_code(seconds=10) == -signal.SIGKILL
+    assert await server.exit_code() == -signal.SIGKILL
 
     begun = time.monotonic()
     server = await home.serve()
@@ -60,11 +61,11 @@ async def test_a_kill_between_a_message_of_a_group_and_its_vector_is_mended_by_t
             f"{server.url}/chat/conversations/{conversation}/messages", json={"content": "the thai place on 10th Ave"}
         ):
             pass
-    assert await server.exit_code(seconds=10) == -signal.SIGKILL
+    assert await server.exit_code() == -signal.SIGKILL
 
     server = await home.serve()
     async with await psycopg.AsyncConnection.connect(home.database_url, autocommit=True) as connection:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while (await (await connection.execute("SELECT conversation_id FROM message_vectors")).fetchall()) != [
                 (conversation,)
             ]:

@@ -15,6 +15,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from tests.support.listening import Listener, read_events
+from tests.support.waiting import LIMIT_SECONDS
 
 from .harness import Client, Home, Sent
 from .scripted import ScriptedModel
@@ -69,7 +70,7 @@ async def until_heard(browser: Browser, client: Client) -> None:
     """Until all that was said has been heard, a summary that is made afterwards included."""
     history: list[str] = []
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while heard_in_order(browser) != history:
                 history = [message["id"] for message in await client.history(browser.thread)]
                 await asyncio.sleep(0.1)
@@ -86,11 +87,11 @@ async def test_a_stream_goes_on_through_kills_and_restarts(
     async with watching(lambda: server.url, thread) as browser:
         talking = asyncio.create_task(talk(client, thread, 12))
         for said in (5, 13):
-            await browser.listener.until(lambda said=said: len(browser.listener.messages) >= said, seconds=60)
+            await browser.listener.until(lambda said=said: len(browser.listener.messages) >= said)
             server.kill()
             server = await home.serve()
         await talking
-        await browser.listener.until(lambda: len(browser.listener.messages) >= 24, seconds=30)
+        await browser.listener.until(lambda: len(browser.listener.messages) >= 24)
         await until_heard(browser, client)
         assert browser.connections >= 3
     assert server.errors() == []
@@ -118,7 +119,7 @@ async def test_two_replicas_tell_the_same_and_one_goes_on_when_the_other_dies(
         await model.until_asked(asked.text)
         await waiting
         one.kill()
-        await browser.listener.until(lambda: len(browser.listener.messages) >= 6, seconds=40)
+        await browser.listener.until(lambda: len(browser.listener.messages) >= 6)
         await until_heard(browser, there)
         assert browser.connections == 1
     assert other.errors() == []
@@ -143,5 +144,5 @@ async def test_open_streams_keep_nobody_from_stopping(
             await asyncio.wait_for(phone.recv(), 2)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1012
-        assert await server.exit_code(seconds=5) == 0
+        assert await server.exit_code() == 0
     assert server.errors() == []

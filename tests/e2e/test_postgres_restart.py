@@ -12,6 +12,8 @@ import aiohttp
 import psutil
 import pytest
 
+from tests.support.waiting import LIMIT_SECONDS
+
 from .audit import audit, clients_agree, history_agrees, until_idle
 from .harness import Client, Home, Server
 from .scripted import ScriptedModel
@@ -23,7 +25,7 @@ log = logging.getLogger("rapport.e2e")
 
 CLIENTS = 8
 KILLS = 3
-LIMIT = 60.0
+LIMIT = LIMIT_SECONDS
 
 
 async def _until_ready(http: aiohttp.ClientSession, server: Server) -> None:
@@ -42,7 +44,7 @@ def _kill_postmaster(home: Home) -> None:
     assert main is not None
     main.kill()
     with suppress(psutil.Error):
-        main.wait(10)
+        main.wait(LIMIT_SECONDS)
 
 
 def _restarts(*servers: Server) -> int:
@@ -123,5 +125,5 @@ async def test_a_server_that_is_stopped_does_not_start_it_again(home: Home, http
     server = await home.serve()
     await _until_ready(http, server)
     server.signal(signal.SIGTERM)
-    assert await server.exit_code(seconds=30) == 0
+    assert await server.exit_code() == 0
     assert home.postmaster() is None

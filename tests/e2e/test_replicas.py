@@ -12,6 +12,8 @@ import time
 import aiohttp
 import pytest
 
+from tests.support.waiting import LIMIT_SECONDS
+
 from .audit import audit, clients_agree, history_agrees, query, until_idle
 from .harness import Client, Home, Sent, Server
 from .scripted import ScriptedModel, reply_to
@@ -103,10 +105,10 @@ async def test_a_server_that_was_frozen_and_taken_for_dead_shows_no_second_reply
     await model.until_asked(sent.text)
 
     frozen.signal(signal.SIGSTOP)
-    await until_idle(home.database_url, seconds=40)  # its lease ends, and the other one answers
+    await until_idle(home.database_url)  # its lease ends, and the other one answers
     frozen.signal(signal.SIGCONT)
 
-    reply = await asyncio.wait_for(waiting, 20)
+    reply = await asyncio.wait_for(waiting, LIMIT_SECONDS)
     assert reply["content"] == reply_to(sent.text)
     later = Sent(sent.conversation, "ada", 2, "c0 and awake again?")
     assert (await client.say(later))["content"] == reply_to(later.text)
@@ -133,7 +135,7 @@ async def test_a_turn_that_comes_back_to_the_server_that_lost_it_is_answered_onc
         "UPDATE events SET state = 'queued', worker_id = NULL, due_at = clock_timestamp() RETURNING id",
     )
 
-    reply = await asyncio.wait_for(waiting, 40)
+    reply = await asyncio.wait_for(waiting, LIMIT_SECONDS)
     assert (reply["content"], reply["fallbackUsed"]) == (reply_to(sent.text), False)
     await until_idle(home.database_url)
     figures = await audit(home.database_url, [sent], model)

@@ -10,6 +10,8 @@ import aiohttp
 import pytest
 from bench.processes import free_port
 
+from tests.support.waiting import LIMIT_SECONDS
+
 from .audit import audit, until_idle
 from .harness import Client, Home, Sent
 from .scripted import ScriptedModel, reply_to
@@ -56,12 +58,12 @@ async def test_the_next_start_takes_over_what_two_killed_servers_left_behind(
     model.delay = lambda _text: 0.0
     third = await home.serve()
     assert home.postmaster() == left_behind
-    await until_idle(home.database_url, seconds=20)
+    await until_idle(home.database_url)
     figures = await audit(home.database_url, [sent], model)
     assert (figures.troubles, figures.replies) == ({}, 1)
 
     third.signal(signal.SIGTERM)
-    assert await third.exit_code(seconds=10) == 0
+    assert await third.exit_code() == 0
     assert home.postmaster() is None
     assert not (home.data / "postgres" / "postmaster.pid").exists()
     assert third.errors() == []
@@ -70,7 +72,7 @@ async def test_the_next_start_takes_over_what_two_killed_servers_left_behind(
 async def test_without_a_key_the_server_does_not_open_to_others(home: Home) -> None:
     server = home.spawn(HOST="0.0.0.0")
 
-    assert await server.exit_code(seconds=60) == 1
+    assert await server.exit_code() == 1
 
     said = server.log.read_text()
     assert "rapport keys create" in said
@@ -135,7 +137,7 @@ async def _ask(http: aiohttp.ClientSession, url: str, method: str, path: str, se
 
 async def test_a_server_whose_model_is_down_starts_and_says_what_to_do(home: Home, http: aiohttp.ClientSession) -> None:
     server = await home.serve(OPENAI_BASE_URL=f"http://127.0.0.1:{free_port()}/v1")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not (warned := [line for line in server.lines() if line["event"] == "model.problem"]):
             await asyncio.sleep(0.05)
     assert [(line["level"], line["kind"]) for line in warned] == [("warning", "unreachable")]
@@ -148,7 +150,7 @@ async def test_a_server_whose_model_is_down_starts_and_says_what_to_do(home: Hom
 
 async def test_a_model_that_works_is_checked_without_a_call(home: Home, model: ScriptedModel) -> None:
     server = await home.serve()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not model.listed:
             await asyncio.sleep(0.05)
     assert model.calls == []

@@ -9,6 +9,8 @@ import time
 import aiohttp
 import pytest
 
+from tests.support.waiting import LIMIT_SECONDS
+
 from .harness import Home, Server
 
 pytestmark = pytest.mark.e2e
@@ -42,7 +44,7 @@ async def test_a_header_of_40_megabytes_is_refused_after_64_kilobytes(home: Home
     async with http.get(f"{server.url}/healthz") as response:
         assert response.status == 200
     assert server.errors() == []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not any(line["event"] == "http.clients_cut_off" for line in server.lines()):
             await asyncio.sleep(0.1)
 
@@ -64,7 +66,7 @@ async def test_stalled_connections_leave_files_for_everybody_else(stalled: bytes
     opened: list[asyncio.StreamWriter] = []
     try:
         for _ in range(STALLED):
-            _, writer = await asyncio.wait_for(asyncio.open_connection(*_address(server)), 30)
+            _, writer = await asyncio.wait_for(asyncio.open_connection(*_address(server)), LIMIT_SECONDS)
             writer.write(stalled)
             opened.append(writer)
         for _ in range(20):
@@ -78,10 +80,10 @@ async def test_stalled_connections_leave_files_for_everybody_else(stalled: bytes
 async def _is_healthy(server: Server) -> bool:
     """Whether a health check on a connection of its own is answered at once, give or take a busy machine."""
     began = time.monotonic()
-    reader, writer = await asyncio.wait_for(asyncio.open_connection(*_address(server)), 15)
+    reader, writer = await asyncio.wait_for(asyncio.open_connection(*_address(server)), LIMIT_SECONDS)
     try:
         writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        answer = await asyncio.wait_for(reader.read(), 15)
+        answer = await asyncio.wait_for(reader.read(), LIMIT_SECONDS)
     except (ConnectionError, TimeoutError):
         return False
     finally:

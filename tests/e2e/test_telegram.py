@@ -18,6 +18,7 @@ import pytest
 from rapport.channels.telegram.api import BotApi
 from rapport.channels.telegram.webhook import SECRET
 from tests.channels.telegram.peer import telegram_peer
+from tests.support.waiting import LIMIT_SECONDS
 
 from .audit import query
 from .crowds import Crowd
@@ -56,7 +57,7 @@ async def worked_through(home: Home, count: int) -> None:
         "SELECT count(*), count(done_at),"
         " (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending', 'doubtful')) FROM telegram_updates"
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while await query(home.database_url, wanted) != [(count, count, 0)]:
             await asyncio.sleep(0.05)
 
@@ -138,7 +139,7 @@ async def test_what_is_said_while_the_server_is_down_is_answered_when_it_is_back
     await peer.until_told(ANN.alone, 1)
     await worked_through(home, 1)
     first.signal(end)
-    await first.exit_code(seconds=20)
+    await first.exit_code()
     await peer.says(ANN, "two")
     await peer.says(ANN, f"@{BOT_NAME} three", where=TEAM)
     second = await home.serve()
@@ -156,10 +157,10 @@ async def test_a_send_cut_off_by_a_crash_does_not_silence_the_chat_if_nobody_can
     """This server says yes to any edit, and has no idea of what waits: so it can't be asked."""
     first = await home.serve(RAPPORT_FAILPOINT="deliver.sent")
     await peer.says(ANN, "one")
-    await first.exit_code(seconds=30)
+    await first.exit_code()
     second = await home.serve()
     await peer.says(ANN, "two")
-    assert [text_of(one) for one in await peer.until_told(ANN.alone, 2, seconds=40)] == ["re: one", "re: two"]
+    assert [text_of(one) for one in await peer.until_told(ANN.alone, 2)] == ["re: one", "re: two"]
     await worked_through(home, 2)
     assert await query(home.database_url, "SELECT state FROM outbox ORDER BY seq") == [("unknown",), ("sent",)]
     expect_quiet(first, second)
@@ -170,7 +171,7 @@ async def test_a_webhook_is_set_and_whoever_does_not_show_the_secret_is_refused(
 ) -> None:
     port = free_port()
     server = await home.serve(PORT=str(port), TELEGRAM_WEBHOOK_URL=f"http://127.0.0.1:{port}")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not any(line["event"] == "telegram.webhook_set" for line in server.lines()):
             await asyncio.sleep(0.05)
         await peer.says(ANN, "from a peer that forgets the secret")

@@ -62,7 +62,6 @@ def test_a_group_has_to_be_asked_first() -> None:
     assert gate_of(replace(OPEN, kind="group")) == "conversation"
 
 
-@settings(deadline=None)
 @given(st.sets(st.sampled_from([gate for gate in GATES if gate != "repeated"])))
 def test_the_first_closed_gate_is_named_whatever_else_is_closed(gates: set[Gate]) -> None:
     standing = OPEN
@@ -83,7 +82,6 @@ def test_only_inferred_follow_ups_are_bound_by_the_hour_and_the_day() -> None:
     assert gate_of(replace(standing, is_inferred=True), autonomy=generous) is None
 
 
-@settings(deadline=None)
 @given(st.sets(st.sampled_from(sorted(CLOSING))), st.sampled_from(sorted(CLOSING)))
 def test_closing_one_more_gate_never_opens_the_way(gates: set[Gate], another: Gate) -> None:
     standing = OPEN
@@ -99,14 +97,12 @@ def test_a_mute_ends_at_its_moment() -> None:
     assert gate_of(replace(OPEN, muted_until=NOW)) is None
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10), st.integers(0, 10))
 def test_so_many_in_a_row_and_no_more(followups: int, most: int) -> None:
     held = gate_of(replace(OPEN, followups=followups), autonomy=Autonomy(max_in_a_row=most))
     assert held == ("consecutive" if followups >= most else None)
 
 
-@settings(deadline=None)
 @given(st.floats(-100_000, 100_000))
 @example(0.0)
 @example(15.0)
@@ -163,7 +159,7 @@ def slowly_quiet(quiet: QuietHours, now: datetime) -> bool:
     return False
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(ZONES) | SPECIAL_ZONES, TIMES, TIMES, ANY_INSTANTS | CHANGING_INSTANTS)
 @example("Pacific/Apia", time(22), time(7), datetime(2011, 12, 30, 10, 30, tzinfo=UTC))  # a day that was left out
 @example("America/St_Johns", time(0, 0), time(0, 30), datetime(2006, 10, 29, 2, 40, tzinfo=UTC))  # back over midnight
@@ -217,7 +213,6 @@ def test_half_and_quarter_hours_count() -> None:
     assert not quiet_now(kathmandu, datetime(2025, 6, 11, 1, 15, tzinfo=UTC))
 
 
-@settings(deadline=None)
 @given(TIMES, ANY_INSTANTS)
 def test_hours_that_end_when_they_begin_are_never_quiet(moment: time, now: datetime) -> None:
     assert not quiet_now(QuietHours("Europe/Berlin", moment, moment), now)
@@ -269,7 +264,6 @@ def test_a_hostile_name_is_refused_without_asking_the_file_system(name: str, mon
     assert str(refused.value).isprintable()
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30).filter(lambda name: name.strip().lower() not in {zone.lower() for zone in ZONES}))
 def test_any_other_text_is_refused_in_a_sentence(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"^There is no time zone"):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.domain.follow_up import PROMPTS
@@ -134,13 +134,11 @@ def test_invisible_characters_and_capitals_hide_nothing() -> None:
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 
-@settings(deadline=None)
 @given(TEXTS, st.lists(TEXTS, max_size=2))
 def test_any_text_can_be_looked_at(reply: str, prompts: list[str]) -> None:
     leak_in(reply, prompts=prompts)
 
 
-@settings(deadline=None)
 @given(TEXTS, TEXTS, st.sampled_from(USUAL))
 def test_a_prompt_is_found_wherever_it_stands(before: str, after: str, prompt: str) -> None:
     assert leak_in(f"{before} . {prompt} {after}", prompts=USUAL)

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.domain.conversation import Author, Message
@@ -111,7 +111,6 @@ def test_quoted_text_is_not_their_own(text: str, own: str) -> None:
     assert own_text(text) == own
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_text_can_be_looked_at(claim: str, own: str) -> None:
     is_founded(claim, [own])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rapport.domain.conversation import Message, Role
@@ -487,20 +487,17 @@ PHRASES = st.lists(st.sampled_from(VOCABULARY.split(" ")), max_size=25).map(" ".
 WORDS = TEXTS | PHRASES
 
 
-@settings(deadline=None)
 @given(WORDS, WORDS)
 def test_being_the_same_matter_is_symmetric(a: str, b: str) -> None:
     assert same_matter(a, b) == same_matter(b, a)
 
 
-@settings(deadline=None)
 @given(WORDS)
 def test_everything_is_the_same_matter_as_itself(text: str) -> None:
     assert same_matter(text, text)
     assert same_matter(text, f"  {text} ")
 
 
-@settings(deadline=None)
 @given(WORDS)
 def test_a_matter_is_short_and_on_one_line(text: str) -> None:
     matter = matter_of(text)
@@ -533,7 +530,6 @@ AUTONOMIES = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(MESSAGES, max_size=8), st.lists(WORDS, max_size=3), AUTONOMIES)
 def test_any_talk_has_a_plan_within_the_limits_or_none(
     said: list[Message], matters: list[str], autonomy: Autonomy
@@ -553,7 +549,6 @@ def test_any_talk_has_a_plan_within_the_limits_or_none(
     assert plan_by_rules(said, earlier=[*earlier, made("", *plan.sources)], autonomy=autonomy) != plan
 
 
-@settings(deadline=None)
 @given(st.sampled_from(TRIGGER_TYPES), DELAYS, AUTONOMIES)
 @example("check_in", float("nan"), LIMITS)
 @example("check_in", float("inf"), LIMITS)

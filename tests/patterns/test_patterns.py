@@ -133,7 +133,7 @@ def is_bounded(text: str, most: int) -> bool:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(anything, st.sampled_from([300, 1_000, 2_000]))
 def test_bounded_text_has_nothing_that_goes_on(text: str, most: int) -> None:
     assert is_bounded(bounded(text, most), most)

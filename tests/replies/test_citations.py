@@ -313,7 +313,7 @@ def test_a_tag_is_held_back_until_it_is_decided_and_no_longer() -> None:
     assert filtering.finish() == f" {REMOVED}\n\nSources: a"
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(nasty, retrievals)
 @example("[source:\nSources: x\n y]", RETRIEVED)
 @example("[\n\nSources: a", RETRIEVED)
@@ -329,7 +329,7 @@ def test_no_invalid_tag_survives(text: str, retrieved: frozenset[str]) -> None:
         assert f"[source: {content}]" in checked.text  # the exact form, whatever the model wrote
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(nasty, retrievals)
 @example("[source: a] [", RETRIEVED)
 @example("Foo.\nSources: [source: a]", RETRIEVED)
@@ -342,7 +342,7 @@ def test_checking_twice_changes_nothing(text: str, retrieved: frozenset[str]) ->
     assert twice.removed == ()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(nasty, retrievals, cuts)
 def test_every_way_of_cutting_gives_the_same_reply(text: str, retrieved: frozenset[str], at: list[int]) -> None:
     whole = check(text, retrieved)
@@ -357,7 +357,7 @@ def test_every_way_of_cutting_gives_the_same_reply(text: str, retrieved: frozens
         assert "".join(shown) == whole.text
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(nasty, nasty, retrievals)
 def test_what_is_shown_does_not_depend_on_what_comes(text: str, rest: str, retrieved: frozenset[str]) -> None:
     """Whatever follows, what was shown before it is the beginning of the reply: nothing was shown too early."""
@@ -366,7 +366,7 @@ def test_what_is_shown_does_not_depend_on_what_comes(text: str, rest: str, retri
     assert check(text, retrieved).text.startswith(shown)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(nasty, retrievals)
 def test_valid_tags_keep_their_order_and_are_listed_in_it(text: str, retrieved: frozenset[str]) -> None:
     checked = check(text, retrieved)
@@ -380,7 +380,7 @@ def test_valid_tags_keep_their_order_and_are_listed_in_it(text: str, retrieved: 
     assert body == body.rstrip()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet=st.characters(exclude_characters="[:")))
 def test_a_text_without_brackets_and_colons_loses_nothing_but_its_last_whitespace(text: str) -> None:
     assert check(text, RETRIEVED) == Checked(text.rstrip(), (), (), ())
@@ -403,7 +403,7 @@ def test_a_tag_that_somebody_typed_is_quoted_in_round_brackets(typed: str, quote
     assert defuse(typed) == quoted
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(nasty)
 def test_no_quoted_text_cites(text: str) -> None:
     quoted = defuse(text)

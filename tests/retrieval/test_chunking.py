@@ -253,7 +253,7 @@ def test_nothing_gives_nothing(text: str) -> None:
 @example("```")
 @example("...")
 @example("x" * 2_000 + "。" * 900)
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_any_text_is_cut_within_the_limit_and_always_in_the_same_way(text: str) -> None:
     chunks = chunks_of(text)
     assert chunks == chunks_of(text)
@@ -265,14 +265,14 @@ def test_any_text_is_cut_within_the_limit_and_always_in_the_same_way(text: str) 
 
 
 @given(st.text(st.characters(exclude_characters="#=-\ufeff", exclude_categories=["Cs"]), max_size=3_000))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_without_headings_every_character_is_kept_in_order(text: str) -> None:
     kept = "".join(chunk.text for chunk in chunks_of(text))
     assert missing_from(kept, "".join(text.split())) == []
 
 
 @given(NOTES)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_every_word_of_a_note_is_kept_in_order(note: str) -> None:
     chunks = chunks_of(note)
     assert missing_from(words_of(said_by(chunks)), words_of(note)) == []
@@ -329,7 +329,7 @@ def test_of_a_long_path_the_innermost_headings_stay() -> None:
 
 
 @given(NOTES, st.text(max_size=200))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_what_is_embedded_always_ends_with_the_text_and_stays_short(note: str, title: str) -> None:
     for chunk in chunks_of(note, title=title):
         embedded = embedded_text(title, chunk, chunk.text)

@@ -29,6 +29,7 @@ from rapport.retrieval.embedders.question_cache import REMEMBERED, RecentQuestio
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.embedders.wordllama import WordLlama
 from rapport.retrieval.ports import Embedder
+from tests.support.waiting import LIMIT_SECONDS
 
 QUESTION = "How long am I paid when I am ill?"
 PARAPHRASE = "Employees on sick leave receive their full wage for six weeks."
@@ -544,7 +545,7 @@ async def test_a_provider_that_hangs_is_left_in_time(provider: Provider) -> None
     embedder = make_langchain(
         "openai:mock", environment={"OPENAI_BASE_URL": provider.url}, request_seconds=0.2, question_seconds=0.1
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_SECONDS):
         fault = await both_fail(embedder)
     assert "did not answer within 0.2 seconds" in str(fault)
     await close_embedder(embedder)

@@ -8,6 +8,7 @@ import pytest
 
 from rapport.runtime import runtime
 from rapport.storage.database import own_connection
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
 
@@ -37,7 +38,7 @@ async def test_who_speaks_just_when_a_follow_up_begins_is_answered_at_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fired and began while the message waited for its place in the line, unseen by it."""
-    monkeypatch.setattr(runtime, "POLL_SECONDS", 60.0)  # nobody finds the message by merely looking
+    monkeypatch.setattr(runtime, "POLL_SECONDS", 3600.0)  # nobody finds the message by merely looking
     async with open_world(database_url) as world:
         where = await world.conversation()
         await world.says(where, "What do you think about pizza?")
@@ -49,6 +50,6 @@ async def test_who_speaks_just_when_a_follow_up_begins_is_answered_at_once(
             await until(lambda: world.sql(waiting, "%spoken = spoken + %"))
             silence = asyncio.create_task(world.silence(where))
             await until(lambda: len(world.model.calls) == 2)
-        reply = await asyncio.wait_for(speaking, 20)
+        reply = await asyncio.wait_for(speaking, LIMIT_SECONDS)
         assert reply["content"] == "re: And about pasta?"
         assert (await silence).state == "superseded"

@@ -20,6 +20,7 @@ from rapport.storage.database import Database
 from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.outbox import Outbox
 from rapport.storage.work.workers import Workers
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
 
@@ -370,7 +371,7 @@ async def test_a_client_that_resends_while_it_waits_in_line_gets_its_stream(worl
     assert slow.gate is not None
     slow.gate.set()
     await blocking
-    assert (await asyncio.wait_for(second, 10))[-1][0] == "final"
+    assert (await asyncio.wait_for(second, LIMIT_SECONDS))[-1][0] == "final"
 
 
 async def collect(world: World, conversation: str, content: str, key: str) -> list[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from rapport.runtime.timer_loop import BATCH, TimerLoop
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import until
 
 _SET = """
@@ -59,7 +60,7 @@ async def test_a_crowd_has_fired_before_the_first_turn_begins(database: Database
 
 
 async def test_it_wakes_when_the_next_one_is_due(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timekeeper, "POLL_SECONDS", 60.0)  # it does not find it by merely looking
+    monkeypatch.setattr(timekeeper, "POLL_SECONDS", 3600.0)  # it does not find it by merely looking
     await set_timers(database, 1, due_in=0.4)
     with structlog.testing.capture_logs() as lines:
         async with keeping_time(database, lambda: None):
@@ -70,13 +71,13 @@ async def test_it_wakes_when_the_next_one_is_due(database: Database, monkeypatch
 async def test_it_wakes_for_one_that_is_set_while_it_sleeps(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timekeeper, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr(timekeeper, "POLL_SECONDS", 3600.0)
     fired = asyncio.Event()
     await set_timers(database, 1, due_in=0)
     async with keeping_time(database, fired.set) as keeper:
-        await asyncio.wait_for(fired.wait(), 20)
+        await asyncio.wait_for(fired.wait(), LIMIT_SECONDS)
         fired.clear()
         await set_timers(database, 1, due_in=0.1)
         keeper.wake()
-        await asyncio.wait_for(fired.wait(), 20)
+        await asyncio.wait_for(fired.wait(), LIMIT_SECONDS)
     assert await left(database) == 0

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from rapport.storage.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from tests.support.waiting import LIMIT_SECONDS
 
 # Another process that uses the server: says where it is, waits for a line, leaves. It becomes its user only
 # after its imports, because the interpreter may lie in a home directory that this user cannot enter.
@@ -50,11 +51,11 @@ class Process:
         return url or pytest.fail(self.complaint())
 
     def complaint(self) -> str:
-        return self._process.communicate(timeout=20)[1]
+        return self._process.communicate(timeout=LIMIT_SECONDS)[1]
 
     def leave(self) -> None:
         # communicate() reads until the pipe closes: it would hang if Postgres had inherited our output.
-        out, err = self._process.communicate("\n", timeout=20)
+        out, err = self._process.communicate("\n", timeout=LIMIT_SECONDS)
         assert (out, err, self._process.returncode) == ("left\n", "", 0)
 
     def kill(self) -> None:

@@ -18,6 +18,7 @@ from rapport.storage.database import Database
 from rapport.storage.messages.summaries import Summaries
 from rapport.storage.migrate import known, migrate, schema_lock
 from rapport.storage.postgres.embedded import EmbeddedPostgres
+from tests.support.waiting import LIMIT_SECONDS
 
 Shape: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
@@ -249,7 +250,7 @@ def test_processes_that_migrate_at_once_all_succeed(empty_database: str) -> None
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    results = [process.communicate(timeout=30) for process in processes]
+    results = [process.communicate(timeout=LIMIT_SECONDS) for process in processes]
     assert [err for _, err in results] == ["", ""]
     assert sorted(out for out, _ in results) == ["0", str(len(known()))]
 

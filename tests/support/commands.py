@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tests.support.waiting import LIMIT_SECONDS
+
 COMMAND = Path(sys.executable).with_name("rapport")
 KEPT = ("PATH", "TMPDIR", "TZ")
 
@@ -44,7 +46,7 @@ class Home:
             capture_output=True,
             env=self.environment(**environment),
             cwd=self.path,
-            timeout=30,
+            timeout=LIMIT_SECONDS,
             check=False,
             start_new_session=True,
         )
@@ -88,7 +90,7 @@ def on_a_terminal(home: Home, database_url: str, *arguments: str) -> str:
         pass
     finally:
         os.close(ours)
-    assert running.wait(30) == 0, shown.decode()
+    assert running.wait(LIMIT_SECONDS) == 0, shown.decode()
     return shown.decode()
 
 
@@ -119,7 +121,7 @@ class Terminal:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p", "-S", "-200")
 
-    def shows(self, pattern: str, *, seconds: float = 60) -> str:
+    def shows(self, pattern: str, *, seconds: float = LIMIT_SECONDS) -> str:
         """Wait until the screen shows a pattern."""
         deadline = time.monotonic() + seconds
         while not re.search(pattern, screen := self.screen, re.DOTALL):

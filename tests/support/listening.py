@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from tests.support.waiting import LIMIT_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class Heard:
@@ -51,7 +53,7 @@ class Listener:
         self.events.append(event)
         self._more.set()
 
-    async def until(self, condition: Callable[[], Any], *, seconds: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], Any], *, seconds: float = LIMIT_SECONDS) -> None:
         """Until it holds, looked at with every event."""
         try:
             async with asyncio.timeout(seconds):
@@ -61,7 +63,7 @@ class Listener:
         except TimeoutError:
             raise AssertionError(f"heard only {self.events}") from None
 
-    async def until_said(self, *texts: str, seconds: float = 10.0) -> None:
+    async def until_said(self, *texts: str, seconds: float = LIMIT_SECONDS) -> None:
         """Until exactly this was said."""
         await self.until(lambda: len(self.messages) >= len(texts), seconds=seconds)
         assert self.messages == list(texts)

@@ -37,6 +37,7 @@ from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
+from tests.support.waiting import LIMIT_SECONDS
 
 _TLS = ssl.create_default_context()
 """Made once: no test needs it, and a client makes its own in 20 ms."""
@@ -249,7 +250,7 @@ class World:
         await until(idle)
 
 
-async def until(condition: Callable[[], Any], *, seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], Any], *, seconds: float = LIMIT_SECONDS) -> None:
     """Wait for a condition (a function, asynchronous or not) to hold."""
     async with asyncio.timeout(seconds):
         while True:
@@ -315,7 +316,7 @@ async def open_world(
         web = web_app(app, limiter or configured, unhealthy_seconds=unhealthy_seconds)
         async with (
             serving(web, connections) as address,
-            httpx.AsyncClient(base_url=address, timeout=30, verify=_TLS) as http,
+            httpx.AsyncClient(base_url=address, timeout=LIMIT_SECONDS, verify=_TLS) as http,
         ):
             yield World(app, settings, scripted, channel, http)
 

@@ -738,7 +738,7 @@ async def test_sc_007_of_fifty_follow_ups_none_is_lost_late_or_said_twice(world:
     async def all_ended() -> bool:
         return await world.sql("SELECT count(*) FROM timers WHERE ended_at IS NOT NULL") == [(50,)]
 
-    await until(all_ended, seconds=60)
+    await until(all_ended)
     assert await world.sql("SELECT state, count(*) FROM timers GROUP BY state") == [("delivered", 50)]
     assert await world.sql(
         "SELECT count(*), count(DISTINCT conversation_id) FROM messages WHERE metadata ->> 'autonomous' = 'true'"

@@ -447,6 +447,6 @@ async def test_what_is_said_in_a_group_is_embedded_behind_the_talk_and_erased_wi
     async def complete() -> bool:
         return await world.sql("SELECT conversation_id, count(*) FROM message_vectors GROUP BY 1") == [(where, 3)]
 
-    await until(complete, seconds=60)
+    await until(complete)
     assert (await world.http.delete(f"/chat/conversations/{where}")).status_code == 204
     assert await world.sql("SELECT count(*) FROM message_vectors") == [(0,)]

@@ -15,6 +15,7 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database, own_connection
 from rapport.storage.followups.timers import Timers
 from rapport.storage.work.outbox import Outbox
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
 LATE_SENDING = (
@@ -53,7 +54,7 @@ async def test_a_follow_up_that_fired_in_time_but_met_nobody_for_hours_is_droppe
 
 
 async def test_a_crowd_of_follow_ups_is_made_without_pauses(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "POLL_SECONDS", 60.0)  # nobody finds the next one by merely looking
+    monkeypatch.setattr(runtime, "POLL_SECONDS", 3600.0)  # nobody finds the next one by merely looking
     async with open_world(database_url, max_turns=8) as world:
         for _ in range(10):
             await world.says(await world.conversation(), "hello")
@@ -179,5 +180,5 @@ async def test_vectors_that_never_come_hold_up_no_answer(world: World, monkeypat
 
     monkeypatch.setattr("rapport.turns.answer.EMBEDDING_SECONDS", 0.2)
     monkeypatch.setattr(world.app.memory.embedder, "embed", never)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_SECONDS):
         await world.says(await world.conversation(), "I'm allergic to peanuts.")

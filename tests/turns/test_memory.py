@@ -271,7 +271,7 @@ async def _dies_and_mends(home: Home, model: ScriptedModel, session: aiohttp.Cli
     with pytest.raises(aiohttp.ClientError):
         async with session.post(f"{server.url}/chat/conversations/{here}/messages", json=sent.body):
             pass
-    assert await server.exit_code(seconds=10) == -signal.SIGKILL
+    assert await server.exit_code() == -signal.SIGKILL
     code, listed, _ = await home.command("memory", "list")
     _, told, _ = await home.command("export", here)
     assert code == 0

@@ -225,5 +225,5 @@ async def test_who_thinks_back_over_a_pause_knows_the_time(database_url: str, cl
     async with scripted_model() as model, open_world(database_url, model=chat_model(model), now=clock) as world:
         await prefer(world, "Europe/Lisbon")
         await world.says(await world.conversation(), "I have to tell the landlord by Friday.")
-        await until(lambda: model.reflections, seconds=40)
+        await until(lambda: model.reflections)
         assert "It is Tuesday 17 November 2026, 19:46 (Europe/Lisbon, UTC+00:00)." in model.reflections[0].system

@@ -30,7 +30,7 @@ async def until_closed(world: World) -> None:
     async def closed() -> bool:
         return (await world.http.get("/api/threads")).status_code == 401
 
-    await until(closed, seconds=4)
+    await until(closed)
 
 
 async def test_without_keys_this_machine_is_the_local_user(world: World) -> None:

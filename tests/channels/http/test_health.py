@@ -32,14 +32,14 @@ async def test_a_process_without_a_database_becomes_unhealthy_and_recovers(tmp_p
             async def is_well() -> bool:
                 return (await _health(world)) == (200, 200)
 
-            await until(is_not_ready, seconds=30)
-            await until(is_unhealthy, seconds=30)
+            await until(is_not_ready)
+            await until(is_unhealthy)
             said = (await world.http.get("/healthz")).json()
             assert said["status"] == 503
             assert "database" in said["detail"]
 
             again = await asyncio.to_thread(EmbeddedPostgres.start, tmp_path)
-            await until(is_well, seconds=30)
+            await until(is_well)
             assert (await world.says(await world.conversation(), "are you back?"))["content"]
             again.stop()
     finally:

@@ -21,6 +21,7 @@ from rapport.storage.database import Database
 from rapport.storage.messages.new_messages import PAGE, News
 from tests.storage.explained import Explained, PlanMode, plans
 from tests.support.listening import listening
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
 
@@ -225,7 +226,7 @@ async def test_what_is_said_through_another_process_is_told_here(world: World, e
     thread = await world.conversation()
     async with listening(world.http, thread) as listener:
         await elsewhere.says(thread, "Hello from afar")
-        await listener.until_said("Hello from afar", "re: Hello from afar", seconds=3)
+        await listener.until_said("Hello from afar", "re: Hello from afar")
         assert listener.named("token") == []  # it was written there
 
 
@@ -233,7 +234,7 @@ async def test_what_nobody_gives_a_hint_of_is_found_by_looking(world: World) -> 
     thread = await world.conversation(kind="group")
     async with listening(world.http, thread) as listener:
         await store(world, thread, "psst")
-        await listener.until_said("psst", seconds=4)
+        await listener.until_said("psst")
 
 
 async def test_a_crowd_in_two_processes_is_heard_whole_and_in_order_by_both(world: World, elsewhere: World) -> None:
@@ -285,7 +286,7 @@ async def test_a_key_that_is_revoked_hears_nothing_more(world: World, monkeypatc
         await world.sql("UPDATE api_keys SET revoked_at = clock_timestamp()")
         incoming = Incoming("ada", thread, "a secret")
         await accept(world.database, incoming, worker_id="nobody", claim=False)
-        await asyncio.wait_for(listener.ended.wait(), 10)
+        await asyncio.wait_for(listener.ended.wait(), LIMIT_SECONDS)
         assert listener.messages == []
 
 
@@ -312,7 +313,7 @@ async def test_when_a_conversation_is_erased_its_streams_end(world: World) -> No
     thread = await world.conversation()
     async with listening(world.http, thread) as listener:
         await world.http.delete(f"/chat/conversations/{thread}")
-        await asyncio.wait_for(listener.ended.wait(), 5)
+        await asyncio.wait_for(listener.ended.wait(), LIMIT_SECONDS)
     assert (await world.http.get(f"/api/threads/{thread}/events")).status_code == 404
 
 
@@ -322,8 +323,8 @@ async def test_a_server_that_stops_sends_everybody_away_at_once(world: World) ->
     async with listening(world.http, thread) as listener:
         asking = asyncio.create_task(world.says(thread, "Well?"))
         await step.begun.wait()
-        world.runtime.begin_drain(5)
-        await asyncio.wait_for(listener.ended.wait(), 1)
+        world.runtime.begin_drain(10 * LIMIT_SECONDS)
+        await asyncio.wait_for(listener.ended.wait(), LIMIT_SECONDS)
         with pytest.raises(Busy):
             await world.runtime.live.watch("local", thread)
         step.go_on()
@@ -385,7 +386,7 @@ async def test_who_reads_slowly_is_waited_for(world: World, monkeypatch: pytest.
     for _ in range(400):  # some kilobytes at a time, for longer than a client that takes nothing would be waited for
         if b'"content":"9 ' in heard:
             break
-        piece = await asyncio.wait_for(loop.sock_recv(client, 8_192), 10)
+        piece = await asyncio.wait_for(loop.sock_recv(client, 8_192), LIMIT_SECONDS)
         assert piece, "cut off"
         heard += piece
         await asyncio.sleep(0.02)

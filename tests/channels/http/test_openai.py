@@ -712,7 +712,7 @@ async def test_a_key_opens_what_is_its_owners_and_nothing_else(world: World) -> 
     async def closed() -> bool:
         return (await world.http.get("/v1/models")).status_code == 401
 
-    await until(closed, seconds=4)
+    await until(closed)
     async with client(world, keys["anna"]) as anna, client(world, keys["ben"]) as ben, client(world, "wrong") as nobody:
         here = rapport(await ask(anna, "Anna's secret.", user="me"))["conversation_id"]
         with pytest.raises(openai.NotFoundError) as foreign:

@@ -29,6 +29,7 @@ from rapport.domain.errors import Permanent, TooMany
 from rapport.domain.ids import new_id
 from rapport.settings import read_settings
 from rapport.storage.access.api_keys import Keys
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, settings_for, until
 
 ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6))
@@ -450,7 +451,7 @@ async def test_a_proxy_that_is_none_is_told_at_the_start(listed: str, told: str)
 
 # --- shared counts
 
-PATIENCE = 20.0
+PATIENCE = LIMIT_SECONDS
 """With a Redis that works, so that a slow machine isn't taken for a Redis that hangs."""
 
 
@@ -520,7 +521,7 @@ async def test_the_shared_window_of_an_address_fills_and_slides(redis: Redis) ->
         assert passed.count(True) >= 6
         if time.monotonic() - began < 1:  # unless the machine was so slow that the window has slid meanwhile
             assert passed == [True] * 6 + [False] * 2
-        await until(lambda: admitted(other, conversation=new_id()), seconds=3)
+        await until(lambda: admitted(other, conversation=new_id()))
 
 
 async def test_of_many_at_once_no_server_lets_one_too_many_through(redis: Redis) -> None:

@@ -168,7 +168,7 @@ def test_an_attack_is_shown_and_does_nothing(attack: str) -> None:
         harmless(as_it_stands(text))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.one_of(
@@ -184,7 +184,7 @@ def test_attacks_put_together_and_cut_apart_do_nothing_either(text: str) -> None
     harmless(as_html(text[len(text) // 3 :], sources=("notes",)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(alphabet=st.characters(categories=("L", "N")), min_size=1, max_size=40).map(str.strip))
 def test_no_word_is_lost(word: str) -> None:
     for text in (word, f"> {word}", f"* {word}", f"[1]: {word}", "> " * 40 + word, f"<b>{word}</b>", f"a\n\n{word}\nb"):

@@ -19,9 +19,10 @@ from rapport.storage.access.api_keys import Keys
 from rapport.storage.access.sessions import Sessions
 from tests.support.commands import Run
 from tests.support.listening import listening
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World
 
-LIMIT = 20.0
+LIMIT = LIMIT_SECONDS
 PAGE = {"X-Rapport": "page"}
 
 

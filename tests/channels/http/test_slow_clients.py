@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect
 
 from rapport.channels.http.requests.connection_limits import Connections, ReceivingLimits
 from tests.support.listening import listening
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world
 
 QUICK = ReceivingLimits(
@@ -27,7 +28,7 @@ QUICK = ReceivingLimits(
     sweep_seconds=0.05,
     log_seconds=0.1,
 )
-LIMIT = 20.0
+LIMIT = LIMIT_SECONDS
 """Seconds that a busy machine may take for what takes one."""
 HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
 

@@ -21,6 +21,7 @@ from rapport.domain.memory import MemoryCandidate
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
 from tests.support.commands import Home, Ran
 from tests.support.listening import listening
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 from tests.turns.test_autonomous_messages import everything_logged, pause
 
@@ -288,7 +289,7 @@ async def test_what_is_heard_live_shows_no_trigger(scene: Scene) -> None:
         await pause(world, here)
         assert (await world.silence(here, reason=f"a {SECRET} made me")).state == "delivered"
         await listener.until(lambda: len(listener.messages) == said + 1)
-        frames = [str(await asyncio.wait_for(phone.recv(), 10)) for _ in range(said + 1)]
+        frames = [str(await asyncio.wait_for(phone.recv(), LIMIT_SECONDS)) for _ in range(said + 1)]
     assert listener.named("message")[-1]["autonomous"] is True
     told = [*map(str, listener.events), *frames]
     rows = await world.sql("SELECT id FROM messages WHERE synthetic")

@@ -14,9 +14,10 @@ from rapport.channels.http.requests.connection_limits import Connections, Receiv
 from rapport.channels.http.requests.uploads import OF_ONE_OWNER
 from rapport.domain.note import Vector
 from rapport.storage.access.api_keys import Keys
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
-LIMIT = 30.0
+LIMIT = LIMIT_SECONDS
 BOUNDARY = "edge"
 FORM = f"multipart/form-data; boundary={BOUNDARY}"
 START = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="drip.txt"\r\n\r\n'.encode()

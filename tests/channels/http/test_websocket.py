@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from rapport.channels.http.auth.authentication import COOKIE
 from rapport.channels.http.auth.rate_limits import Rules, open_limiter
 from rapport.storage.access.api_keys import Keys
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
 Frame = dict[str, Any]
@@ -34,7 +35,7 @@ class Phone:
         await self.send(type="message", requestId=request_id, content=content, **more)
 
     async def hear(self) -> Frame:
-        frame: Frame = json.loads(await asyncio.wait_for(self.connection.recv(), 10))
+        frame: Frame = json.loads(await asyncio.wait_for(self.connection.recv(), LIMIT_SECONDS))
         self.heard.append(frame)
         return frame
 

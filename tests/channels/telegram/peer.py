@@ -30,6 +30,7 @@ from tests.channels.telegram.peer_chats import Chat, Person, Platform, Posted, P
 from tests.channels.telegram.peer_faults import Fault, Faults, Refusal, babbles, bad, fails, flood, hangs, resets
 from tests.channels.telegram.peer_methods import Methods, readable
 from tests.channels.telegram.peer_updates import Delivery, Updates
+from tests.support.waiting import LIMIT_SECONDS
 
 __all__ = [
     "Chat",
@@ -179,14 +180,14 @@ class TelegramPeer:
                 assert update_id is not None, "the bot was never told of this"
                 self.updates.again(update_id)
 
-    async def until(self, holds: Callable[[], object], *, seconds: float = 20.0) -> None:
+    async def until(self, holds: Callable[[], object], *, seconds: float = LIMIT_SECONDS) -> None:
         """Until something holds; AssertionError if it doesn't in time."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, f"not within {seconds} s; last calls: {self.requests[-5:]}"
             await asyncio.sleep(0.02)
 
-    async def until_sent(self, chat: Chat, count: int, *, seconds: float = 20.0) -> list[str]:
+    async def until_sent(self, chat: Chat, count: int, *, seconds: float = LIMIT_SECONDS) -> list[str]:
         """What the bot has said in a chat, once there are so many messages."""
         await self.until(lambda: len(self.sent(chat)) >= count, seconds=seconds)
         return self.sent(chat)

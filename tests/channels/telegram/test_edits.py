@@ -9,6 +9,7 @@ from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.storage.messages.incoming import KEPT_CHANGES
 from tests.channels.telegram.peer import Chat
 from tests.channels.telegram.town import Town, days_ago
+from tests.support.waiting import LIMIT_SECONDS
 
 TAG = "@rapport_bot"
 
@@ -158,7 +159,7 @@ async def test_changes_while_the_answer_is_being_written_harm_nothing(town: Town
     async def changed() -> bool:
         return await words(town, town.team) == [f"{TAG} when do we meet?"]
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not await changed():
             await asyncio.sleep(0.02)
     slow.go_on()

@@ -857,7 +857,7 @@ def survives(raw: Any) -> None:
         )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(anything, like_updates))
 def test_any_json_is_read_or_refused(raw: Any) -> None:
     survives(raw)
@@ -873,7 +873,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [found for key, each in inner for found in ((*path, key), *places(each, (*path, key)))]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.data())
 def test_an_update_with_anything_wrong_in_it_is_read_or_refused(data: st.DataObject) -> None:
     raw = copy.deepcopy(data.draw(st.sampled_from(STORIES)))

@@ -119,7 +119,7 @@ def html_of(markdown: str) -> str:
 
 
 @given(texts, limits)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_whatever_is_written_every_part_can_be_sent_and_no_word_is_lost_between_them(text: str, limit: int) -> None:
     found = parts(text, limit=limit)
     check(found, limit)
@@ -132,7 +132,7 @@ def ink_of_seen(found: list[Part]) -> str:
 
 
 @given(st.lists(st.sampled_from(BLOCKS), max_size=60).map("".join), limits)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_every_word_of_the_source_is_in_the_messages_once_and_in_order(text: str, limit: int) -> None:
     words = re.findall("alpha|beta|gamma|delta", text)
     assert re.findall("alpha|beta|gamma|delta", ink(parts(text, limit=limit))) == words
@@ -143,7 +143,7 @@ def test_every_word_of_the_source_is_in_the_messages_once_and_in_order(text: str
     st.sampled_from([("", ""), ("**", "**"), ("`", "`"), ("```\n", "\n```"), ("> ", ""), ("[", "](http://e.com)")]),
     limits,
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_looks_like_one_character_is_never_cut(clusters: list[str], around: tuple[str, str], limit: int) -> None:
     found = parts("".join(clusters).join(around), limit=limit)
     check(found, limit)

@@ -32,6 +32,7 @@ from telegram import (
 )
 from tests.channels.telegram.peer import TelegramPeer, babbles, fails, flood, hangs, resets, telegram_peer
 from tests.channels.telegram.peer_text import Unparsable, found_entities, parse_html
+from tests.support.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ async def test_a_long_poll_ends_with_the_first_message(peer: TelegramPeer, bot: 
     poll = asyncio.create_task(bot.get_updates(timeout=30))
     await peer.until(lambda: peer.calls("getUpdates"))
     chat.says(ann, "hello")
-    (update,) = await asyncio.wait_for(poll, 5)
+    (update,) = await asyncio.wait_for(poll, LIMIT_SECONDS)
     assert update.message is not None
     assert (update.message.text, update.message.chat.id) == ("hello", chat.id)
 
@@ -129,10 +130,10 @@ async def test_the_older_of_two_polls_is_ended(peer: TelegramPeer, bot: Bot) -> 
     async with client_of(peer, peer.token) as other:
         newer = asyncio.create_task(other.get_updates(timeout=30))
         with pytest.raises(Conflict, match="terminated by other getUpdates request"):
-            await asyncio.wait_for(older, 5)
+            await asyncio.wait_for(older, LIMIT_SECONDS)
         ann = peer.person("Ann")
         peer.private(ann).says(ann, "hello")
-        assert len(await asyncio.wait_for(newer, 5)) == 1
+        assert len(await asyncio.wait_for(newer, LIMIT_SECONDS)) == 1
 
 
 async def test_a_poll_whose_client_is_gone_takes_nothing_with_it(peer: TelegramPeer, bot: Bot) -> None:
@@ -460,6 +461,6 @@ async def test_a_revoked_token_ends_the_poll_too(peer: TelegramPeer, bot: Bot) -
     await peer.until(lambda: peer.calls("getUpdates"))
     peer.revokes_token()
     with pytest.raises(InvalidToken):
-        await asyncio.wait_for(poll, 5)
+        await asyncio.wait_for(poll, LIMIT_SECONDS)
     with pytest.raises(InvalidToken):
         await bot.get_me()
