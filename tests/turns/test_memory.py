@@ -49,7 +49,7 @@ async def plain(database_url: str) -> AsyncGenerator[World]:
 @pytest.fixture
 def brief_lull(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conversation pauses at once."""
-    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
+    for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
 
 
@@ -458,7 +458,7 @@ async def test_a_pause_that_has_just_begun_is_not_thought_about_once_the_server_
     database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lull = 0.5
-    monkeypatch.setattr("rapport.runtime.post_turn_jobs.LULL", lull)
+    monkeypatch.setattr("rapport.runtime.post_turn_jobs.PAUSE_SECONDS", lull)
     async with open_world(database_url, model=chat_model(model)) as world:
         await world.says(await world.conversation(), "The landlord is on my mind.")
     over = asyncio.Event()

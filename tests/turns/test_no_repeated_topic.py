@@ -44,7 +44,7 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 @pytest.fixture
 async def eager(database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
     """With a model that calls tools, in a world where every pause is thought about at once."""
-    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
+    for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     async with open_world(database_url, model=chat_model(model)) as opened:
         yield opened
@@ -121,7 +121,7 @@ async def test_speaking_of_it_again_does(eager: World, model: ScriptedModel) -> 
 async def test_different_matters_are_an_hour_apart_and_two_a_day(
     database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, *, is_builtin: bool
 ) -> None:
-    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
+    for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     chosen = BuiltinChatModel() if is_builtin else chat_model(model)
     async with open_world(database_url, model=chosen) as world:
@@ -155,7 +155,7 @@ DIFFERENT = (
 async def test_it_holds_after_a_restart_and_on_another_replica(
     database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
+    for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     model.answers += ["A hard choice.", "Any thoughts on the two places?"]
     async with open_world(database_url, model=chat_model(model)) as world:

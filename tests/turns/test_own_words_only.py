@@ -25,7 +25,7 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 @pytest.fixture
 async def world(database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
     """With a model that can call tools, in a world where every pause is thought about at once."""
-    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
+    for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     async with open_world(database_url, model=chat_model(model)) as opened:
         yield opened

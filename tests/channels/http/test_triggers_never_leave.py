@@ -171,7 +171,7 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 
 @pytest.fixture
 async def scene(database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
-    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
+    for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     async with open_world(database_url, model=chat_model(model)) as world:
         yield await made(world, model)
@@ -389,7 +389,7 @@ async def test_nothing_of_a_trigger_is_planned_remembered_sent_or_summed_up(scen
 async def test_the_log_tells_neither_prompts_nor_reasons_nor_what_was_said(
     database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("rapport.turns.reflect.LULL", "rapport.runtime.post_turn_jobs.LULL"):
+    for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     with everything_logged() as logs:
         async with open_world(database_url, model=chat_model(model)) as world:
