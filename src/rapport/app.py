@@ -207,10 +207,10 @@ def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
 
 
 def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: TurnDeps) -> TelegramBot:
+    from rapport.agents.profiles import COMPANION
     from rapport.channels.telegram.admission import read_admission
     from rapport.channels.telegram.bot import TelegramBot
     from rapport.channels.telegram.commands.run_command import CommandContext
-    from rapport.domain.agent_profile import COMPANION
 
     return TelegramBot(
         api,

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from rapport.agents.profiles import COMPANION
 from rapport.builtin import BuiltinChatModel
 from rapport.builtin import follow_up_replies as follow_up_lines
 from rapport.builtin.arithmetic import evaluate, work_out
@@ -24,7 +25,6 @@ from rapport.builtin.source_reader import Source, parse
 from rapport.builtin.summary_text import TOKEN_LIMIT, estimate
 from rapport.context.prompt import build_system_prompt
 from rapport.context.transcript import TranscriptRenderer
-from rapport.domain.agent_profile import COMPANION
 from rapport.domain.context_selection import Chosen, ContextSelection
 from rapport.domain.conversation import Author, Message
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import SystemMessage
 
+from rapport.agents.profiles import COMPANION
 from rapport.builtin import BuiltinChatModel
 from rapport.builtin.weighing.amounts import amounts, applies, limits
 from rapport.builtin.weighing.open_question import choices
 from rapport.builtin.weighing.stances import leaning, looked_for, stance
 from rapport.context.prompt import build_system_prompt
 from rapport.context.transcript import TranscriptRenderer
-from rapport.domain.agent_profile import COMPANION
 from rapport.domain.context_selection import Chosen, ContextSelection
 from rapport.domain.conversation import Author, Message
 

@@ -271,7 +271,7 @@ def test_what_cannot_be_said_is_refused_and_the_chat_goes_on(home: Home) -> None
 
 
 def test_an_unknown_agent_is_said_in_one_line(home: Home) -> None:
-    assert "there is no agent 'nobody'; there are companion, librarian" in home.fails("chat", "--agent", "nobody")
+    assert "There is no agent 'nobody'; there are companion, librarian" in home.fails("chat", "--agent", "nobody")
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")

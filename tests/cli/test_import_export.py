@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rapport.domain.agent_profile import COMPANION
+from rapport.agents.profiles import COMPANION
 from rapport.domain.chat_archive import TICK, Archive
 from rapport.domain.conversation import Author, Incoming, Message
 from rapport.domain.errors import NotFound

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage
 
+from rapport.agents.profiles import COMPANION
 from rapport.context.fence import build_anchor_sentence
 from rapport.context.transcript import MAX_IMAGES, TranscriptRenderer, trim_selection
-from rapport.domain.agent_profile import COMPANION
 from rapport.domain.context_selection import SHOWN_CHARACTERS, Chosen, ContextSelection
 from rapport.domain.conversation import Author, Block, Message
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rapport.domain.agent_profile import AGENTS, COMPANION, LIBRARIAN, AgentProfile
+from rapport.agents.profiles import COMPANION, LIBRARIAN, list_agents
+from rapport.domain.agent_profile import AgentProfile
 from rapport.ingest.addressing import addressed_agents, mentions, own_words
 
 
@@ -85,11 +86,11 @@ def test_what_only_looks_like_one_is_none(text: str) -> None:
 
 
 def test_each_agent_hears_its_own_names() -> None:
-    assert addressed_agents("@bot", [], AGENTS.values()) == ["companion", "librarian"]
-    assert addressed_agents("@companion", [], AGENTS.values()) == ["companion"]
-    assert addressed_agents("@LIBRARIAN and @companion", [], AGENTS.values()) == ["companion", "librarian"]
-    assert addressed_agents("nobody", [], AGENTS.values()) == []
-    assert addressed_agents("@nobody", [], AGENTS.values()) == []
+    assert addressed_agents("@bot", [], list_agents()) == ["companion", "librarian"]
+    assert addressed_agents("@companion", [], list_agents()) == ["companion"]
+    assert addressed_agents("@LIBRARIAN and @companion", [], list_agents()) == ["companion", "librarian"]
+    assert addressed_agents("nobody", [], list_agents()) == []
+    assert addressed_agents("@nobody", [], list_agents()) == []
     assert addressed_agents("@bot", [], []) == []
 
 
@@ -106,7 +107,7 @@ def test_each_agent_hears_its_own_names() -> None:
 )
 def test_who_is_named_by_the_channel_is_addressed(mentioned: list[str], whom: list[str]) -> None:
     """As by a text-mention, in which the words need not hold any name."""
-    assert addressed_agents("what do you think?", mentioned, AGENTS.values()) == whom
+    assert addressed_agents("what do you think?", mentioned, list_agents()) == whom
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_who_is_named_by_the_channel_is_addressed(mentioned: list[str], whom: li
     ],
 )
 def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None:
-    assert addressed_agents(text, [], AGENTS.values()) == []
+    assert addressed_agents(text, [], list_agents()) == []
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None
     ],
 )
 def test_who_calls_beside_a_quote_or_code_does_call(text: str) -> None:
-    assert addressed_agents(text, [], AGENTS.values()) == ["companion", "librarian"]
+    assert addressed_agents(text, [], list_agents()) == ["companion", "librarian"]
 
 
 @given(st.text(string.ascii_letters + " `@\n>", max_size=80))
@@ -180,13 +181,13 @@ def test_between_spaces_a_mention_is_always_found(before: str, after: str, handl
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="@"), max_size=100))
 def test_without_an_at_nothing_is_mentioned(text: str) -> None:
-    assert addressed_agents(text, [], AGENTS.values()) == []
+    assert addressed_agents(text, [], list_agents()) == []
 
 
 @given(st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=12))
 def test_another_name_is_somebody_else(name: str) -> None:
     assume(name.lower() not in {handle.lower() for handle in (*COMPANION.handles, *LIBRARIAN.handles)})
-    assert addressed_agents(f"@{name}", [], AGENTS.values()) == []
+    assert addressed_agents(f"@{name}", [], list_agents()) == []
 
 
 @given(st.text(string.printable, min_size=1, max_size=10).filter(lambda handle: re.fullmatch(r"\S*\w", handle)))
@@ -216,4 +217,4 @@ def test_a_handle_is_taken_literally(handle: str) -> None:
     ],
 )
 def test_long_text_takes_no_time(text: str) -> None:
-    addressed_agents(text, [], AGENTS.values())
+    addressed_agents(text, [], list_agents())

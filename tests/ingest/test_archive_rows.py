@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.domain.agent_profile import COMPANION, LIBRARIAN
+from rapport.agents.profiles import COMPANION, LIBRARIAN
 from rapport.domain.chat_archive import TICK, Archive, spaced, travelling
 from rapport.domain.conversation import Author
 from rapport.domain.errors import InvalidInput

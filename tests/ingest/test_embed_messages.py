@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rapport.domain.agent_profile import COMPANION
+from rapport.agents.profiles import COMPANION
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.note import Vector

@@ -21,8 +21,8 @@ from structlog.testing import capture_logs
 
 from rapport.agents.graph import LangGraphAgent
 from rapport.agents.metadata import MetadataLost, verify_metadata
+from rapport.agents.profiles import COMPANION
 from rapport.builtin import BuiltinChatModel
-from rapport.domain.agent_profile import COMPANION
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, Timer, TriggerType
 from rapport.domain.ids import new_id
 from rapport.domain.memory import MemoryCandidate

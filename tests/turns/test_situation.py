@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rapport.agents.profiles import COMPANION
 from rapport.context.source_block import STRICT, render_sources
 from rapport.context.summary_rules import estimate_tokens
-from rapport.domain.agent_profile import COMPANION
 from rapport.domain.follow_up import PROMPTS
 from rapport.followups.leaks import leak_in
 from tests.e2e.scripted import chat_model, scripted_model

@@ -15,13 +15,14 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from rapport.agents.advice import advise
+from rapport.agents.profiles import require_agent
 from rapport.app import App, open_app
 from rapport.channels.base import Ticket
 from rapport.cli import follow_up_output as followups
 from rapport.cli.line_editor import lines_of
-from rapport.domain.agent_profile import AGENTS, AgentProfile
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER, Conversation, Incoming, Message
-from rapport.domain.errors import InvalidInput, RapportError
+from rapport.domain.errors import RapportError
 from rapport.ingest.content import checked_content
 from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations
@@ -40,9 +41,7 @@ A line that ends with \\ goes on in the next one."""
 
 async def chat(settings: Settings, *, agent: str, resume: bool) -> None:
     """Talk until the person leaves."""
-    profile = AGENTS.get(agent)
-    if profile is None:
-        raise InvalidInput(f"there is no agent {agent!r}; there are {', '.join(sorted(AGENTS))}.")
+    profile = require_agent(agent)
     console = Console(highlight=False)
     with console.status("starting…"):
         opened = open_app(settings)

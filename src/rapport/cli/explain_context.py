@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from rapport.agents.profiles import COMPANION, find_agent
 from rapport.app import make_chooser
 from rapport.cli.note_library import open_library
 from rapport.cli.timeline import Told, Used, Why
-from rapport.domain.agent_profile import AGENTS, COMPANION
 from rapport.domain.context_selection import RECENT, Strategy
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.errors import InvalidInput, NotFound
@@ -90,7 +90,7 @@ async def _told(database: Database, explanation: Explanation) -> Told:
     async with database.statement() as connection:
         return Told(
             conversation,
-            AGENTS.get(conversation.agent_id, COMPANION).name,
+            (find_agent(conversation.agent_id) or COMPANION).name,
             explanation.call,
             receipt["strategy"],
             explanation.is_stored,

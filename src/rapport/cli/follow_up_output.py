@@ -47,9 +47,9 @@ def muted_words(permission: Permission) -> str:
 
 def held_back_words(conversation: Conversation, permission: Permission) -> str:
     """Why a follow-up would not be said if it were due now, as far as its owner has a say in it; empty if it would."""
-    from rapport.domain.agent_profile import AGENTS
+    from rapport.agents.profiles import find_agent
 
-    agent = AGENTS.get(conversation.agent_id)
+    agent = find_agent(conversation.agent_id)
     if agent is None or agent.autonomy is None:
         return f"It will not be said: {conversation.agent_id} never follows up."
     allowed = conversation.kind == "direct" if permission.autonomy is None else permission.autonomy

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rapport.domain.agent_profile import AGENTS, COMPANION, AgentProfile
+from rapport.agents.profiles import COMPANION, find_agent, require_agent
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER
-from rapport.domain.errors import InvalidInput, NotFound, TooLarge
+from rapport.domain.errors import InvalidInput, TooLarge
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
@@ -99,9 +100,7 @@ async def _agent(database: Database, user: str, conversation: str | None, agent:
     if conversation is not None:
         async with database.statement() as connection:
             agent = (await Conversations(connection).get(user, conversation)).agent_id
-    if agent not in AGENTS:
-        raise NotFound(f"There is no agent {agent!r}: {', '.join(AGENTS)}.")
-    return AGENTS[agent]
+    return require_agent(agent)
 
 
 async def _content(file: Path) -> io.BytesIO:
@@ -246,7 +245,7 @@ def export(
         async with migrated_database(settings) as database, database.statement() as connection:
             found = await Conversations(connection).beginning_with(user, conversation)
             transcript = Transcript(found, include_synthetic)
-            agent = AGENTS.get(found.agent_id, COMPANION)
+            agent = find_agent(found.agent_id) or COMPANION
             written = as_jsonl(transcript) if form == "jsonl" else as_markdown(transcript, agent_name=agent.name)
             with _writing(output) as write:
                 cursor = None

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rapport.domain.agent_profile import AGENTS, COMPANION
+from rapport.agents.profiles import COMPANION, require_agent
 from rapport.domain.conversation import LOCAL_USER
-from rapport.domain.errors import InvalidInput
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
@@ -253,8 +252,7 @@ async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
 
 
 def _check(agent: str) -> None:
-    if agent not in AGENTS:
-        raise InvalidInput(f"There is no agent {agent[:64]!r}; there are {', '.join(sorted(AGENTS))}.")
+    require_agent(agent)
 
 
 def _origin(memory: Memory) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from rapport.agents.profiles import list_agents
 from rapport.context.calls import Exchange, separate_calls
 from rapport.context.question import is_bare, strip_address
 from rapport.context.relevance.grouping import Belonging, score_belonging
 from rapport.context.relevance.scorer import WordVectors
 from rapport.context.strategies import measure_reply_distances, take_latest, take_session
 from rapport.context.summary_rules import estimate_tokens
-from rapport.domain.agent_profile import AGENTS
 from rapport.domain.context_selection import (
     CONTEXT_TOKENS,
     LOOKBACK_LIMIT,
@@ -36,7 +36,7 @@ MAX_EXCHANGES = 5
 """How many earlier calls, with the agent's answers, come along with a talk: the latest."""
 BARE_MARGIN = 0.15
 """So much closer in meaning an older message must be when the call has no words of its own to be close to."""
-AGENT_HANDLES = frozenset(handle.casefold() for agent in AGENTS.values() for handle in agent.handles)
+AGENT_HANDLES = frozenset(handle.casefold() for agent in list_agents() for handle in agent.handles)
 
 
 @dataclass(frozen=True, slots=True)

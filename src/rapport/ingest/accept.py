@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from rapport.agents.profiles import list_agents
 from rapport.domain import failpoints
-from rapport.domain.agent_profile import AGENTS
 from rapport.domain.conversation import Incoming, Message, text_of
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.event import Accepted
@@ -30,7 +30,7 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
         raise no_such_conversation(incoming.conversation_id)
     if incoming.payload is not None:
         incoming = replace(incoming, payload=storable_payload(incoming.payload))
-    addressed = addressed_agents(text_of(incoming.content), incoming.mentions, AGENTS.values())
+    addressed = addressed_agents(text_of(incoming.content), incoming.mentions, list_agents())
     async with database.statement() as connection:
         parent = await _parent(connection, incoming)
         if parent is not None:  # it is here: what the reply has brought along of it is not needed

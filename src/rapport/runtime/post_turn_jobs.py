@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from rapport.domain.agent_profile import AGENTS, LIBRARIAN
+from rapport.agents.profiles import get_agent
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent
 from rapport.turns.reflect import PAUSE_SECONDS, reflect
@@ -41,7 +41,7 @@ class PostTurnJobs:
         if crowded:
             where = (event.owner_id, event.conversation_id)
             self._summaries.begin(event, lambda: summarize(*where, database=tools.database, writer=tools.agent))
-        profile = AGENTS.get(event.agent_id, LIBRARIAN)
+        profile = get_agent(event.agent_id)
         # A model that calls tools can also answer in a given form; for another one the rules have decided.
         if tools.agent.calls_tools and (profile.autonomy is not None or profile.remembers):
             self._reflections.begin(event, lambda: reflect(event, profile, tools), after=PAUSE_SECONDS)

@@ -10,11 +10,12 @@ import structlog
 from langchain_core.messages import HumanMessage
 
 from rapport.agents.failures import ModelFailed
+from rapport.agents.profiles import get_agent
 from rapport.agents.tools import MaySave
 from rapport.context.situation import Situation
 from rapport.context.summary_rules import is_crowded
 from rapport.domain import failpoints
-from rapport.domain.agent_profile import AgentProfile, get_agent
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.draft import Draft
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
@@ -61,7 +62,7 @@ MEMORY_PATIENCE = 1.0
 
 async def answer_message(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> Finished:
     """Answer one event: load, look up, ask, check, commit. No transaction is open while others think."""
-    profile = get_agent(event.agent_id, called=event.handle)
+    profile = get_agent(event.agent_id, chat_handle=event.handle)
     clock = PhaseTimer(tools.metrics)
     async with tools.database.statement() as connection:
         if push:  # what was about to be said when somebody spoke, and is not, must not be answered from either

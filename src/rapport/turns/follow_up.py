@@ -13,10 +13,11 @@ import structlog
 from langchain_core.messages import HumanMessage
 
 from rapport.agents.failures import ModelFailed
+from rapport.agents.profiles import get_agent
 from rapport.context.question import get_author_id
 from rapport.context.summary_rules import MAX_CHAT_HISTORY, is_crowded
 from rapport.domain import failpoints
-from rapport.domain.agent_profile import AgentProfile, get_agent
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Message, text_of
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
@@ -81,7 +82,7 @@ class FollowUpResult:
 async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> FollowUpResult:
     """Say something unasked, if every gate is open before the model is asked and still is when it has answered."""
     assert event.trigger_type is not None
-    profile = get_agent(event.agent_id, called=event.handle)
+    profile = get_agent(event.agent_id, chat_handle=event.handle)
     clock = PhaseTimer(tools.metrics)
     prompt = profile.autonomy.prompt(event.trigger_type) if profile.autonomy else PROMPTS[event.trigger_type]
     trigger = synthetic_message(event.trigger_type, prompt=prompt, reason=event.trigger_reason, id=event.id)

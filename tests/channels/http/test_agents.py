@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rapport.domain.agent_profile import AGENTS
+from rapport.agents.profiles import list_agents
 from tests.channels.http.test_auth import make_key, until_closed
 from tests.support.world import World
 
@@ -21,7 +21,7 @@ async def test_the_agents_say_what_they_are_like(world: World) -> None:
 
 async def test_what_an_agent_is_told_stays_inside(world: World) -> None:
     told = (await world.http.get("/api/agents")).text
-    assert all(agent.persona not in told for agent in AGENTS.values())
+    assert all(agent.persona not in told for agent in list_agents())
 
 
 async def test_an_agent_that_is_none_is_not_found(world: World) -> None:

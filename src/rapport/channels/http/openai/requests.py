@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rapport.agents.profiles import find_agent, list_agents
 from rapport.channels.http.openai.errors import NoSuchModel, Unsuitable
 from rapport.context.fence import escape_fence
 from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimate_tokens
-from rapport.domain.agent_profile import AGENTS, AgentProfile
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Author, Content, text_of
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import checked_text, visible
@@ -78,10 +79,10 @@ class Said:
 
 def agent_of_model(name: str) -> AgentProfile:
     """The agent that a client calls a model."""
-    if name not in AGENTS:
-        known = ", ".join(f"`{one}`" for one in sorted(AGENTS))
+    if (agent := find_agent(name)) is None:
+        known = ", ".join(f"`{agent_id}`" for agent_id in sorted(agent.id for agent in list_agents()))
         raise NoSuchModel(f"The model {name[:64]!r} does not exist; there are {known}.")
-    return AGENTS[name]
+    return agent
 
 
 def refuse_what_is_not_done(body: CompletionBody) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from rapport.agents.profiles import list_agents
 from rapport.channels.base import Core
 from rapport.channels.http.openai.conversation_choice import ConversationChoice, named_id
 from rapport.channels.http.openai.errors import ERRORS, OpenAIRoute, Unsuitable, error_response, told_passing
@@ -24,7 +25,7 @@ from rapport.channels.http.openai.requests import (
 from rapport.channels.http.openai.responses import CompletionView, Envelope, ModelsView, ModelView, model_view
 from rapport.channels.http.openai.stream import CompletionStream
 from rapport.channels.http.rendering.json_views import json_response
-from rapport.domain.agent_profile import AGENTS, AgentProfile
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import NotFound, RapportError, Transient
 from rapport.domain.text_checks import checked_text
@@ -50,7 +51,7 @@ def openai_routes(
     @router.get("/models", response_model=ModelsView, summary="The agents, as models")
     async def models(_owner: str = owner_id) -> Response:
         await places.clean_up()
-        return json_response({"object": "list", "data": [model_view(agent) for agent in AGENTS.values()]})
+        return json_response({"object": "list", "data": [model_view(agent) for agent in list_agents()]})
 
     @router.get("/models/{model_id}", response_model=ModelView, summary="An agent, as a model")
     async def model(model_id: str, _owner: str = owner_id) -> Response:

@@ -5,10 +5,11 @@ from typing import Any
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
+from rapport.agents.profiles import find_agent, list_agents
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
-from rapport.domain.agent_profile import AGENTS, AgentProfile, Grounding
+from rapport.domain.agent_profile import AgentProfile, Grounding
 from rapport.domain.errors import NotFound
 
 
@@ -34,11 +35,11 @@ def agent_routes(caller: Caller) -> APIRouter:
 
     @router.get("", response_model=AgentsView, summary="The agents of this server")
     async def every(_owner: str = owner_id) -> Response:
-        return json_response({"agents": [agent_view(agent) for agent in AGENTS.values()]})
+        return json_response({"agents": [agent_view(agent) for agent in list_agents()]})
 
     @router.get("/{agent_id}", response_model=AgentView, summary="An agent")
     async def one(agent_id: str, _owner: str = owner_id) -> Response:
-        if (agent := AGENTS.get(agent_id)) is None:
+        if (agent := find_agent(agent_id)) is None:
             raise NotFound(f"There is no agent {agent_id[:64]!r}.")
         return json_response(agent_view(agent))
 

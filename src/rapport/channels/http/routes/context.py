@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
+from rapport.agents.profiles import get_agent
 from rapport.channels.http.auth.authentication import is_operator
 from rapport.channels.http.rendering.json_views import ProblemView, json_response, problem_view
 from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
-from rapport.domain.agent_profile import get_agent
 from rapport.domain.context_selection import Strategy
 from rapport.domain.conversation import Message
 from rapport.domain.errors import NotFound

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.requests import HTTPConnection
 
+from rapport.agents.profiles import LIBRARIAN, require_agent
 from rapport.channels.base import Core
 from rapport.channels.http.auth.authentication import is_operator
 from rapport.channels.http.live.turn_stream import turn_stream
@@ -20,7 +21,6 @@ from rapport.channels.http.rendering.json_views import (
     message_view,
 )
 from rapport.channels.http.requests.json_bodies import AuthorBody, NewConversation, NewMessage, StrictRoute
-from rapport.domain.agent_profile import AGENTS, LIBRARIAN
 from rapport.domain.chat_archive import KEY_PREFIX
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import InvalidInput
@@ -138,11 +138,7 @@ def _author(author: AuthorBody | str | None, *, what: str) -> Author | None:
 
 def agent_named(name: str | None, default: str) -> str:
     """The agent a client asks for."""
-    if name is None:
-        return default
-    if name not in AGENTS:
-        raise InvalidInput(f"There is no agent {name[:64]!r}; there are {', '.join(sorted(AGENTS))}.")
-    return name
+    return default if name is None else require_agent(name).id
 
 
 def _title(title: str | None) -> str | None:

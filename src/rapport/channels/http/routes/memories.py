@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from rapport.agents.profiles import COMPANION
 from rapport.channels.http.rendering.json_views import (
     FoundMemoriesView,
     MemoriesView,
@@ -16,7 +17,6 @@ from rapport.channels.http.rendering.json_views import (
 from rapport.channels.http.requests.cursors import cursor_of, cursor_text
 from rapport.channels.http.requests.json_bodies import MemoryBody, MemoryEdit, StrictRoute
 from rapport.channels.http.routes.conversations import Caller, agent_named
-from rapport.domain.agent_profile import COMPANION
 from rapport.domain.ids import is_id
 from rapport.domain.memory import MemoryCandidate
 from rapport.memory.memory_store import MAX_QUERY, MemoryStore

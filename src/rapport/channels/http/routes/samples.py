@@ -9,11 +9,11 @@ import orjson
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
+from rapport.agents.profiles import COMPANION
 from rapport.channels.base import Core
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
-from rapport.domain.agent_profile import COMPANION
 from rapport.domain.chat_archive import Archive, ArchivedMessage
 from rapport.domain.conversation import Author
 from rapport.domain.errors import Conflict, NotFound

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 from structlog.contextvars import bound_contextvars
 
+from rapport.agents.profiles import COMPANION, get_agent
 from rapport.channels.http.auth.authentication import is_operator
 from rapport.channels.http.rendering.json_views import (
     ConversationView,
@@ -22,7 +23,6 @@ from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.cursors import cursor_of, cursor_text
 from rapport.channels.http.requests.json_bodies import Body, NewConversation, StrictRoute
 from rapport.channels.http.routes.conversations import Caller, agent_named
-from rapport.domain.agent_profile import COMPANION, get_agent
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id
 from rapport.domain.text_checks import checked_text
@@ -127,7 +127,7 @@ def thread_routes(database: Database, caller: Caller, *, renderer: Renderer) -> 
         async with database.statement() as connection:
             conversation = await Conversations(connection).get(owner, thread_id)
             threads = ConversationListing(connection)
-            agent = get_agent(conversation.agent_id, called=await threads.called(owner, thread_id))
+            agent = get_agent(conversation.agent_id, chat_handle=await threads.called(owner, thread_id))
             found = await threads.people(owner, thread_id, limit=MOST_PEOPLE)
         return json_response(
             {

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from rapport.agents.profiles import get_agent
 from rapport.channels.base import Core
-from rapport.domain.agent_profile import AgentProfile, get_agent
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Author, Conversation, Message
 from rapport.memory.memory_store import MemoryStore
 from rapport.storage.database import Database
