@@ -35,16 +35,16 @@ OWNER = "local"
 
 # Ids count up: as sortable as real ones, and any of them can be named without asking. Due in an hour to a month.
 _FILL = """
-INSERT INTO conversations (id, owner_id, agent_id, kind, channel, spoken)
+INSERT INTO conversations (id, owner_id, agent_id, kind, channel, user_message_count)
 SELECT '01' || lpad(n::text, 24, '0'), 'local', 'companion', 'direct', 'http', 1 FROM generate_series(1, {conversations}) AS n;
-INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, due_at)
+INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)
 SELECT '01' || lpad(n::text, 24, '0'), '02' || lpad(n::text, 24, '0'), 'follow-up', 'local', 'check_in', 'planner', 1,
        clock_timestamp() + interval '1 hour' + random() * interval '30 days'
 FROM generate_series(1, {pending}) AS n;
 """
 _MAKE_DUE = """
-INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, due_at)
-SELECT c.id, n.id, n.id, c.owner_id, 'check_in', 'user', c.spoken, clock_timestamp()
+INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)
+SELECT c.id, n.id, n.id, c.owner_id, 'check_in', 'user', c.user_message_count, clock_timestamp()
 FROM unnest(%s::text[], %s::text[]) AS n (conversation, id) JOIN conversations c ON c.id = n.conversation
 """
 

@@ -273,7 +273,7 @@ async def tidy(database: Database) -> None:
     """What autovacuum does a minute later: count how frequent words are."""
     async with database.statement() as connection:
         await connection.execute("SET statement_timeout = 0")
-        await connection.execute("VACUUM ANALYZE chunks, points")
+        await connection.execute("VACUUM ANALYZE chunks, sentence_vectors")
         await connection.execute("CHECKPOINT")  # what was just written goes to disk now, not while searches are timed
         await connection.execute("RESET statement_timeout")
 

@@ -43,8 +43,8 @@ FROM telegram_chats c, generate_series(1, %(messages)s) AS n WHERE c.chat_id = %
 _UNKNOWN = "SELECT error, count(*) FROM outbox WHERE state = 'unknown' GROUP BY error ORDER BY 2 DESC"
 
 _EMBEDDED = """
-SELECT count(*)::int FROM telegram_chats JOIN chat_index USING (conversation_id)
-WHERE chat_id = {} AND embedded_to > '-infinity'
+SELECT count(*)::int FROM telegram_chats JOIN embedding_progress USING (conversation_id)
+WHERE chat_id = {} AND embedded_until > '-infinity'
 """
 
 

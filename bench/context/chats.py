@@ -54,11 +54,11 @@ SELECT %(chat)s, '02' || lpad(n::text, 24, '0'), %(owner)s, 'user', author, auth
 FROM generate_series(1, %(messages)s) AS n JOIN lines ON number = %(first)s + (%(offset)s + n) %% %(lines)s ORDER BY n
 """
 _CHAT = """
-INSERT INTO conversations (id, owner_id, agent_id, kind, channel, created_at, last_at, spoken)
+INSERT INTO conversations (id, owner_id, agent_id, kind, channel, created_at, last_at, user_message_count)
 VALUES (%(chat)s, %(owner)s, 'companion', 'group', 'api', %(beginning)s, %(last)s, %(messages)s)
 """
 _MARK = """
-INSERT INTO chat_index (conversation_id, embedder, owner_id, embedded_to, vectors)
+INSERT INTO embedding_progress (conversation_id, embedder, owner_id, embedded_until, vectors)
 VALUES (%(chat)s, %(embedder)s, %(owner)s, %(last)s, %(messages)s)
 """
 _COPY = "COPY message_vectors (conversation_id, message_id, embedder, owner_id, created_at, embedding) FROM STDIN (FORMAT binary)"
@@ -225,7 +225,7 @@ def _put_vectors(
 def _tidy(url: str) -> None:
     """What autovacuum does a minute later; and what was written goes to disk now, not while something is timed."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE messages, message_vectors, conversations, chat_index")
+        connection.execute("VACUUM ANALYZE messages, message_vectors, conversations, embedding_progress")
         connection.execute("CHECKPOINT")
 
 

@@ -104,7 +104,7 @@ async def test_an_archive_becomes_a_conversation_with_its_true_times(database: D
     assert all(is_id(message.id) for message in (first, second, third, fourth))
     assert first.id < second.id < third.id < fourth.id  # their times are in them
     assert first.client_message_id == "import:jsonl:a chat:1"
-    made = "SELECT kind, agent_id, created_at, last_at, spoken, unanswered, followups FROM conversations"
+    made = "SELECT kind, agent_id, created_at, last_at, user_message_count, open_event_count, consecutive_followups FROM conversations"
     assert await only(database, made) == ("direct", "companion", first.created_at, fourth.created_at, 0, 0, 0)
     for table in ("events", "timers", "outbox"):
         assert await only(database, f"SELECT count(*) FROM {table}") == 0
@@ -143,9 +143,11 @@ async def test_rows_of_the_same_time_keep_their_order_and_get_times_of_their_own
 async def test_older_history_goes_before_what_was_said_here_and_the_clock_is_not_moved_back(database: Database) -> None:
     here = await new_conversation(database)
     await says(database, here, "live")
-    last_at, spoken, unanswered = await only(database, "SELECT last_at, spoken, unanswered FROM conversations")
+    last_at, spoken, unanswered = await only(
+        database, "SELECT last_at, user_message_count, open_event_count FROM conversations"
+    )
     await bring(database, row(2, "two"), row(1, "one"), into=here)
-    assert await only(database, "SELECT last_at, spoken, unanswered FROM conversations") == (
+    assert await only(database, "SELECT last_at, user_message_count, open_event_count FROM conversations") == (
         last_at,
         spoken,
         unanswered,

@@ -80,7 +80,7 @@ def test_what_cannot_be_done_is_one_line(home: Home, sql: Sql, conversation: str
     begin(sql)
     theirs = begin(sql, owner="ana")
     sql(
-        "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, due_at)"
+        "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)"
         " SELECT %s, n, n, 'local', 'check_in', 'user', 0, now() + interval '1 day' FROM unnest(%s::text[]) n",
         *(conversation, ["tea-1", "tea-2"]),
     )
@@ -111,7 +111,7 @@ def test_what_cannot_be_done_is_one_line(home: Home, sql: Sql, conversation: str
 def test_mute_and_the_switch(rapport: Run, sql: Sql, conversation: str) -> None:
     def state() -> list[tuple[Any, ...]]:
         return sql(
-            "SELECT autonomy, round(extract(epoch FROM muted_until - clock_timestamp()) / 3600)::int"
+            "SELECT autonomy_enabled, round(extract(epoch FROM muted_until - clock_timestamp()) / 3600)::int"
             " FROM conversations WHERE id = %s",
             conversation,
         )
@@ -147,7 +147,7 @@ def test_what_became_of_them_is_listed_and_counted(rapport: Run, sql: Sql, conve
     assert "None has fired yet." in rapport("timers", "list", "--all").out
     for state, gate in (("delivered", None), ("delivered", None), ("suppressed", "muted"), ("expired", None)):
         sql(
-            "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, state, gate, due_at,"
+            "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, state, gate, due_at,"
             " fired_at, ended_at) VALUES (%s, %s, 'past', 'local', 'task_incomplete', 'planner', 0, %s, %s, now(), now(), now())",
             *(conversation, new_id(), state, gate),
         )

@@ -81,7 +81,7 @@ async def audit(url: str, sent: Sequence[Sent], model: ScriptedModel) -> Figures
     found = await query(
         url,
         "SELECT (SELECT count(*) FROM events WHERE state <> 'done')"
-        " + (SELECT coalesce(sum(unanswered), 0) FROM conversations)",
+        " + (SELECT coalesce(sum(open_event_count), 0) FROM conversations)",
     )
     figures.unfinished = int(found[0][0])
     turns = [call for call in model.calls if not call.is_summary]

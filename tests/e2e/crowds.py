@@ -27,7 +27,7 @@ HASTE = 20
 _LEFT = """
 SELECT (SELECT count(*) FROM telegram_updates WHERE done_at IS NULL),
        (SELECT count(*) FROM events WHERE state <> 'done'),
-       (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending', 'doubtful'))
+       (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending', 'unconfirmed'))
 """
 _SAID = """
 SELECT c.chat_id, m.platform_id, m.content, m.id FROM messages m JOIN telegram_chats c USING (conversation_id)

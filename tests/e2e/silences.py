@@ -20,14 +20,14 @@ UNASKED = "By the way, did the tomatoes keep?"
 
 _TALK = """
 WITH talk AS (
-    INSERT INTO conversations (id, owner_id, agent_id, kind, channel, spoken, autonomy, last_at)
+    INSERT INTO conversations (id, owner_id, agent_id, kind, channel, user_message_count, autonomy_enabled, last_at)
     SELECT id, %(owner)s, 'companion', 'direct', 'http', 1, %(autonomy)s, clock_timestamp() - interval '1 minute'
     FROM unnest(%(ids)s::text[]) AS id RETURNING id, last_at
 ), asked AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at)
     SELECT id, 'm' || id, %(owner)s, 'user', 'c' || id || ' my tomatoes are ripe', last_at - interval '1 second' FROM talk
 ), event AS (
-    INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, spoken, finished_at)
+    INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, user_message_count, finished_at)
     SELECT id, 'm' || id, %(owner)s, 'done', '', 1, last_at FROM talk
 )
 INSERT INTO messages (conversation_id, id, owner_id, role, content, reply_to_id, event_id, created_at)
@@ -35,8 +35,8 @@ SELECT id, 'r' || id, %(owner)s, 'assistant', 'Lovely.', 'm' || id, 'm' || id, l
 """
 
 _TIMERS = """
-INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, due_at)
-SELECT c.id, n.id, 'silence', c.owner_id, 'check_in', 'user', c.spoken, to_timestamp(%(now)s) + n.wait * interval '1 second'
+INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)
+SELECT c.id, n.id, 'silence', c.owner_id, 'check_in', 'user', c.user_message_count, to_timestamp(%(now)s) + n.wait * interval '1 second'
 FROM unnest(%(conversations)s::text[], %(ids)s::text[], %(waits)s::float8[]) AS n (conversation, id, wait)
 JOIN conversations c ON c.id = n.conversation
 """
@@ -45,7 +45,7 @@ TROUBLES = {
     # A timer holds how often somebody had spoken when it was set: that many messages, and no more, come before what it says.
     "follow-ups after somebody spoke": """
         SELECT count(*) FROM messages r JOIN timers t ON t.conversation_id = r.conversation_id AND t.id = r.event_id
-        WHERE r.role = 'assistant' AND t.spoken <> (
+        WHERE r.role = 'assistant' AND t.user_message_count <> (
             SELECT count(*) FROM messages m WHERE m.conversation_id = r.conversation_id AND m.role = 'user'
               AND NOT m.synthetic AND m.created_at < r.created_at)""",
     "autonomous messages without a timer": """
@@ -68,7 +68,7 @@ TROUBLES = {
     "due, and still waiting": "SELECT count(*) FROM timers WHERE state = 'pending' AND due_at < clock_timestamp() - interval '2 seconds'",
     "waiting for a silence that is over": """
         SELECT count(*) FROM timers t JOIN conversations c ON c.id = t.conversation_id
-        WHERE t.state = 'pending' AND t.spoken <> c.spoken""",
+        WHERE t.state = 'pending' AND t.user_message_count <> c.user_message_count""",
     "events left behind": "SELECT count(*) FROM events WHERE state <> 'done'",
     "messages without an answer": """
         SELECT count(*) FROM messages m WHERE m.role = 'user' AND NOT m.synthetic AND NOT EXISTS (
@@ -79,9 +79,9 @@ TROUBLES = {
     "answers before their message": """
         SELECT count(*) FROM messages r JOIN messages m ON m.conversation_id = r.conversation_id AND m.id = r.event_id
         WHERE r.created_at <= m.created_at""",
-    "conversations that still count an unanswered message": "SELECT count(*) FROM conversations WHERE unanswered <> 0",
+    "conversations that still count an unanswered message": "SELECT count(*) FROM conversations WHERE open_event_count <> 0",
     "conversations that count their messages wrongly": """
-        SELECT count(*) FROM conversations c WHERE c.spoken <> (SELECT count(*) FROM messages m
+        SELECT count(*) FROM conversations c WHERE c.user_message_count <> (SELECT count(*) FROM messages m
             WHERE m.conversation_id = c.id AND m.role = 'user' AND NOT m.synthetic)""",
 }
 """Each counts what must not be, over every conversation of the database."""

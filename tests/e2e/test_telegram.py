@@ -55,7 +55,7 @@ async def worked_through(home: Home, count: int) -> None:
     """Until so many updates have been, and nothing waits or is on its way."""
     wanted = (
         "SELECT count(*), count(done_at),"
-        " (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending', 'doubtful')) FROM telegram_updates"
+        " (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending', 'unconfirmed')) FROM telegram_updates"
     )
     async with asyncio.timeout(LIMIT_SECONDS):
         while await query(home.database_url, wanted) != [(count, count, 0)]:

@@ -23,7 +23,7 @@ OPEN = FollowUpState(
     muted_until=None,
     is_resting=False,
     followups=0,
-    followed_up_at=None,
+    last_followup_at=None,
     quiet=None,
 )
 LIMITS = Autonomy()
@@ -36,13 +36,13 @@ CLOSING: dict[Gate, Callable[[FollowUpState], FollowUpState]] = {
     "unreachable": lambda standing: replace(standing, is_unreachable=True),
     "resting": lambda standing: replace(standing, is_resting=True),
     "consecutive": lambda standing: replace(standing, followups=LIMITS.max_in_a_row),
-    "too_soon": lambda standing: replace(standing, followed_up_at=NOW - timedelta(seconds=14)),
+    "too_soon": lambda standing: replace(standing, last_followup_at=NOW - timedelta(seconds=14)),
     "quiet_hours": lambda standing: replace(standing, quiet=NOON_TO_ONE),
     "too_frequent": lambda standing: replace(
         standing,
         is_inferred=True,
         followups=max(standing.followups, 1),
-        followed_up_at=standing.followed_up_at or NOW - timedelta(minutes=59),
+        last_followup_at=standing.last_followup_at or NOW - timedelta(minutes=59),
     ),
     "daily_limit": lambda standing: replace(standing, is_inferred=True, inferred_in_a_day=LIMITS.inferred_per_day),
 }
@@ -73,10 +73,10 @@ def test_the_first_closed_gate_is_named_whatever_else_is_closed(gates: set[Gate]
 
 
 def test_only_inferred_follow_ups_are_bound_by_the_hour_and_the_day() -> None:
-    standing = replace(OPEN, followups=1, followed_up_at=NOW - timedelta(minutes=59), inferred_in_a_day=2)
+    standing = replace(OPEN, followups=1, last_followup_at=NOW - timedelta(minutes=59), inferred_in_a_day=2)
     assert gate_of(standing) is None
     assert gate_of(replace(standing, is_inferred=True)) == "too_frequent"
-    assert gate_of(replace(standing, is_inferred=True, followed_up_at=NOW - timedelta(minutes=60))) == "daily_limit"
+    assert gate_of(replace(standing, is_inferred=True, last_followup_at=NOW - timedelta(minutes=60))) == "daily_limit"
     assert gate_of(replace(standing, is_inferred=True, inferred_in_a_day=1, followups=0)) is None  # a new silence
     generous = Autonomy(inferred_gap=60, inferred_per_day=3)
     assert gate_of(replace(standing, is_inferred=True), autonomy=generous) is None
@@ -109,7 +109,7 @@ def test_so_many_in_a_row_and_no_more(followups: int, most: int) -> None:
 @example(-0.5)
 def test_a_previous_follow_up_holds_the_next_back_for_the_gap_and_no_longer(seconds_ago: float) -> None:
     """One that seems to lie ahead, because the clock was set back, holds nothing back."""
-    standing = replace(OPEN, followed_up_at=NOW - timedelta(seconds=seconds_ago))
+    standing = replace(OPEN, last_followup_at=NOW - timedelta(seconds=seconds_ago))
     elapsed = (NOW - (NOW - timedelta(seconds=seconds_ago))).total_seconds()
     assert gate_of(standing) == ("too_soon" if 0 <= elapsed < LIMITS.min_gap else None)
 

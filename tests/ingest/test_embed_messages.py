@@ -94,7 +94,7 @@ async def test_what_is_said_in_a_group_gets_its_vector_once(database: Database) 
     assert await catch_up(index) == 1
     assert embedder.asked == ["shall we?", "gladly", "when?"]
     assert (await index.go_on(where)).made == 0
-    assert await rows(database, "SELECT vectors FROM chat_index") == [(3,)]
+    assert await rows(database, "SELECT vectors FROM embedding_progress") == [(3,)]
 
 
 async def test_what_nobody_said_and_what_has_no_words_gets_none(database: Database) -> None:
@@ -179,7 +179,7 @@ async def test_several_processes_may_do_the_same_work(database: Database) -> Non
     await said(database, where, *(f"number {n}" for n in range(3 * STRETCH)))
     await asyncio.gather(*(catch_up(MessageEmbedding(database, HandMade())) for _ in range(3)))
     assert len(await embedded(database)) == 3 * STRETCH
-    assert await rows(database, "SELECT vectors FROM chat_index") == [(3 * STRETCH,)]
+    assert await rows(database, "SELECT vectors FROM embedding_progress") == [(3 * STRETCH,)]
     assert await MessageEmbedding(database, HandMade()).behind() == []
 
 
@@ -410,9 +410,9 @@ async def test_erasing_a_group_erases_its_vectors_also_those_just_being_made(dat
         await Conversations(connection).delete("local", where)
     gate.set()
     await under_way
-    assert await rows(database, "SELECT (SELECT count(*) FROM message_vectors), (SELECT count(*) FROM chat_index)") == [
-        (0, 0)
-    ]
+    assert await rows(
+        database, "SELECT (SELECT count(*) FROM message_vectors), (SELECT count(*) FROM embedding_progress)"
+    ) == [(0, 0)]
     assert (await index.go_on(where)).more is False
 
 
@@ -442,7 +442,7 @@ async def test_reindex_moves_what_was_said_to_another_embedder(rapport: Run, dat
     ((embedder,),) = await rows(database, "SELECT DISTINCT embedder FROM message_vectors")
     assert embedder.startswith("wordllama")
     assert await embedded(database, embedder) == ["shall we?", "gladly"]
-    assert await rows(database, "SELECT embedder, vectors FROM chat_index") == [(embedder, 2)]
+    assert await rows(database, "SELECT embedder, vectors FROM embedding_progress") == [(embedder, 2)]
     again = await asyncio.to_thread(rapport, "reindex", RAPPORT_EMBEDDINGS="wordllama")
     assert again == (0, "Every note is indexed already.\n", "")
 
@@ -456,14 +456,14 @@ async def test_who_is_behind_is_known_without_looking_at_messages(database: Data
             " 'api', now() FROM generate_series(1, 20000) n"
         )
         await connection.execute(
-            "INSERT INTO chat_index (conversation_id, embedder, owner_id, embedded_to)"
+            "INSERT INTO embedding_progress (conversation_id, embedder, owner_id, embedded_until)"
             " SELECT id, 'hand-made', owner_id, last_at - CASE WHEN id LIKE '%500' THEN 1 ELSE 0 END * interval '1 s'"
             " FROM conversations WHERE kind = 'group' AND id <> 'c000010'"
         )
-        await connection.execute("VACUUM ANALYZE conversations, chat_index")
+        await connection.execute("VACUUM ANALYZE conversations, embedding_progress")
         explained = Explained(connection, mode)
         behind = await chat_index.MessageVectors(explained.as_connection).behind("hand-made", limit=1_000)
     assert behind[:2] == ["c000010", "c000500"]
     assert len(behind) == 21
-    assert {node.get("Relation Name") for node in explained.nodes()} <= {None, "conversations", "chat_index"}
+    assert {node.get("Relation Name") for node in explained.nodes()} <= {None, "conversations", "embedding_progress"}
     assert explained.walked("conversations") <= 2_000

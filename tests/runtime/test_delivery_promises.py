@@ -204,7 +204,7 @@ class Promises(RuleBasedStateMachine):
     def one_event_runs_per_conversation_and_the_count_is_right(self) -> None:
         wrong = self.sql(
             "SELECT c.id FROM conversations c LEFT JOIN events e ON e.conversation_id = c.id AND e.state <> 'done'"
-            " GROUP BY c.id HAVING count(e.id) <> c.unanswered OR count(*) FILTER (WHERE e.state = 'running') > 1"
+            " GROUP BY c.id HAVING count(e.id) <> c.open_event_count OR count(*) FILTER (WHERE e.state = 'running') > 1"
         )
         assert wrong == []
 

@@ -47,7 +47,7 @@ async def test_who_speaks_just_when_a_follow_up_begins_is_answered_at_once(
             world.model.will_wait("Too late.")
             speaking = asyncio.create_task(world.says(where, "And about pasta?"))
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
-            await until(lambda: world.sql(waiting, "%spoken = spoken + %"))
+            await until(lambda: world.sql(waiting, "%user_message_count = user_message_count + %"))
             silence = asyncio.create_task(world.silence(where))
             await until(lambda: len(world.model.calls) == 2)
         reply = await asyncio.wait_for(speaking, LIMIT_SECONDS)

@@ -67,7 +67,7 @@ async def test_a_worker_that_lost_its_event_cannot_commit(world: World) -> None:
         with pytest.raises(Superseded):
             await Events(connection).finish(stale, Reply("too late"), agent_name="x", push=False)
     assert [m["content"] for m in await world.history(conversation)] == ["hello", "re: hello"]
-    assert await world.sql("SELECT unanswered FROM conversations") == [(0,)]
+    assert await world.sql("SELECT open_event_count FROM conversations") == [(0,)]
 
 
 async def test_a_message_waits_for_its_turn_behind_a_dead_workers_one(world: World) -> None:
@@ -417,11 +417,11 @@ async def test_a_turn_that_needs_no_model_is_cancelled_while_it_loads(world: Wor
 
     async def loads() -> bool:
         return await world.sql(
-            "SELECT count(*) FROM pg_locks WHERE relation = 'shelves'::regclass AND NOT granted"
+            "SELECT count(*) FROM pg_locks WHERE relation = 'note_counts'::regclass AND NOT granted"
         ) == [(1,)]
 
     async with world.database.transaction() as connection:
-        await connection.execute("LOCK TABLE shelves")
+        await connection.execute("LOCK TABLE note_counts")
         waiting = asyncio.create_task(world.says(conversation, "hello"))
         await until(loads)
         assert (await world.http.post(f"/chat/conversations/{conversation}/cancel")).json() == {"cancelled": True}

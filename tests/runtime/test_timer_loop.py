@@ -20,7 +20,7 @@ from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import until
 
 _SET = """
-INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, due_at)
+INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)
 SELECT %s, id, id, 'local', 'check_in', 'user', 0, clock_timestamp() + %s * interval '1 second' FROM unnest(%s::text[]) AS id
 """
 

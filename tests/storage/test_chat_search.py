@@ -86,7 +86,7 @@ async def test_a_large_group_is_searched_by_the_index_and_a_small_one_beside_it_
         for where, count in ((large, EXACT_VECTORS + 2_000), (small, 50)):
             await connection.execute(_VECTORS, {"chat": where})
             await connection.execute(
-                "INSERT INTO chat_index (conversation_id, embedder, owner_id, vectors) VALUES (%s, 'e', 'local', %s)",
+                "INSERT INTO embedding_progress (conversation_id, embedder, owner_id, vectors) VALUES (%s, 'e', 'local', %s)",
                 (where, count),
             )
     async with database.statement() as connection:
@@ -124,7 +124,7 @@ async def test_a_group_that_is_a_small_part_of_all_is_compared_one_by_one(databa
         await connection.execute("SET LOCAL statement_timeout = '120s'")
         await connection.execute(_VECTORS, {"chat": where})
         await connection.execute(
-            "INSERT INTO chat_index (conversation_id, embedder, owner_id, vectors) VALUES (%s, 'e', 'local', %s)",
+            "INSERT INTO embedding_progress (conversation_id, embedder, owner_id, vectors) VALUES (%s, 'e', 'local', %s)",
             (where, count),
         )
 

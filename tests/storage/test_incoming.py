@@ -14,7 +14,7 @@ _REPLIED = "UPDATE conversations SET last_at = clock_timestamp(), replied_at = c
 _PASSES = """
 WITH aged AS (UPDATE messages SET created_at = created_at - %(passed)s)
 UPDATE conversations SET last_at = last_at - %(passed)s, replied_at = replied_at - %(passed)s,
-    said_to = said_to - %(passed)s, placed_at = placed_at - %(passed)s
+    last_platform_time = last_platform_time - %(passed)s, last_platform_created_at = last_platform_created_at - %(passed)s
 """
 
 

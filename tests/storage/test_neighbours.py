@@ -307,7 +307,7 @@ async def test_a_group_is_told_what_an_earlier_summary_covers(chat: Chat, databa
     call = await chat.says("@bot?")
     async with database.statement() as connection:
         await connection.execute(
-            "UPDATE conversations SET summary_id = 'summary', summarised_to = %s", (NOON + timedelta(minutes=25),)
+            "UPDATE conversations SET summary_id = 'summary', summarized_until = %s", (NOON + timedelta(minutes=25),)
         )
         event = ClaimedEvent(call, chat.id, "local", 1, 1, "companion", "group", "api", "somebody")
         material = await load_turn_input(connection, event, limit=RECENT, embedder="none")

@@ -253,10 +253,10 @@ async def test_the_index_is_asked_for_more_than_a_few_chunks(database: Database,
         await connection.execute("SET enable_bitmapscan = off")
         await connection.execute("SET enable_sort = off")
         plan = await connection.execute(
-            f"EXPLAIN SELECT note_id FROM points WHERE vector_dims(embedding) = {size} AND owner_id = 'ana'"
+            f"EXPLAIN SELECT note_id FROM sentence_vectors WHERE vector_dims(embedding) = {size} AND owner_id = 'ana'"
             f" ORDER BY embedding::halfvec({size}) <=> '[{','.join(['1'] * size)}]'::halfvec({size}) LIMIT 20".encode()
         )
-        assert f"points_near_{size}" in str(await plan.fetchall())
+        assert f"sentence_vectors_near_{size}" in str(await plan.fetchall())
         for setting in ("seqscan", "bitmapscan", "sort"):
             await connection.execute(f"RESET enable_{setting}".encode())
     question = [chance.uniform(-1, 1) for _ in range(size)]

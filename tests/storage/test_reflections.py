@@ -49,7 +49,9 @@ async def test_what_was_thought_about_before_something_was_said_unasked_counts_n
         reflections = Reflections(connection)
         paused = await reflections.paused("local", where, spoken=1)
         assert paused is not None
-        await connection.execute("UPDATE conversations SET followups = followups + 1 WHERE id = %s", (where,))
+        await connection.execute(
+            "UPDATE conversations SET consecutive_followups = consecutive_followups + 1 WHERE id = %s", (where,)
+        )
         assert not await reflections.done(
             "local", where, spoken=1, upto=accepted.created_at, followups=paused.followups
         )

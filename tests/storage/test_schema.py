@@ -165,7 +165,7 @@ async def test_a_talk_of_version_1_goes_on_and_comes_back_whole(empty_database: 
         said = connection.execute("SELECT * FROM messages ORDER BY created_at, id").fetchall()
         await run_migrations(empty_database)
         assert connection.execute(
-            "SELECT summary_id, summarised_to = '-infinity', failed_at, resting_until FROM conversations"
+            "SELECT summary_id, summarized_until = '-infinity', model_failed_at, breaker_open_until FROM conversations"
         ).fetchall() == [(None, True, [], None)]
         async with opened(empty_database) as database, database.statement() as own:
             backlog = await Summaries(own).backlog("o", "c", limit=100)
@@ -195,7 +195,9 @@ async def test_who_spoke_before_there_were_bots_is_known(empty_database: str) ->
             ("m1", False, [], None),
             ("m2", True, [], None),
         ]
-        connection.execute("INSERT INTO chat_index (conversation_id, embedder, owner_id) VALUES ('c', 'e', 'o')")
+        connection.execute(
+            "INSERT INTO embedding_progress (conversation_id, embedder, owner_id) VALUES ('c', 'e', 'o')"
+        )
         connection.execute(
             "INSERT INTO message_vectors (conversation_id, message_id, embedder, owner_id, created_at, embedding)"
             " SELECT conversation_id, id, 'e', owner_id, created_at, '[1, 0]' FROM messages"
@@ -215,7 +217,7 @@ async def test_a_group_that_had_moved_is_still_known_by_its_first_id(empty_datab
         connection.execute("INSERT INTO telegram_chats VALUES (7, -1001, 'c1', 'o', -5), (7, -6, 'c2', 'o', -6)")
         kept = connection.execute("SELECT * FROM telegram_chats ORDER BY chat_id").fetchall()
         await run_migrations(empty_database)
-        assert connection.execute("SELECT * FROM telegram_moves").fetchall() == [(7, -1001, -5)]
+        assert connection.execute("SELECT * FROM telegram_chat_migrations").fetchall() == [(7, -1001, -5)]
         await run_migrations(empty_database, to=7)
         assert connection.execute("SELECT * FROM telegram_chats ORDER BY chat_id").fetchall() == kept
 

@@ -135,7 +135,7 @@ async def test_a_timer_from_before_somebody_spoke_never_fires_even_if_its_row_wa
     await says(database, where)
     await set_timer(database, where)
     async with database.statement() as connection:
-        await connection.execute("UPDATE timers SET spoken = 0")
+        await connection.execute("UPDATE timers SET user_message_count = 0")
     await make_due(database)
     [gone] = await fire(database)
     assert gone.state == "superseded"
@@ -211,7 +211,7 @@ async def test_looking_for_what_is_due_does_not_walk_through_what_waits(database
     where = await conversation(database)
     async with database.statement() as connection:
         await connection.execute(
-            "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, due_at)"
+            "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)"
             " SELECT %s, 't' || n, 't' || n, 'local', 'check_in', 'user', 0, clock_timestamp() + n * interval '1 hour'"
             " FROM generate_series(1, 5000) n",
             (where,),

@@ -36,7 +36,7 @@ FROM generate_series(1, %(covered)s / 4) n
 """
 _POINTERS = """
 UPDATE conversations SET last_at = clock_timestamp(), summary_id = 's' || lpad((%(covered)s / 4)::text, 12, '0'),
-    summarised_to = (SELECT created_at FROM messages WHERE conversation_id = %(conversation)s
+    summarized_until = (SELECT created_at FROM messages WHERE conversation_id = %(conversation)s
                      AND id = 'm' || lpad(%(covered)s::text, 12, '0'))
 WHERE id = %(conversation)s AND %(covered)s > 0
 """

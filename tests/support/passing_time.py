@@ -9,7 +9,15 @@ from tests.support.world import World, until
 
 _MOMENTS = {
     "timers": ("due_at", "created_at", "fired_at", "ended_at"),
-    "conversations": ("created_at", "last_at", "followed_up_at", "reflected_to", "replied_at", "said_to", "placed_at"),
+    "conversations": (
+        "created_at",
+        "last_at",
+        "last_followup_at",
+        "reflected_until",
+        "replied_at",
+        "last_platform_time",
+        "last_platform_created_at",
+    ),
     "messages": ("created_at",),
 }
 

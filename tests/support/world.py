@@ -243,7 +243,7 @@ class World:
             rows = await self.sql(
                 "SELECT (SELECT count(*) FROM events WHERE state <> 'done'),"
                 " (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending') AND due_at < now() + interval '1 s'"
-                " OR state = 'doubtful')"
+                " OR state = 'unconfirmed')"
             )
             return rows == [(0, 0)]
 

@@ -138,7 +138,7 @@ async def test_breaker_fallback_deterministic(database_url: str) -> None:
             assert all(reply["fallbackUsed"] for reply in replies)
 
             model.fails = False
-            await world.sql("UPDATE conversations SET resting_until = clock_timestamp()")
+            await world.sql("UPDATE conversations SET breaker_open_until = clock_timestamp()")
             assert not (await world.says(conversation, question))["fallbackUsed"]
             assert not (await world.says(conversation, question))["fallbackUsed"]
 

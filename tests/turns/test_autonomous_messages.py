@@ -81,7 +81,7 @@ def lines_of(logs: Sequence[Any], event: str) -> list[Any]:
 
 async def pause(world: World, conversation: str) -> None:
     """Long enough since the last follow-up for another one."""
-    await world.sql("UPDATE conversations SET followed_up_at = NULL WHERE id = %s", conversation)
+    await world.sql("UPDATE conversations SET last_followup_at = NULL WHERE id = %s", conversation)
 
 
 async def spoke_up(world: World, conversation: str, trigger_type: TriggerType = "check_in", **more: Any) -> str:
@@ -235,7 +235,7 @@ async def summed_up(world: World, conversation: str, text: str) -> None:
     """Everything that was said so far is covered by a summary."""
     await world.sql(
         "WITH line AS (UPDATE conversations SET last_at = clock_timestamp(), summary_id = %s,"
-        " summarised_to = clock_timestamp() WHERE id = %s RETURNING id, owner_id, summary_id, last_at)"
+        " summarized_until = clock_timestamp() WHERE id = %s RETURNING id, owner_id, summary_id, last_at)"
         " INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at)"
         " SELECT id, summary_id, owner_id, 'system-summary', %s, last_at FROM line",
         new_id(), conversation, text,
@@ -644,7 +644,7 @@ async def test_sc_001_whatever_the_model_says_no_meta_commentary_is_delivered(
     for number, leak in enumerate(LEAKS):
         model.answers += [leak, leak if number % 2 else f"How is it going, {number}?"]
         await pause(world, here)
-        await world.sql("UPDATE conversations SET followups = 0")
+        await world.sql("UPDATE conversations SET consecutive_followups = 0")
         became = await world.silence(here)
         assert became.state == ("leaked" if number % 2 else "delivered")
     model.answers.clear()

@@ -36,8 +36,8 @@ async def rests(world: World, conversation: str) -> bool:
 async def time_passes(world: World, seconds: float) -> None:
     """What the breaker remembers is so much longer ago."""
     await world.sql(
-        "UPDATE conversations SET resting_until = resting_until - %s * interval '1 second', failed_at = ARRAY("
-        " SELECT at - %s * interval '1 second' FROM unnest(failed_at) WITH ORDINALITY AS failure (at, number) ORDER BY number)",
+        "UPDATE conversations SET breaker_open_until = breaker_open_until - %s * interval '1 second', model_failed_at = ARRAY("
+        " SELECT at - %s * interval '1 second' FROM unnest(model_failed_at) WITH ORDINALITY AS failure (at, number) ORDER BY number)",
         seconds,
         seconds,
     )
@@ -109,9 +109,9 @@ async def test_it_remembers_no_more_than_it_needs(world: World) -> None:
     for _ in range(8):
         await fail(world, conversation, times=1)
         await time_passes(world, 60)
-    [(failed_at,)] = await world.sql("SELECT failed_at FROM conversations WHERE id = %s", conversation)
-    assert len(failed_at) == FAILURES
-    assert failed_at == sorted(failed_at)
+    [(model_failed_at,)] = await world.sql("SELECT model_failed_at FROM conversations WHERE id = %s", conversation)
+    assert len(model_failed_at) == FAILURES
+    assert model_failed_at == sorted(model_failed_at)
 
 
 async def test_guarded_turns_neither_count_nor_reset(world: World) -> None:

@@ -201,7 +201,7 @@ async def test_nothing_outside_the_chat_is_within_reach(world: World, model: Scr
     secret = await said(world, other, ANN, 5, "The wifi password of the cabin is swordfish.")
     await indexed(world, other)
     group, _ = await challenge(world)
-    await world.sql("UPDATE conversations SET autonomy = true WHERE id = %s", group)
+    await world.sql("UPDATE conversations SET autonomy_enabled = true WHERE id = %s", group)
     model.replies[PROMPTS["check_in"]] = "How is it going?"
     assert (await world.silence(group, reason="quokka")).state == "delivered"
     [(trigger,)] = await world.sql("SELECT id FROM messages WHERE synthetic")

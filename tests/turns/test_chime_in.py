@@ -343,7 +343,7 @@ async def test_another_bot_is_heard_and_never_answered(world: World) -> None:
 
 async def test_a_follow_up_in_a_group_goes_on_from_what_was_said(world: World) -> None:
     group = await world.conversation(kind="group")
-    await world.sql("UPDATE conversations SET autonomy = true WHERE id = %s", group)
+    await world.sql("UPDATE conversations SET autonomy_enabled = true WHERE id = %s", group)
     await world.says(group, "@bot we still have to book the hall", author=ANN)
     assert (await world.silence(group, "task_incomplete")).state == "delivered"
     system, before, asked = given(world)

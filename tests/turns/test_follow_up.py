@@ -58,7 +58,7 @@ async def test_history_has_no_word_of_the_trigger_and_pages_stay_whole(world: Wo
     where = await asked_about_pizza(world)
     for number in range(3):
         world.model.will_say(f"Unasked {number}.")
-        await world.sql("UPDATE conversations SET followed_up_at = NULL")
+        await world.sql("UPDATE conversations SET last_followup_at = NULL")
         await world.silence(where)
     everything = await world.history(where)
     assert [one["content"] for one in everything][2:] == ["Unasked 0.", "Unasked 1.", "Unasked 2."]
@@ -168,12 +168,12 @@ async def test_at_most_three_in_a_row_and_a_word_begins_anew(world: World) -> No
     where = await asked_about_pizza(world)
     states: list[tuple[str, str | None]] = []
     for _ in range(4):
-        await world.sql("UPDATE conversations SET followed_up_at = NULL")
+        await world.sql("UPDATE conversations SET last_followup_at = NULL")
         became = await world.silence(where)
         states.append((became.state, became.gate))
     assert states == [("delivered", None)] * 3 + [("suppressed", "consecutive")]
     await world.says(where, "I'm here")
-    await world.sql("UPDATE conversations SET followed_up_at = NULL")
+    await world.sql("UPDATE conversations SET last_followup_at = NULL")
     assert (await world.silence(where)).state == "delivered"
 
 
@@ -192,7 +192,7 @@ async def test_the_librarian_and_groups_say_nothing_unasked(world: World) -> Non
     group = await world.conversation(kind="group")
     became = await world.silence(group)
     assert (became.state, became.gate) == ("suppressed", "conversation")
-    await world.sql("UPDATE conversations SET autonomy = true WHERE id = %s", group)
+    await world.sql("UPDATE conversations SET autonomy_enabled = true WHERE id = %s", group)
     await world.post(group, "hello everybody")
     assert (await world.silence(group)).state == "delivered"
 
@@ -254,7 +254,7 @@ async def test_the_words_of_a_follow_up_that_could_not_be_sent_in_time_are_taken
     await world.says(where, "hello")
     await world.drain()
     await world.sql(  # as if the sending had been slow
-        "CREATE FUNCTION late() RETURNS trigger AS 'BEGIN IF NEW.spoken IS NOT NULL THEN NEW.due_at ="
+        "CREATE FUNCTION late() RETURNS trigger AS 'BEGIN IF NEW.user_message_count IS NOT NULL THEN NEW.due_at ="
         " clock_timestamp() + interval ''1 second''; END IF; RETURN NEW; END' LANGUAGE plpgsql"
     )
     await world.sql("CREATE TRIGGER late BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION late()")

@@ -625,7 +625,7 @@ async def test_without_an_embedder_the_strict_say_so_and_the_others_go_on(
         assert (reply["fallbackUsed"], reply["sources"]) == (False, [])
         assert "source" not in world.model.calls[-1][0].text.lower()
         # It was no failure of the model's.
-        assert await world.sql("SELECT DISTINCT cardinality(failed_at) FROM conversations") == [(0,)]
+        assert await world.sql("SELECT DISTINCT cardinality(model_failed_at) FROM conversations") == [(0,)]
 
         server.works = True
         world.model.will_say("Thirty [source: refunds].")

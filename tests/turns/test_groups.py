@@ -85,7 +85,7 @@ async def test_an_update_that_only_speaks_of_a_nul_is_kept(world: World, text: s
 
 async def test_a_follow_up_stays_in_the_topic_where_the_talk_was(world: World) -> None:
     where = await group(world)
-    await world.sql("UPDATE conversations SET autonomy = true")
+    await world.sql("UPDATE conversations SET autonomy_enabled = true")
     await world.says(where, "@bot is the tent dry?", thread_id="7")
     timer = await world.silence(where)
     assert timer.state == "delivered"
@@ -237,7 +237,7 @@ async def test_what_another_bot_says_is_kept_and_never_answered(world: World) ->
     history = await world.history(where)
     assert [one["is_bot"] for one in history] == [False, True, True, True, True]
     assert len(world.model.calls) == 1
-    assert await world.sql("SELECT unanswered FROM conversations") == [(0,), (0,)]
+    assert await world.sql("SELECT open_event_count FROM conversations") == [(0,), (0,)]
 
 
 async def test_two_agents_in_one_group_end_after_one_reply(world: World) -> None:
@@ -256,16 +256,16 @@ async def test_a_bot_is_nobody_who_speaks(world: World) -> None:
     """What waits for people goes on waiting, and unanswered follow-ups are still counted."""
     where = await group(world)
     await world.says(where, "@bot hello")
-    await world.sql("UPDATE conversations SET followups = 2")
+    await world.sql("UPDATE conversations SET consecutive_followups = 2")
     timer = {"trigger_type": "check_in", "delay_seconds": 3600}
     made = await world.http.post(f"/api/threads/{where}/timers", json=timer)
     assert made.status_code == 201, made.text
-    before = await world.sql("SELECT spoken, followups FROM conversations")
+    before = await world.sql("SELECT user_message_count, consecutive_followups FROM conversations")
     await stored(world, where, "it rains", is_bot=True)
-    assert await world.sql("SELECT spoken, followups FROM conversations") == before
+    assert await world.sql("SELECT user_message_count, consecutive_followups FROM conversations") == before
     assert await world.sql("SELECT count(*) FROM timers WHERE state = 'pending'") == [(1,)]
     await stored(world, where, "I see")
-    assert await world.sql("SELECT followups FROM conversations") == [(0,)]
+    assert await world.sql("SELECT consecutive_followups FROM conversations") == [(0,)]
     assert await world.sql("SELECT count(*) FROM timers WHERE state = 'pending'") == [(0,)]
 
 

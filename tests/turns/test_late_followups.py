@@ -19,19 +19,19 @@ from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
 LATE_SENDING = (
-    "CREATE FUNCTION late() RETURNS trigger AS 'BEGIN IF NEW.spoken IS NOT NULL THEN NEW.due_at ="
+    "CREATE FUNCTION late() RETURNS trigger AS 'BEGIN IF NEW.user_message_count IS NOT NULL THEN NEW.due_at ="
     " clock_timestamp() + interval ''1 second''; END IF; RETURN NEW; END' LANGUAGE plpgsql"
 )
 
 UNSENT = (
-    "UPDATE conversations SET spoken = 2 WHERE id = %s",
+    "UPDATE conversations SET user_message_count = 2 WHERE id = %s",
     (
         "INSERT INTO messages (conversation_id, id, owner_id, role, content, event_id, created_at)"
         " VALUES (%s, 'm', 'local', 'assistant', 'x', 'e', clock_timestamp())"
     ),
     "INSERT INTO events (conversation_id, id, owner_id, state, accepted_by) VALUES (%s, 'e', 'local', 'done', '')",
     (
-        "INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, spoken)"
+        "INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, user_message_count)"
         " VALUES (%s, 'm', 'local', 'recording', 'm', 1)"
     ),
 )
@@ -59,8 +59,8 @@ async def test_a_crowd_of_follow_ups_is_made_without_pauses(database_url: str, m
         for _ in range(10):
             await world.says(await world.conversation(), "hello")
         await world.sql(
-            "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, due_at)"
-            " SELECT id, id, 't', owner_id, 'check_in', 'user', spoken, clock_timestamp() FROM conversations"
+            "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)"
+            " SELECT id, id, 't', owner_id, 'check_in', 'user', user_message_count, clock_timestamp() FROM conversations"
         )
         world.runtime.timekeeper.wake()
         await until(lambda: world.sql("SELECT 1 FROM timers WHERE state = 'delivered' HAVING count(*) = 10"))
@@ -72,7 +72,7 @@ async def test_whoever_overtakes_many_follow_ups_does_not_wait_for_them(
     where = await world.conversation()
     await world.says(where, "hello")
     await world.sql(
-        "INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, spoken, trigger_type, due_at)"
+        "INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, user_message_count, trigger_type, due_at)"
         " SELECT %s, 'f' || n, 'local', 'queued', '', 1, 'check_in', clock_timestamp() + interval '9 seconds'"
         " FROM generate_series(1, 5000) n",
         where,
@@ -169,7 +169,7 @@ async def test_a_memory_that_can_not_be_stored_fails_no_turn(world: World) -> No
     await world.sql("CREATE TRIGGER no BEFORE INSERT ON memories FOR EACH ROW EXECUTE FUNCTION no()")
     await world.says(where, "I'm allergic to peanuts.")
     assert len(await world.history(where)) == 2
-    assert await world.sql("SELECT unanswered FROM conversations") == [(0,)]
+    assert await world.sql("SELECT open_event_count FROM conversations") == [(0,)]
     assert len(world.model.calls) == 1
 
 

@@ -371,7 +371,7 @@ async def test_neither_a_group_nor_the_librarian_hears_of_it(world: World, model
         assert HEADING not in model.calls[-1].system
         assert FACT not in model.calls[-1].system
     group = await world.conversation(kind="group")
-    await world.sql("UPDATE conversations SET autonomy = true WHERE id = %s", group)
+    await world.sql("UPDATE conversations SET autonomy_enabled = true WHERE id = %s", group)
     await world.says(group, asked)
     model.answers += ["Anybody hungry?"]
     assert (await world.silence(group)).state == "delivered"
@@ -428,7 +428,7 @@ def decided(trigger_type: str = "task_incomplete", delay: float = 600, **more: A
 
 async def waiting(world: World) -> list[tuple[Any, ...]]:
     return await world.sql(
-        "SELECT trigger_type, matter, reason, origin, extract(epoch FROM due_at - clock_timestamp())::float8 FROM timers"
+        "SELECT trigger_type, topic, reason, origin, extract(epoch FROM due_at - clock_timestamp())::float8 FROM timers"
         " WHERE state = 'pending'"
     )
 
@@ -623,7 +623,7 @@ async def test_no_pause_is_thought_about_where_nothing_may_come_of_it(
 
 async def test_a_group_that_wants_follow_ups_gets_them_and_no_memories(pausing: World, model: ScriptedModel) -> None:
     group = await pausing.conversation(kind="group")
-    await pausing.sql("UPDATE conversations SET autonomy = true WHERE id = %s", group)
+    await pausing.sql("UPDATE conversations SET autonomy_enabled = true WHERE id = %s", group)
     model.decisions.append({"follow_up": decided(matter="allergic to peanuts", reason=None), "memories": [FACT]})
     await pausing.says(group, "@bot " + PEANUTS)
     await thought(pausing)

@@ -180,10 +180,10 @@ async def test_an_inferred_one_that_is_due_too_early_is_held_back_and_says_why(
     assert (
         await eager.silence(here, "task_incomplete", origin="planner", matter="renew passport")
     ).state == "delivered"
-    await eager.sql("UPDATE conversations SET followed_up_at = followed_up_at - interval '59 minutes'")
+    await eager.sql("UPDATE conversations SET last_followup_at = last_followup_at - interval '59 minutes'")
     became = await eager.silence(here, "check_in", origin="planner", matter="something else")
     assert (became.state, became.gate) == ("suppressed", "too_frequent")
-    await eager.sql("UPDATE conversations SET followed_up_at = followed_up_at - interval '2 minutes'")
+    await eager.sql("UPDATE conversations SET last_followup_at = last_followup_at - interval '2 minutes'")
     assert (await eager.silence(here, "check_in", origin="planner", matter="something else")).state == "delivered"
     await eager.says(here, "hm")  # a new silence
     await pass_time(eager, 2 * HOUR)
@@ -231,7 +231,7 @@ async def test_what_a_person_sets_is_not_bound_by_the_new_limits(eager: World, m
     for number in range(3):
         model.answers.append(f"Porto or Lisbon, number {number}?")
         assert (await eager.silence(here, "waiting_for_decision")).state == "delivered"
-        await eager.sql("UPDATE conversations SET followed_up_at = followed_up_at - interval '16 seconds'")
+        await eager.sql("UPDATE conversations SET last_followup_at = last_followup_at - interval '16 seconds'")
     became = await eager.silence(here, "check_in")
     assert (became.state, became.gate) == ("suppressed", "consecutive")
     assert set(await gates(eager)) == {"consecutive"}

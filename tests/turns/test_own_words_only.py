@@ -43,7 +43,7 @@ async def memories(world: World) -> list[str]:
 
 
 async def waiting(world: World) -> list[tuple[Any, ...]]:
-    return await world.sql("SELECT trigger_type, matter, reason FROM timers WHERE state = 'pending'")
+    return await world.sql("SELECT trigger_type, topic, reason FROM timers WHERE state = 'pending'")
 
 
 def follow_up(matter: str, trigger_type: str = "task_incomplete", **more: Any) -> dict[str, Any]:
@@ -159,7 +159,7 @@ ANA, EVE = {"id": "ana", "name": "Ana"}, {"id": "eve", "name": "Eve"}
 
 async def wanted_group(world: World) -> str:
     group = await world.conversation(kind="group")
-    await world.sql("UPDATE conversations SET autonomy = true WHERE id = %s", group)
+    await world.sql("UPDATE conversations SET autonomy_enabled = true WHERE id = %s", group)
     return group
 
 

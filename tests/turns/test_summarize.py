@@ -269,7 +269,7 @@ async def test_a_summary_that_fails_harms_nothing_and_is_tried_after_the_next_tu
     warnings = [entry for entry in logs if entry["log_level"] not in {"debug", "info"}]
     assert [(entry["event"], entry["log_level"]) for entry in warnings] == [("chat.error", "warning")]
     assert "no summary this time" in warnings[0]["message"]
-    assert await world.sql("SELECT failed_at, resting_until FROM conversations") == [([], None)]
+    assert await world.sql("SELECT model_failed_at, breaker_open_until FROM conversations") == [([], None)]
 
     await talk(world, conversation, 1, since=7)
     (summary,) = await summaries(world, conversation)
@@ -363,7 +363,7 @@ async def test_a_summary_that_is_broken_off_leaves_nothing_half_stored(world: Wo
     await asyncio.wait([making])
     assert await summaries(world, conversation) == []
     assert len(uncovered(await spoken(world, conversation))) == 14
-    assert await world.sql("SELECT summary_id, summarised_to::text FROM conversations") == [(None, "-infinity")]
+    assert await world.sql("SELECT summary_id, summarized_until::text FROM conversations") == [(None, "-infinity")]
 
     await talk(world, conversation, 1, since=7)
     assert len(await summaries(world, conversation)) == 1
@@ -533,7 +533,7 @@ async def test_a_summary_cites_nothing_and_names_its_sources(world: World, model
 async def test_a_group_is_not_summed_up(world: World, model: Summariser) -> None:
     """What belongs to a call is chosen there, message by message: a summary would mix everybody's topics."""
     conversation = await world.conversation(kind="group")
-    await world.sql("UPDATE conversations SET autonomy = true WHERE id = %s", conversation)
+    await world.sql("UPDATE conversations SET autonomy_enabled = true WHERE id = %s", conversation)
     await overheard(world, conversation, 100)
     await world.says(conversation, "@bot what do you think?")
     assert (await world.silence(conversation)).state == "delivered"

@@ -77,4 +77,6 @@ async def test_a_model_that_insists_has_to_answer_without_tools_and_opens_no_bre
         model.answers += [Uses([ToolCall("upsert_memory", '"x"')])] * ROUNDS + [f"Answer {number}."]
         assert (await world.says(here, f"message {number}"))["content"] == f"Answer {number}."
     assert [bool(call.tools) for call in model.calls] == ([True] * ROUNDS + [False]) * 6
-    assert await world.sql("SELECT failed_at, resting_until FROM conversations WHERE id = %s", here) == [([], None)]
+    assert await world.sql("SELECT model_failed_at, breaker_open_until FROM conversations WHERE id = %s", here) == [
+        ([], None)
+    ]

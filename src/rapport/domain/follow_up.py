@@ -135,7 +135,7 @@ class FollowUpState:
     is_resting: bool
     """The breaker is open: no model is asked."""
     followups: int
-    followed_up_at: datetime | None
+    last_followup_at: datetime | None
     quiet: QuietHours | None
     is_unreachable: bool = False
     """Nothing can be sent there: the chat is gone, or whoever it was with has blocked the agent."""

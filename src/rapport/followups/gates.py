@@ -58,9 +58,9 @@ def _too_frequent(standing: FollowUpState, autonomy: Autonomy) -> bool:
 
 
 def _follows_within(seconds: float, standing: FollowUpState) -> bool:
-    if standing.followed_up_at is None:
+    if standing.last_followup_at is None:
         return False
-    return 0 <= (standing.now - standing.followed_up_at).total_seconds() < seconds
+    return 0 <= (standing.now - standing.last_followup_at).total_seconds() < seconds
 
 
 def quiet_now(quiet: QuietHours | None, now: datetime) -> bool:

@@ -36,26 +36,26 @@ CREATE TABLE conversations (
     last_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- How many events of it are not done. Counted here, under the row's lock, because whoever waited for that lock sees
     -- the row as it is now, but other tables only as they were when its statement began.
-    unanswered  integer NOT NULL DEFAULT 0 CHECK (unanswered >= 0),
+    open_event_count  integer NOT NULL DEFAULT 0 CHECK (open_event_count >= 0),
     summary_id     text,                                           -- the newest summary
-    summarised_to  timestamptz NOT NULL DEFAULT '-infinity',       -- time of the newest message it covers
+    summarized_until  timestamptz NOT NULL DEFAULT '-infinity',       -- time of the newest message it covers
     -- The breaker (RES-3): times of the latest model failures in a row, at most five, and until when no model is asked.
-    failed_at      timestamptz[] NOT NULL DEFAULT '{}',
-    resting_until  timestamptz,
+    model_failed_at      timestamptz[] NOT NULL DEFAULT '{}',
+    breaker_open_until  timestamptz,
     -- How often people have spoken. Whatever was set up for a silence holds only while this stays the same: it is compared
     -- under the row's lock, because a statement that waited for that lock may not see every other row there is by then.
-    spoken          bigint NOT NULL DEFAULT 0,
-    followups       integer NOT NULL DEFAULT 0,                    -- said in a row since somebody spoke
-    followed_up_at  timestamptz,                                   -- when the last one was said
-    autonomy        boolean,                                       -- unset: on in direct chats, off in groups
+    user_message_count          bigint NOT NULL DEFAULT 0,
+    consecutive_followups       integer NOT NULL DEFAULT 0,                    -- said in a row since somebody spoke
+    last_followup_at  timestamptz,                                   -- when the last one was said
+    autonomy_enabled        boolean,                                       -- unset: on in direct chats, off in groups
     muted_until     timestamptz,
-    reflected_to    timestamptz NOT NULL DEFAULT '-infinity',      -- up to here the model has been asked what to remember
+    reflected_until    timestamptz NOT NULL DEFAULT '-infinity',      -- up to here the model has been asked what to remember
     -- When the agent last spoke. What people say is dated by their platform's clock, if it has one: but never, because
     -- clocks differ, to before what they have just been answered.
     replied_at      timestamptz NOT NULL DEFAULT '-infinity',
-    said_to         timestamptz NOT NULL DEFAULT '-infinity',      -- the latest date of what people said, by their platform
-    placed_at       timestamptz NOT NULL DEFAULT '-infinity',      -- and where that stands: what is said later stands after it
-    unreachable_at  timestamptz,                                   -- since when nothing can be sent there; unset: it can
+    last_platform_time         timestamptz NOT NULL DEFAULT '-infinity',      -- the latest date of what people said, by their platform
+    last_platform_created_at       timestamptz NOT NULL DEFAULT '-infinity',      -- and where that stands: what is said later stands after it
+    unreachable_since  timestamptz,                                   -- since when nothing can be sent there; unset: it can
     handle          text                                           -- what the agent is called there, beside its own handles
 );
 CREATE INDEX conversations_recent ON conversations (owner_id, last_at DESC, id DESC);
@@ -107,7 +107,7 @@ CREATE UNIQUE INDEX messages_platform_id ON messages (conversation_id, platform_
 -- The latest replies to a message, and the latest messages of a topic: a short walk each, however many there are.
 CREATE INDEX messages_replies ON messages (conversation_id, reply_to_id, created_at, id) WHERE reply_to_id IS NOT NULL;
 CREATE INDEX messages_topic ON messages (conversation_id, thread_id, created_at, id) WHERE thread_id IS NOT NULL;
-CREATE INDEX messages_news ON messages (conversation_id, seq) WHERE NOT synthetic;
+CREATE INDEX messages_by_seq ON messages (conversation_id, seq) WHERE NOT synthetic;
 -- Which messages of a chat have a word. Without the pending list, which every search would have to walk.
 CREATE INDEX messages_words ON messages USING gin ((ARRAY[conversation_id]), message_words(content))
     WITH (fastupdate = off) WHERE role <> 'system-summary' AND NOT synthetic;
@@ -139,7 +139,7 @@ CREATE TABLE events (
     error             text,
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at       timestamptz,
-    spoken            bigint NOT NULL DEFAULT 0,  -- the conversation's when it was made
+    user_message_count            bigint NOT NULL DEFAULT 0,  -- the conversation's when it was made
     trigger_type      text,                       -- of a follow-up; unset when somebody said something
     trigger_reason    text,
     PRIMARY KEY (conversation_id, id)
@@ -147,7 +147,7 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_one_running ON events (conversation_id) WHERE state = 'running';
 -- People come first: follow-ups stand in a queue of their own.
 CREATE INDEX events_queue ON events (seq) WHERE state = 'queued' AND trigger_type IS NULL;
-CREATE INDEX events_line ON events (conversation_id, seq) WHERE state = 'queued' AND trigger_type IS NULL;
+CREATE INDEX events_conversation_queue ON events (conversation_id, seq) WHERE state = 'queued' AND trigger_type IS NULL;
 CREATE INDEX events_followup_queue ON events (seq) WHERE state = 'queued' AND trigger_type IS NOT NULL;
 CREATE INDEX events_followups ON events (conversation_id, seq) WHERE trigger_type IS NOT NULL AND state <> 'done';
 CREATE INDEX events_by_worker ON events (worker_id) WHERE state = 'running';
@@ -159,8 +159,8 @@ CREATE TABLE outbox (
     owner_id         text NOT NULL,
     channel          text NOT NULL,
     message_id       text NOT NULL,
-    -- What may have arrived is doubtful until it is looked for: then it goes on, or nobody can tell and it stays unknown.
-    state            text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'sending', 'doubtful', 'sent', 'failed', 'unknown')),
+    -- What may have arrived is unconfirmed until it is looked for: then it goes on, or nobody can tell and it stays unknown.
+    state            text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'sending', 'unconfirmed', 'sent', 'failed', 'unknown')),
     worker_id        text,
     attempts         integer NOT NULL DEFAULT 0,
     due_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -168,13 +168,13 @@ CREATE TABLE outbox (
     error            text,
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     sent_at          timestamptz,
-    spoken           bigint,                    -- of a follow-up: sent only while nobody has spoken since
+    user_message_count           bigint,                    -- of a follow-up: sent only while nobody has spoken since
     notice           jsonb,                     -- what the channel itself says: then there is no message of that id
     PRIMARY KEY (conversation_id, id),
     UNIQUE (conversation_id, message_id)
 );
-CREATE INDEX outbox_waiting ON outbox (conversation_id, seq) WHERE state IN ('queued', 'sending', 'doubtful');
-CREATE INDEX outbox_followups ON outbox (conversation_id) WHERE state = 'queued' AND spoken IS NOT NULL;
+CREATE INDEX outbox_waiting ON outbox (conversation_id, seq) WHERE state IN ('queued', 'sending', 'unconfirmed');
+CREATE INDEX outbox_followups ON outbox (conversation_id) WHERE state = 'queued' AND user_message_count IS NOT NULL;
 -- Which message a part belongs to. By its conversation too, as an array because that is what GIN takes: platforms number
 -- the messages of every chat alike.
 CREATE INDEX outbox_parts ON outbox USING gin ((ARRAY[conversation_id]), platform_ids jsonb_path_ops)
@@ -217,7 +217,7 @@ CREATE INDEX chunks_words ON chunks USING gin (words) WITH (fastupdate = off);
 
 -- What a passage says, sentence by sentence: what is found by meaning. Narrow rows, because an owner with few of them is
 -- searched by looking at each. A vector has as many dimensions as its embedder gives.
-CREATE TABLE points (
+CREATE TABLE sentence_vectors (
     owner_id   text NOT NULL,
     note_id    text NOT NULL,
     position   integer NOT NULL,
@@ -228,11 +228,11 @@ CREATE TABLE points (
     FOREIGN KEY (owner_id, note_id, position) REFERENCES chunks (owner_id, note_id, position) ON DELETE CASCADE
 );
 -- The bundled embedder's dimensions. For others the same index is made when the first note is added.
-CREATE INDEX points_near_384 ON points USING hnsw ((embedding::halfvec(384)) halfvec_cosine_ops)
+CREATE INDEX sentence_vectors_near_384 ON sentence_vectors USING hnsw ((embedding::halfvec(384)) halfvec_cosine_ops)
     WHERE vector_dims(embedding) = 384;
 
 -- How much an owner has in the index of an embedder, so that a turn without notes costs nothing; and its threshold.
-CREATE TABLE shelves (
+CREATE TABLE note_counts (
     owner_id        text NOT NULL,
     embedder        text NOT NULL,
     chunks          integer NOT NULL CHECK (chunks >= 0),
@@ -240,7 +240,7 @@ CREATE TABLE shelves (
     PRIMARY KEY (owner_id, embedder)
 );
 
--- What was said in groups, by meaning. Made behind the turns; whatever is missing here is found again by `chat_index`.
+-- What was said in groups, by meaning. Made behind the turns; whatever is missing here is found again by `embedding_progress`.
 CREATE TABLE message_vectors (
     conversation_id  text NOT NULL,
     message_id       text NOT NULL,
@@ -251,16 +251,16 @@ CREATE TABLE message_vectors (
     PRIMARY KEY (conversation_id, message_id, embedder),
     FOREIGN KEY (conversation_id, message_id) REFERENCES messages (conversation_id, id) ON DELETE CASCADE
 );
--- As for points; a group with few vectors is searched by its key instead.
+-- As for sentence_vectors; a group with few vectors is searched by its key instead.
 CREATE INDEX message_vectors_near_384 ON message_vectors USING hnsw ((embedding::halfvec(384)) halfvec_cosine_ops)
     WHERE vector_dims(embedding) = 384;
 
--- How far a group is embedded. An import into the past moves `embedded_to` back to where it begins.
-CREATE TABLE chat_index (
+-- How far a group is embedded. An import into the past moves `embedded_until` back to where it begins.
+CREATE TABLE embedding_progress (
     conversation_id  text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
     embedder         text NOT NULL,
     owner_id         text NOT NULL,
-    embedded_to      timestamptz NOT NULL DEFAULT '-infinity',  -- what was said up to here has its vector
+    embedded_until      timestamptz NOT NULL DEFAULT '-infinity',  -- what was said up to here has its vector
     vectors          integer NOT NULL DEFAULT 0,                -- about how many there are
     imports          integer NOT NULL DEFAULT 0,                -- how often something was imported: who embeds compares it
     PRIMARY KEY (conversation_id, embedder)
@@ -274,9 +274,9 @@ CREATE TABLE timers (
     owner_id         text NOT NULL,
     trigger_type     text NOT NULL CHECK (trigger_type IN ('check_in', 'question_unanswered', 'task_incomplete', 'waiting_for_decision')),
     reason           text,                      -- for people who look into it; no model ever reads it
-    matter           text NOT NULL DEFAULT '',  -- what it is about: nobody is asked twice about the same
+    topic           text NOT NULL DEFAULT '',  -- what it is about: nobody is asked twice about the same
     origin           text NOT NULL CHECK (origin IN ('planner', 'user')),
-    spoken           bigint NOT NULL,           -- the conversation's when it was set
+    user_message_count           bigint NOT NULL,           -- the conversation's when it was set
     state            text NOT NULL DEFAULT 'pending' CHECK (state IN (
                          'pending', 'fired', 'delivered', 'suppressed', 'superseded', 'leaked', 'failed', 'expired')),
     gate             text,                      -- which gate held it back
@@ -351,7 +351,7 @@ CREATE TABLE telegram_chats (
 
 -- A group that becomes a supergroup is another chat to Telegram; the settings may still name the old one. Apart from the
 -- conversation: when that is erased the chat begins another, let in as before.
-CREATE TABLE telegram_moves (
+CREATE TABLE telegram_chat_migrations (
     bot_id    bigint NOT NULL,
     chat_id   bigint NOT NULL,
     first_id  bigint NOT NULL,                  -- the id that it had as a group
@@ -359,13 +359,13 @@ CREATE TABLE telegram_moves (
 );
 
 -- Who is meant by an @name: the one who was last seen with it.
-CREATE TABLE telegram_people (
+CREATE TABLE telegram_usernames (
     username  text PRIMARY KEY,                 -- in small letters
     user_id   bigint NOT NULL
 );
 
 -- Who wanted to talk and was not let in, lately: for whoever sets up who may.
-CREATE TABLE telegram_refused (
+CREATE TABLE telegram_rejected_chats (
     bot_id      bigint NOT NULL,
     chat_id     bigint NOT NULL,
     kind        text NOT NULL,

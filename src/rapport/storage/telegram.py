@@ -26,15 +26,15 @@ WHERE u.bot_id = %(bot)s AND u.done_at IS NULL ORDER BY u.update_id LIMIT %(limi
 """
 
 _REFUSE = """
-INSERT INTO telegram_refused (bot_id, chat_id, kind, name, message_id)
+INSERT INTO telegram_rejected_chats (bot_id, chat_id, kind, name, message_id)
 VALUES (%(bot)s, %(chat)s, %(kind)s, %(name)s, %(message)s)
-ON CONFLICT (bot_id, chat_id) DO UPDATE SET times = least(telegram_refused.times + 1, 1000000), name = excluded.name,
-    last_at = clock_timestamp(), message_id = greatest(telegram_refused.message_id, excluded.message_id)
+ON CONFLICT (bot_id, chat_id) DO UPDATE SET times = least(telegram_rejected_chats.times + 1, 1000000), name = excluded.name,
+    last_at = clock_timestamp(), message_id = greatest(telegram_rejected_chats.message_id, excluded.message_id)
 """
 
 _FORGET_REFUSED = """
-DELETE FROM telegram_refused WHERE bot_id = %(bot)s AND chat_id NOT IN (
-    SELECT chat_id FROM telegram_refused WHERE bot_id = %(bot)s ORDER BY last_at DESC LIMIT %(kept)s)
+DELETE FROM telegram_rejected_chats WHERE bot_id = %(bot)s AND chat_id NOT IN (
+    SELECT chat_id FROM telegram_rejected_chats WHERE bot_id = %(bot)s ORDER BY last_at DESC LIMIT %(kept)s)
 """
 
 # The group and the supergroup that it has become are one conversation. Both sides of the move tell of it, and a message may
@@ -44,13 +44,13 @@ UPDATE telegram_chats SET chat_id = %(new)s WHERE bot_id = %(bot)s AND chat_id =
   AND NOT EXISTS (SELECT FROM telegram_chats WHERE bot_id = %(bot)s AND chat_id = %(new)s)
 """
 _NOTE_MOVE = """
-INSERT INTO telegram_moves (bot_id, chat_id, first_id) VALUES (%(bot)s, %(new)s, %(old)s) ON CONFLICT DO NOTHING
+INSERT INTO telegram_chat_migrations (bot_id, chat_id, first_id) VALUES (%(bot)s, %(new)s, %(old)s) ON CONFLICT DO NOTHING
 """
 
 # By its chat or by its conversation; what isn't a conversation may have moved all the same.
 _PLACE = """
 SELECT c.chat_id, c.conversation_id, c.owner_id, coalesce(m.first_id, c.chat_id)
-FROM telegram_chats c LEFT JOIN telegram_moves m USING (bot_id, chat_id) WHERE c.bot_id = %s AND c.{} = %s
+FROM telegram_chats c LEFT JOIN telegram_chat_migrations m USING (bot_id, chat_id) WHERE c.bot_id = %s AND c.{} = %s
 """
 
 # The agent is called as the bot is.
@@ -93,7 +93,7 @@ UNION ALL
  WHERE bot_id = %(bot)s AND chat_id > %(own_numbers)s AND conversation_id <> %(conversation)s
    AND created_at > doubt.at - interval '1 hour')
 UNION ALL
-SELECT chat_id || '/' || message_id, false FROM telegram_refused
+SELECT chat_id || '/' || message_id, false FROM telegram_rejected_chats
 WHERE bot_id = %(bot)s AND chat_id > %(own_numbers)s AND message_id IS NOT NULL
 """.encode()
 
@@ -216,7 +216,7 @@ class Updates:
     async def refused(self) -> Sequence[Refused]:
         """Who was not let in lately, the latest first."""
         found = await self.connection.execute(
-            "SELECT chat_id, kind, name, times, last_at FROM telegram_refused WHERE bot_id = %s ORDER BY last_at DESC",
+            "SELECT chat_id, kind, name, times, last_at FROM telegram_rejected_chats WHERE bot_id = %s ORDER BY last_at DESC",
             (self.bot_id,),
         )
         return [Refused(*row) for row in await found.fetchall()]
@@ -236,7 +236,7 @@ class ChatMapping:
     async def first_id(self, chat_id: int) -> int:
         """The id that a chat had at first, whether it is a conversation or not."""
         found = await self.connection.execute(
-            "SELECT first_id FROM telegram_moves WHERE bot_id = %s AND chat_id = %s", (self.bot_id, chat_id)
+            "SELECT first_id FROM telegram_chat_migrations WHERE bot_id = %s AND chat_id = %s", (self.bot_id, chat_id)
         )
         row = await found.fetchone()
         return row[0] if row else chat_id
@@ -310,15 +310,15 @@ class People:
     async def seen(self, username: str, user_id: int) -> None:
         """That name is this person's now. Nothing is written if it was."""
         await self.connection.execute(
-            "INSERT INTO telegram_people (username, user_id) VALUES (%s, %s)"
-            " ON CONFLICT (username) DO UPDATE SET user_id = excluded.user_id WHERE telegram_people.user_id <> excluded.user_id",
+            "INSERT INTO telegram_usernames (username, user_id) VALUES (%s, %s)"
+            " ON CONFLICT (username) DO UPDATE SET user_id = excluded.user_id WHERE telegram_usernames.user_id <> excluded.user_id",
             (username.lower(), user_id),
         )
 
     async def named(self, usernames: Sequence[str]) -> dict[str, int]:
         """The ids of those who are known by these names."""
         found = await self.connection.execute(
-            "SELECT username, user_id FROM telegram_people WHERE username = ANY(%s)",
+            "SELECT username, user_id FROM telegram_usernames WHERE username = ANY(%s)",
             ([name.lower() for name in usernames],),
         )
         return {row[0]: row[1] for row in await found.fetchall()}

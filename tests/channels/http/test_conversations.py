@@ -208,7 +208,7 @@ async def test_a_group_message_is_answered_only_when_it_is_for_the_agent(world: 
     assert re.fullmatch(r"\[Ana, .+ UTC\] @bot what do you think\?", call.text)
     [_, quoted, call] = world.model.calls[1]
     assert re.search(r"^\[you \(Companion\), .+, replying to Ana\] re: ", quoted.text, re.MULTILINE)
-    assert await world.sql("SELECT unanswered FROM conversations") == [(0,)]
+    assert await world.sql("SELECT open_event_count FROM conversations") == [(0,)]
 
 
 async def test_an_erased_conversation_is_gone_with_its_working_state(world: World) -> None:

@@ -35,15 +35,15 @@ COFFEE = "The coffee machine on the second floor is descaled every Friday by the
 
 
 async def assert_shelves_agree(world: World | Database) -> None:
-    """What is counted is what is there: shelves and notes against the passages themselves."""
+    """What is counted is what is there: note_counts and notes against the passages themselves."""
     database = world if isinstance(world, Database) else world.database
     async with database.statement() as connection:
-        shelves = await connection.execute(
-            "SELECT owner_id, embedder, coalesce(s.chunks, 0), coalesce(c.chunks, 0) FROM shelves s FULL JOIN"
+        note_counts = await connection.execute(
+            "SELECT owner_id, embedder, coalesce(s.chunks, 0), coalesce(c.chunks, 0) FROM note_counts s FULL JOIN"
             " (SELECT owner_id, embedder, count(*) AS chunks FROM chunks GROUP BY owner_id, embedder) c"
             " USING (owner_id, embedder) WHERE coalesce(s.chunks, 0) <> coalesce(c.chunks, 0)"
         )
-        assert await shelves.fetchall() == []
+        assert await note_counts.fetchall() == []
         notes = await connection.execute(
             "SELECT n.owner_id, n.id, n.chunks, count(c.position), max(c.position) FROM notes n LEFT JOIN chunks c"
             " ON c.owner_id = n.owner_id AND c.note_id = n.id AND c.embedder = n.embedder GROUP BY n.owner_id, n.id"
@@ -308,7 +308,7 @@ async def test_a_deleted_note_is_gone_with_its_passages(world: World) -> None:
         "relevance": 0.0,
         "min_similarity": world.app.retriever.embedder.min_similarity,
     }
-    assert await world.sql("SELECT chunks FROM shelves") == [(0,)]
+    assert await world.sql("SELECT chunks FROM note_counts") == [(0,)]
     assert (await added(world, REFUNDS, id="refunds"))["unchanged"] is False
 
 
@@ -957,8 +957,8 @@ async def test_the_same_note_after_a_change_of_embedders_is_indexed_anew_and_not
     ]
     assert again[0].note.updated_at == first.note.updated_at  # it says what it said
     async with database.statement() as connection:
-        shelves = await connection.execute("SELECT embedder, chunks FROM shelves ORDER BY embedder")
-        assert await shelves.fetchall() == [("large", 3), ("small", 0)]
+        note_counts = await connection.execute("SELECT embedder, chunks FROM note_counts ORDER BY embedder")
+        assert await note_counts.fetchall() == [("large", 3), ("small", 0)]
     await assert_shelves_agree(database)
 
 
@@ -968,7 +968,9 @@ async def test_many_first_notes_of_a_new_embedder_do_not_starve_each_other(datab
     made = await asyncio.gather(*(library.add("local", f"{COFFEE} {number}") for number in range(16)))
     assert len({one.note.id for one in made}) == 16
     async with database.statement() as connection:
-        indexes = await connection.execute("SELECT indexname FROM pg_indexes WHERE indexname = 'points_near_300'")
+        indexes = await connection.execute(
+            "SELECT indexname FROM pg_indexes WHERE indexname = 'sentence_vectors_near_300'"
+        )
         assert len(await indexes.fetchall()) == 1
     await assert_shelves_agree(database)
 

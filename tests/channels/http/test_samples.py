@@ -22,7 +22,7 @@ async def samples(world: World, method: str = "GET", headers: dict[str, str] | N
 
 
 async def everything(world: World) -> list[Any]:
-    tables = ("conversations", "messages", "notes", "chunks", "points", "memories", "timers", "events")
+    tables = ("conversations", "messages", "notes", "chunks", "sentence_vectors", "memories", "timers", "events")
     return [await world.sql(f"SELECT count(*) FROM {table}") for table in tables]
 
 

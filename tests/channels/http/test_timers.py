@@ -204,7 +204,7 @@ async def test_a_name_in_the_address_may_be_anything_and_is_not_found(world: Wor
 async def test_nobody_hoards_timers(world: World) -> None:
     conversation = await world.conversation()
     await world.sql(
-        "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, due_at)"
+        "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)"
         " SELECT %s, 't' || n, 't' || n, 'local', 'check_in', 'user', 0, now() + interval '1 day'"
         " FROM generate_series(1, 10000) n",
         conversation,
@@ -261,8 +261,8 @@ async def past_timer(world: World, conversation: str, owner: str = "local", **va
         **values,
     }
     await world.sql(
-        "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, spoken, state, gate,"
-        " regenerated, reason, matter, due_at, fired_at, ended_at)"
+        "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, state, gate,"
+        " regenerated, reason, topic, due_at, fired_at, ended_at)"
         " SELECT %s, %s, %s, %s, %s, 'planner', 0, %s, %s, %s, %s, 'the secret matter', at, at,"
         " CASE WHEN %s <> 'fired' THEN at END"
         " FROM (SELECT clock_timestamp() - %s * interval '1 second' AS at) AS moment",
@@ -422,7 +422,7 @@ async def test_follow_ups_are_turned_on_and_off_without_touching_the_mute(world:
     for wanted in (True, False, None):
         shown = (await mute(world, group, autonomy=wanted)).json()
         assert shown == {"muted_until": "9999-12-31T00:00:00Z", "autonomy": wanted}
-        assert await world.sql("SELECT autonomy FROM conversations WHERE id = %s", group) == [(wanted,)]
+        assert await world.sql("SELECT autonomy_enabled FROM conversations WHERE id = %s", group) == [(wanted,)]
     both = (await mute(world, group, autonomy=True, until=None)).json()
     assert both == {"muted_until": None, "autonomy": True}
 

@@ -215,7 +215,7 @@ async def talked(world: World, *, follow_ups: int, **settings: Any) -> str:
     """A conversation with follow-ups of all types, long enough for a summary when there are many."""
     here = await world.conversation(**settings)
     if settings.get("kind") == "group":
-        await world.sql("UPDATE conversations SET autonomy = true WHERE id = %s", here)
+        await world.sql("UPDATE conversations SET autonomy_enabled = true WHERE id = %s", here)
     for number in range(follow_ups):
         await world.says(here, f"@bot tell me more about {SAID} number {number}.")
         await pause(world, here)
@@ -370,7 +370,7 @@ async def test_nothing_of_a_trigger_but_its_prompt_reaches_the_model_and_that_on
 async def test_nothing_of_a_trigger_is_planned_remembered_sent_or_summed_up(scene: Scene) -> None:
     world = scene.world
     rows = [
-        *await world.sql("SELECT matter, reason FROM timers WHERE origin = 'planner'"),
+        *await world.sql("SELECT topic, reason FROM timers WHERE origin = 'planner'"),
         *await world.sql("SELECT content, key, conversation_id, message_id FROM memories"),
         *await world.sql("SELECT content, metadata::text FROM messages WHERE NOT synthetic"),
         *await world.sql("SELECT text FROM chunks"),

@@ -24,7 +24,7 @@ async def test_nobody_is_let_in_until_the_settings_say_so(database_url: str) -> 
             town.team.says(town.ben, f"{TAG} a secret of the team's")
             await town.settled()
             assert town.peer.calls("sendMessage") == []
-            for table in ("telegram_updates", "messages", "conversations", "telegram_people", "outbox"):
+            for table in ("telegram_updates", "messages", "conversations", "telegram_usernames", "outbox"):
                 assert await town.world.sql(f"SELECT count(*) FROM {table}") == [(0,)], table
             async with town.world.database.statement() as connection:
                 refused = await Updates(connection, town.peer.bot.id).refused()
@@ -87,7 +87,7 @@ async def test_who_is_no_longer_let_in_is_not_heard(town: Town) -> None:
     await town.hears(town.ann_alone, town.ann, "hello")
     async with restarted(town, telegram_allowed_users="") as town:
         await town.hears(town.ann_alone, town.ann, "still there?")
-        assert await town.world.sql("SELECT count(*) FROM telegram_refused") == [(1,)]
+        assert await town.world.sql("SELECT count(*) FROM telegram_rejected_chats") == [(1,)]
         assert len(await town.told(town.ann_alone)) == 2
     assert len(town.peer.sent(town.ann_alone)) == 1
 
@@ -270,7 +270,7 @@ async def test_being_made_an_admin_changes_nothing(town: Town) -> None:
     await town.hears(town.team, town.ann, f"{TAG} hello")
     town.team.makes_bot_admin()
     await town.settled()
-    assert await town.world.sql("SELECT unreachable_at FROM conversations") == [(None,)]
+    assert await town.world.sql("SELECT unreachable_since FROM conversations") == [(None,)]
 
 
 # ---- titles

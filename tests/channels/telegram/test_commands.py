@@ -604,7 +604,7 @@ async def test_what_was_said_unasked_says_so_and_shows_no_machinery(
     assert "secret" not in text
     assert not any(prompt in text for prompt in PROMPTS.values())
     # A second one has the first before it, and not what made it speak.
-    await world.sql("UPDATE conversations SET followed_up_at = followed_up_at - interval '1 hour'")
+    await world.sql("UPDATE conversations SET last_followup_at = last_followup_at - interval '1 hour'")
     assert (await world.silence(where, "check_in")).state == "delivered"
     text = await told(world, where, "/why")
     assert text.count("How is it going?") == 1

@@ -26,7 +26,7 @@ def looks(town: Town) -> list[int]:
 
 
 async def is_doubtful(town: Town) -> bool:
-    return [state for state, _ in await town.outbox()][-1:] == ["doubtful"]
+    return [state for state, _ in await town.outbox()][-1:] == ["unconfirmed"]
 
 
 @pytest.mark.parametrize("fault", LOST, ids=NAMES)

@@ -147,7 +147,7 @@ async def test_the_vector_of_what_was_changed_is_made_anew(town: Town) -> None:
     assert invoice[0] == cat[0]
     assert invoice[1] != cat[1]
     assert same == train
-    assert await town.world.sql("SELECT vectors FROM chat_index") == [(2,)]
+    assert await town.world.sql("SELECT vectors FROM embedding_progress") == [(2,)]
 
 
 async def test_changes_while_the_answer_is_being_written_harm_nothing(town: Town) -> None:

@@ -88,7 +88,7 @@ class Town:
 
         async def ended() -> bool:
             states = [state for state, _ in await self.outbox()]
-            return len(states) >= count and not {"queued", "sending", "doubtful"} & {*states}
+            return len(states) >= count and not {"queued", "sending", "unconfirmed"} & {*states}
 
         await until(ended)
         return await self.outbox()

@@ -15,7 +15,7 @@ from rapport.storage.database import Connection
 _COLUMNS = "id, owner_id, agent_id, kind, channel, title, created_at, last_at"
 
 # A mute that is over is none, by the clock that the gates go by.
-_PERMISSION = "CASE WHEN muted_until > clock_timestamp() THEN muted_until END, autonomy"
+_PERMISSION = "CASE WHEN muted_until > clock_timestamp() THEN muted_until END, autonomy_enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Conversations:
     async def allow_followups(self, owner_id: str, conversation_id: str, allowed: bool | None) -> Permission:
         """Turn follow-ups on or off in a conversation; None: as its kind has it."""
         return await self._permission(
-            "UPDATE conversations SET autonomy = %(allowed)s WHERE id = %(id)s AND owner_id = %(owner)s"
+            "UPDATE conversations SET autonomy_enabled = %(allowed)s WHERE id = %(id)s AND owner_id = %(owner)s"
             f" RETURNING {_PERMISSION}",
             owner_id,
             conversation_id,
@@ -113,13 +113,13 @@ class Conversations:
     async def lost(self, conversation_id: str) -> None:
         """Nothing can be sent there any more, until somebody speaks."""
         await self.connection.execute(
-            "UPDATE conversations SET unreachable_at = clock_timestamp() WHERE id = %s", (conversation_id,)
+            "UPDATE conversations SET unreachable_since = clock_timestamp() WHERE id = %s", (conversation_id,)
         )
 
     async def found_again(self, conversation_id: str) -> None:
         """It can be sent to again."""
         await self.connection.execute(
-            "UPDATE conversations SET unreachable_at = NULL WHERE id = %s", (conversation_id,)
+            "UPDATE conversations SET unreachable_since = NULL WHERE id = %s", (conversation_id,)
         )
 
     async def has_groups(self) -> bool:

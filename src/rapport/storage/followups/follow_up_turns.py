@@ -16,10 +16,10 @@ from rapport.storage.messages.messages import COLUMNS, message_of
 from rapport.storage.work.events import NOW_IN_LINE, PLANNED_WITH_REPLY, Superseded, plan_parameters
 
 _STANDING = """
-SELECT clock_timestamp(), c.kind, c.autonomy, c.muted_until, coalesce(c.resting_until > clock_timestamp(), false),
-       c.followups, c.followed_up_at, p.time_zone, p.quiet_from, p.quiet_to, c.spoken,
-       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0), c.unreachable_at IS NOT NULL,
-       coalesce(t.origin = 'planner', false), coalesce(t.matter, ''), coalesce(t.sources, '{}'),
+SELECT clock_timestamp(), c.kind, c.autonomy_enabled, c.muted_until, coalesce(c.breaker_open_until > clock_timestamp(), false),
+       c.consecutive_followups, c.last_followup_at, p.time_zone, p.quiet_from, p.quiet_to, c.user_message_count,
+       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0), c.unreachable_since IS NOT NULL,
+       coalesce(t.origin = 'planner', false), coalesce(t.topic, ''), coalesce(t.sources, '{}'),
        -- A timer fires before it ends, by an hour at most: so far back the index is read.
        (SELECT count(*) FROM timers w WHERE w.owner_id = c.owner_id AND w.conversation_id = c.id
           AND w.fired_at > clock_timestamp() - interval '26 hours' AND w.state = 'delivered' AND w.origin = 'planner'
@@ -35,14 +35,14 @@ _DELIVER = f"""
 WITH event AS (
     UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = NULL
     WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s
-    RETURNING id, spoken
+    RETURNING id, user_message_count
 ), line AS (
     UPDATE conversations
     SET (last_at, replied_at) = (
             SELECT at + interval '1 microsecond', at + interval '1 microsecond' FROM ({NOW_IN_LINE}) AS spoken_at),
-        followups = followups + 1, followed_up_at = clock_timestamp(), failed_at = '{{}}', resting_until = NULL
+        consecutive_followups = consecutive_followups + 1, last_followup_at = clock_timestamp(), model_failed_at = '{{}}', breaker_open_until = NULL
     FROM event WHERE conversations.id = %(conversation)s
-    RETURNING conversations.last_at, unanswered, event.id AS event_id, conversations.spoken, event.spoken AS heard
+    RETURNING conversations.last_at, open_event_count, event.id AS event_id, conversations.user_message_count, event.user_message_count AS heard
 ), trigger AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, content, metadata, created_at)
     SELECT %(conversation)s, line.event_id, %(owner)s, 'user', %(prompt)s, %(tags)s, line.last_at - interval '1 microsecond'
@@ -62,10 +62,10 @@ WITH event AS (
         sources = %(sources_brought_up)s::text[]
     FROM reply WHERE t.conversation_id = %(conversation)s AND t.id = %(event)s
 ), effect AS (
-    INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, spoken)
-    SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id, line.spoken FROM reply, line WHERE %(push)s
+    INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, user_message_count)
+    SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id, line.user_message_count FROM reply, line WHERE %(push)s
 ){{planned}}
-SELECT line.unanswered > 0, reply.* FROM line, reply
+SELECT line.open_event_count > 0, reply.* FROM line, reply
 """
 _DELIVER_ONLY = _DELIVER.replace("{planned}", "").encode()
 _DELIVER_AND_PLAN = _DELIVER.replace("{planned}", PLANNED_WITH_REPLY).encode()
@@ -131,7 +131,7 @@ class Followups:
             " WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s"
             " RETURNING id), told AS (UPDATE timers t SET state = %(state)s, gate = %(gate)s, regenerated = %(regenerated)s,"
             " ended_at = clock_timestamp() FROM event WHERE t.conversation_id = %(conversation)s AND t.id = event.id)"
-            " SELECT unanswered > 0 FROM conversations, event WHERE conversations.id = %(conversation)s",
+            " SELECT open_event_count > 0 FROM conversations, event WHERE conversations.id = %(conversation)s",
             {
                 "conversation": event.conversation_id,
                 "event": event.id,

@@ -13,12 +13,12 @@ years nearly all were held back."""
 
 # As one JSON value, so that it fits into a statement that reads other things. `c` is the conversation's row.
 BROUGHT_UP = f"""
-CASE WHEN c.followed_up_at IS NULL THEN '[]'::jsonb ELSE (
-    SELECT coalesce(jsonb_agg(jsonb_build_array(matter, to_jsonb(sources), ended_at, origin, spoken = c.spoken)), '[]')
+CASE WHEN c.last_followup_at IS NULL THEN '[]'::jsonb ELSE (
+    SELECT coalesce(jsonb_agg(jsonb_build_array(topic, to_jsonb(sources), ended_at, origin, is_same_silence)), '[]')
     FROM (
-        SELECT matter, sources, ended_at, origin, spoken FROM (
-            SELECT matter, sources, ended_at, origin, spoken, state FROM timers
-            WHERE owner_id = c.owner_id AND conversation_id = c.id AND fired_at IS NOT NULL
+        SELECT * FROM (
+            SELECT topic, sources, ended_at, origin, state, user_message_count = c.user_message_count AS is_same_silence
+            FROM timers WHERE owner_id = c.owner_id AND conversation_id = c.id AND fired_at IS NOT NULL
             ORDER BY fired_at DESC LIMIT {5 * _MOST}) AS latest
         WHERE state = 'delivered' LIMIT {_MOST}) AS made) END
 """
@@ -27,6 +27,6 @@ CASE WHEN c.followed_up_at IS NULL THEN '[]'::jsonb ELSE (
 def brought_up(rows: Any) -> list[PastFollowUp]:
     """Read what BROUGHT_UP has found, the newest first."""
     return [
-        PastFollowUp(matter, tuple(sources), datetime.fromisoformat(at), origin == "planner", silence)
-        for matter, sources, at, origin, silence in rows
+        PastFollowUp(topic, tuple(sources), datetime.fromisoformat(at), origin == "planner", silence)
+        for topic, sources, at, origin, silence in rows
     ]

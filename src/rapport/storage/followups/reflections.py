@@ -21,7 +21,7 @@ WITH newest AS (
     ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 )
 SELECT newest.* FROM newest
-WHERE created_at > (SELECT reflected_to FROM conversations WHERE id = %(conversation)s)
+WHERE created_at > (SELECT reflected_until FROM conversations WHERE id = %(conversation)s)
    OR id IN (SELECT id FROM newest ORDER BY created_at DESC, id DESC LIMIT %(known)s)
 ORDER BY created_at, id
 """
@@ -52,8 +52,8 @@ class Reflections:
         """What there is to think about; None when somebody has spoken since, or the conversation is gone."""
         found = await self.connection.execute(
             # Before the first time it is -infinity, which no datetime can hold.
-            f"SELECT autonomy, CASE WHEN isfinite(reflected_to) THEN reflected_to END, followups, {BROUGHT_UP}"
-            " FROM conversations c WHERE id = %s AND owner_id = %s AND spoken = %s".encode(),
+            f"SELECT autonomy_enabled, CASE WHEN isfinite(reflected_until) THEN reflected_until END, consecutive_followups, {BROUGHT_UP}"
+            " FROM conversations c WHERE id = %s AND owner_id = %s AND user_message_count = %s".encode(),
             (conversation_id, owner_id, spoken),
         )
         here = await found.fetchone()
@@ -73,8 +73,8 @@ class Reflections:
         Holds the conversation's line until the transaction ends.
         """
         found = await self.connection.execute(
-            "UPDATE conversations SET reflected_to = greatest(reflected_to, %s)"
-            " WHERE id = %s AND owner_id = %s AND spoken = %s AND followups = %s",
+            "UPDATE conversations SET reflected_until = greatest(reflected_until, %s)"
+            " WHERE id = %s AND owner_id = %s AND user_message_count = %s AND consecutive_followups = %s",
             (upto, conversation_id, owner_id, spoken, followups),
         )
         return found.rowcount == 1

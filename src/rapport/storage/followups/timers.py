@@ -16,7 +16,7 @@ from rapport.storage.conversations.conversations import Conversations, no_such_c
 from rapport.storage.database import Connection
 
 _COLUMNS = (
-    "id, conversation_id, timer_id, owner_id, trigger_type, reason, matter, origin, state, gate, message_id, due_at,"
+    "id, conversation_id, timer_id, owner_id, trigger_type, reason, topic, origin, state, gate, message_id, due_at,"
     " created_at, fired_at, ended_at"
     # the order of Timer's fields
 )
@@ -24,17 +24,17 @@ _COLUMNS = (
 # The time is the database's, and so is what the silence is dated from: if somebody speaks while this runs, the timer holds
 # an older count than the conversation and never fires.
 _SET = f"""
-INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, matter, origin, spoken, due_at, sources)
-SELECT c.id, %(id)s, %(timer)s, c.owner_id, %(type)s, %(reason)s, %(matter)s, %(origin)s, c.spoken,
+INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, topic, origin, user_message_count, due_at, sources)
+SELECT c.id, %(id)s, %(timer)s, c.owner_id, %(type)s, %(reason)s, %(matter)s, %(origin)s, c.user_message_count,
        clock_timestamp() + %(delay)s * interval '1 second', %(sources)s::text[]
 FROM conversations c WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
-  AND (%(spoken)s::bigint IS NULL OR c.spoken = %(spoken)s)
+  AND (%(spoken)s::bigint IS NULL OR c.user_message_count = %(spoken)s)
   AND (EXISTS (SELECT FROM timers w WHERE w.conversation_id = c.id AND w.timer_id = %(timer)s AND w.state = 'pending')
        OR (SELECT count(*) FROM (SELECT FROM timers w WHERE w.conversation_id = c.id AND w.state = 'pending'
                                  LIMIT %(most)s) AS waiting) < %(most)s)
 ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
-SET trigger_type = excluded.trigger_type, reason = excluded.reason, matter = excluded.matter, origin = excluded.origin,
-    spoken = excluded.spoken, due_at = excluded.due_at, sources = excluded.sources
+SET trigger_type = excluded.trigger_type, reason = excluded.reason, topic = excluded.topic, origin = excluded.origin,
+    user_message_count = excluded.user_message_count, due_at = excluded.due_at, sources = excluded.sources
 WHERE excluded.origin = 'user' OR timers.origin = 'planner'  -- what somebody has set is theirs
 RETURNING {_COLUMNS}
 """
@@ -45,8 +45,8 @@ RETURNING {_COLUMNS}
 # fires no more.
 _FIRE = """
 WITH due AS MATERIALIZED (
-    SELECT t.conversation_id, t.id, c.spoken, CASE
-        WHEN t.spoken <> c.spoken THEN 'superseded'
+    SELECT t.conversation_id, t.id, c.user_message_count, CASE
+        WHEN t.user_message_count <> c.user_message_count THEN 'superseded'
         WHEN t.due_at < clock_timestamp() - %(late)s * interval '1 second' THEN 'expired'
         ELSE 'fired' END AS state
     FROM timers t JOIN conversations c ON c.id = t.conversation_id
@@ -57,10 +57,10 @@ WITH due AS MATERIALIZED (
     UPDATE timers t SET state = due.state, fired_at = clock_timestamp(),
         ended_at = CASE WHEN due.state <> 'fired' THEN clock_timestamp() END
     FROM due WHERE t.conversation_id = due.conversation_id AND t.id = due.id
-    RETURNING t.conversation_id, t.id, t.owner_id, t.trigger_type, t.reason, t.state, t.due_at, t.fired_at, due.spoken
+    RETURNING t.conversation_id, t.id, t.owner_id, t.trigger_type, t.reason, t.state, t.due_at, t.fired_at, due.user_message_count
 ), made AS (
-    INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, spoken, trigger_type, trigger_reason)
-    SELECT conversation_id, id, owner_id, 'queued', '', spoken, trigger_type, reason FROM gone
+    INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, user_message_count, trigger_type, trigger_reason)
+    SELECT conversation_id, id, owner_id, 'queued', '', user_message_count, trigger_type, reason FROM gone
     WHERE state = 'fired' ORDER BY due_at
 )
 SELECT conversation_id, id, trigger_type, state, extract(epoch FROM fired_at - due_at)::float8 FROM gone

@@ -77,7 +77,7 @@ _NEAR_IN_TOPIC = f"""
 _SEARCH = f"""
 WITH own AS MATERIALIZED (
     SELECT vectors, vectors <= least({MOST_EXACT}, greatest({EXACT_VECTORS}, sqrt({EXACT_SHARE} * greatest(reltuples, 0)))) AS are_few
-    FROM chat_index, pg_class
+    FROM embedding_progress, pg_class
     WHERE conversation_id = %(conversation)s AND embedder = %(embedder)s AND vectors > 0 AND oid = 'message_vectors'::regclass
 ), near AS MATERIALIZED ({{near}}
 ), common AS MATERIALIZED (

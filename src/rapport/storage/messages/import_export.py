@@ -156,7 +156,7 @@ class Archives:
         # From here on a group is embedded again; what has a vector keeps it. Whoever is embedding it just now has not seen
         # this, also if it lies where the mark has not come to yet: the count tells.
         await self.connection.execute(
-            "UPDATE chat_index SET embedded_to = least(embedded_to, %s), imports = imports + 1 WHERE conversation_id = %s",
+            "UPDATE embedding_progress SET embedded_until = least(embedded_until, %s), imports = imports + 1 WHERE conversation_id = %s",
             (times[0] - TICK, conversation_id),
         )
         replies = sum(message.reply_to is not None for message in fresh)

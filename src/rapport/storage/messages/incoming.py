@@ -39,11 +39,11 @@ _STORE = f"""
 WITH line AS (
     UPDATE conversations
     SET last_at = {{last_at}},
-        unanswered = unanswered + {_FOR_AGENT}::int, spoken = spoken + (NOT %(is_bot)s)::int,
-        followups = CASE WHEN %(is_bot)s THEN followups ELSE 0 END, unreachable_at = NULL
+        open_event_count = open_event_count + {_FOR_AGENT}::int, user_message_count = user_message_count + (NOT %(is_bot)s)::int,
+        consecutive_followups = CASE WHEN %(is_bot)s THEN consecutive_followups ELSE 0 END, unreachable_since = NULL
     WHERE id = %(conversation)s AND owner_id = %(owner)s
-    RETURNING {{at}} AS at, last_at, handle, agent_id, kind, channel, spoken,
-        {_FOR_AGENT} AS answered, {_FOR_AGENT} AND %(claim)s AND unanswered = 1 AS is_free
+    RETURNING {{at}} AS at, last_at, handle, agent_id, kind, channel, user_message_count,
+        {_FOR_AGENT} AS answered, {_FOR_AGENT} AND %(claim)s AND open_event_count = 1 AS is_free
 ), message AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           client_message_id, created_at, mentions, thread_id, is_bot, platform_id, context_snapshot, payload)
@@ -63,14 +63,14 @@ WITH line AS (
     UPDATE timers t SET state = 'superseded', ended_at = clock_timestamp() FROM overtaken
     WHERE t.conversation_id = %(conversation)s AND t.id = overtaken.id
 ), event AS (
-    INSERT INTO events (conversation_id, id, owner_id, state, worker_id, fence, attempts, accepted_by, spoken)
+    INSERT INTO events (conversation_id, id, owner_id, state, worker_id, fence, attempts, accepted_by, user_message_count)
     SELECT %(conversation)s, %(id)s, %(owner)s,
            CASE WHEN is_free THEN 'running' ELSE 'queued' END, CASE WHEN is_free THEN %(worker)s END,
-           is_free::int, is_free::int, %(worker)s, spoken
+           is_free::int, is_free::int, %(worker)s, user_message_count
     -- After what was overtaken is done: only one may run.
     FROM line, (SELECT count(*) FROM overtaken) AS first WHERE answered
 ){{late}}
-SELECT at, agent_id, kind, channel, handle, spoken, answered, is_free, ARRAY(SELECT ARRAY[id, trigger_type] FROM overtaken),
+SELECT at, agent_id, kind, channel, handle, user_message_count, answered, is_free, ARRAY(SELECT ARRAY[id, trigger_type] FROM overtaken),
        (SELECT id FROM overtaken WHERE worker_id IS NOT NULL LIMIT 1)
 FROM line
 """
@@ -89,17 +89,17 @@ CASE WHEN %(said_at)s::timestamptz > transaction_timestamp() + interval '{CLOCKS
      THEN transaction_timestamp() ELSE %(said_at)s END
 """
 _PLACED = f"""
-greatest({_DATED}, placed_at + interval '1 microsecond',
+greatest({_DATED}, last_platform_created_at + interval '1 microsecond',
          CASE WHEN {_DATED} > transaction_timestamp() - interval '{CLOCKS_DIFFER} seconds'
               THEN replied_at + interval '1 microsecond' END)
 """
 # What is embedded goes on from the latest: what comes later and stands before it has to be come back to.
 _STORE_DATED = _STORE.format(
-    last_at=f"greatest(last_at, CASE WHEN {_DATED} < said_to THEN {_DATED} ELSE {_PLACED} END),"
-    f" said_to = greatest(said_to, {_DATED}), placed_at = CASE WHEN {_DATED} < said_to THEN placed_at ELSE {_PLACED} END",
-    at=f"CASE WHEN {_DATED} < said_to THEN {_DATED} ELSE placed_at END",  # by the row as it has become
+    last_at=f"greatest(last_at, CASE WHEN {_DATED} < last_platform_time THEN {_DATED} ELSE {_PLACED} END),"
+    f" last_platform_time = greatest(last_platform_time, {_DATED}), last_platform_created_at = CASE WHEN {_DATED} < last_platform_time THEN last_platform_created_at ELSE {_PLACED} END",
+    at=f"CASE WHEN {_DATED} < last_platform_time THEN {_DATED} ELSE last_platform_created_at END",  # by the row as it has become
     late=""", late AS (
-    UPDATE chat_index i SET embedded_to = least(embedded_to, line.at - interval '1 microsecond'), imports = imports + 1
+    UPDATE embedding_progress i SET embedded_until = least(embedded_until, line.at - interval '1 microsecond'), imports = imports + 1
     FROM line WHERE i.conversation_id = %(conversation)s AND line.at < line.last_at
 )""",
 ).encode()
@@ -140,7 +140,7 @@ WITH held AS (
     DELETE FROM message_vectors v USING changed WHERE v.conversation_id = %(conversation)s AND v.message_id = changed.id
     RETURNING v.embedder
 ), late AS (
-    UPDATE chat_index i SET embedded_to = least(embedded_to, changed.created_at - interval '1 microsecond'),
+    UPDATE embedding_progress i SET embedded_until = least(embedded_until, changed.created_at - interval '1 microsecond'),
         imports = imports + 1, vectors = vectors - (SELECT count(*) FROM vectors v WHERE v.embedder = i.embedder)
     FROM changed WHERE i.conversation_id = %(conversation)s
 )
@@ -150,13 +150,13 @@ SELECT id FROM changed
 # Somebody has added to a message that it is for the agent: from now on it is, once.
 _CALL = """
 WITH line AS (
-    UPDATE conversations SET unanswered = unanswered + 1
+    UPDATE conversations SET open_event_count = open_event_count + 1
     WHERE id = %(conversation)s AND owner_id = %(owner)s
       AND NOT EXISTS (SELECT FROM events WHERE conversation_id = %(conversation)s AND id = %(message)s)
-    RETURNING spoken
+    RETURNING user_message_count
 )
-INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, spoken)
-SELECT %(conversation)s, %(message)s, %(owner)s, 'queued', %(worker)s, spoken FROM line
+INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, user_message_count)
+SELECT %(conversation)s, %(message)s, %(owner)s, 'queued', %(worker)s, user_message_count FROM line
 ON CONFLICT DO NOTHING
 """
 

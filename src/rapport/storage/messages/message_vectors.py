@@ -13,15 +13,15 @@ from rapport.storage.notes.notes import vector_literal
 
 # The groups' own index and the marks, nothing else: how much was said in them plays no part.
 _BEHIND = """
-SELECT c.id FROM conversations c LEFT JOIN chat_index i ON i.conversation_id = c.id AND i.embedder = %(embedder)s
-WHERE c.kind = 'group' AND c.id > %(after)s AND (i.embedded_to IS NULL OR c.last_at > i.embedded_to)
+SELECT c.id FROM conversations c LEFT JOIN embedding_progress i ON i.conversation_id = c.id AND i.embedder = %(embedder)s
+WHERE c.kind = 'group' AND c.id > %(after)s AND (i.embedded_until IS NULL OR c.last_at > i.embedded_until)
 ORDER BY c.id LIMIT %(limit)s
 """
 
 # The mark is made under the conversation's lock. Whoever imports holds that lock: so either its rows are seen from here on,
 # or it finds the mark and moves it back.
 _BEGIN = """
-INSERT INTO chat_index (conversation_id, embedder, owner_id)
+INSERT INTO embedding_progress (conversation_id, embedder, owner_id)
 SELECT id, %(embedder)s, owner_id FROM conversations WHERE id = %(conversation)s AND kind = 'group' FOR NO KEY UPDATE
 ON CONFLICT DO NOTHING
 """
@@ -30,14 +30,14 @@ ON CONFLICT DO NOTHING
 # counts, so that the walk gets on, but its words are not read. `last_at`, of the same moment, says how far this is everything.
 _FOLLOWING = """
 WITH mark AS (
-    SELECT c.last_at, i.embedded_to, i.imports FROM chat_index i JOIN conversations c ON c.id = i.conversation_id
+    SELECT c.last_at, i.embedded_until, i.imports FROM embedding_progress i JOIN conversations c ON c.id = i.conversation_id
     WHERE i.conversation_id = %(conversation)s AND i.embedder = %(embedder)s
 ), following AS (
     SELECT id, content, created_at, role = 'system-summary' OR synthetic AS nobody_said FROM messages
-    WHERE conversation_id = %(conversation)s AND created_at > (SELECT embedded_to FROM mark)
+    WHERE conversation_id = %(conversation)s AND created_at > (SELECT embedded_until FROM mark)
     ORDER BY created_at, id LIMIT %(limit)s
 )
-SELECT mark.last_at, CASE WHEN isfinite(mark.embedded_to) THEN mark.embedded_to END, mark.imports, f.id, f.created_at,
+SELECT mark.last_at, CASE WHEN isfinite(mark.embedded_until) THEN mark.embedded_until END, mark.imports, f.id, f.created_at,
        CASE WHEN NOT f.nobody_said AND NOT EXISTS (
            SELECT FROM message_vectors v
            WHERE v.conversation_id = %(conversation)s AND v.message_id = f.id AND v.embedder = %(embedder)s
@@ -55,19 +55,19 @@ WITH made AS (
     ON CONFLICT DO NOTHING
     RETURNING 1
 )
-UPDATE chat_index SET vectors = vectors + (SELECT count(*) FROM made),
+UPDATE embedding_progress SET vectors = vectors + (SELECT count(*) FROM made),
     -- From where this walk began: who has moved the mark meanwhile knows of something that this walk doesn't. So does who
     -- has imported, also where the mark hasn't come to yet.
-    embedded_to = CASE WHEN %(is_whole)s AND imports = %(imports)s
-        AND embedded_to = coalesce(%(since)s, '-infinity'::timestamptz) THEN %(upto)s ELSE embedded_to END
+    embedded_until = CASE WHEN %(is_whole)s AND imports = %(imports)s
+        AND embedded_until = coalesce(%(since)s, '-infinity'::timestamptz) THEN %(upto)s ELSE embedded_until END
 WHERE conversation_id = %(conversation)s AND embedder = %(embedder)s
-RETURNING embedded_to >= %(upto)s
+RETURNING embedded_until >= %(upto)s
 """
 
 
 _FORGET = """
 WITH other AS (
-    SELECT conversation_id, embedder FROM chat_index WHERE embedder <> %(embedder)s LIMIT 1
+    SELECT conversation_id, embedder FROM embedding_progress WHERE embedder <> %(embedder)s LIMIT 1
 ), gone AS (
     DELETE FROM message_vectors WHERE ctid = ANY(ARRAY(
         SELECT v.ctid FROM message_vectors v JOIN other USING (conversation_id, embedder) LIMIT %(limit)s))
@@ -162,7 +162,7 @@ class MessageVectors:
     async def totals(self, embedder: str) -> tuple[int, int]:
         """About how many messages have a vector, and how many have one of another embedder."""
         found = await self.connection.execute(
-            "SELECT coalesce(sum(vectors), 0), coalesce(sum(vectors) FILTER (WHERE embedder <> %s), 0) FROM chat_index",
+            "SELECT coalesce(sum(vectors), 0), coalesce(sum(vectors) FILTER (WHERE embedder <> %s), 0) FROM embedding_progress",
             (embedder,),
         )
         row = await found.fetchone()
@@ -180,7 +180,7 @@ class MessageVectors:
             return 0
         if row[2] < limit:
             await self.connection.execute(
-                "DELETE FROM chat_index WHERE conversation_id = %s AND embedder = %s", (row[0], row[1])
+                "DELETE FROM embedding_progress WHERE conversation_id = %s AND embedder = %s", (row[0], row[1])
             )
         return max(1, row[2])
 

@@ -17,7 +17,7 @@ PAGE = 20
 PAGE_BYTES = 64_000
 """A page ends before a message that would make it larger; so every page but one of a single message is small."""
 
-# For each conversation one step into messages_news and a short walk of its timers: those that wait, and the latest that
+# For each conversation one step into messages_by_seq and a short walk of its timers: those that wait, and the latest that
 # fired. How much was ever said there, and how many others there are, plays no part.
 _STANDING = """
 SELECT c.id,
@@ -32,7 +32,7 @@ SELECT c.id,
 FROM conversations c WHERE c.id = ANY(%(ids)s)
 """
 
-# A walk of messages_news from the number on, no further than a page. The sizes are those on disk, which are known without
+# A walk of messages_by_seq from the number on, no further than a page. The sizes are those on disk, which are known without
 # reading what is large.
 _AFTER = f"""
 SELECT seq, {COLUMNS} FROM (

@@ -19,14 +19,14 @@ _STORE = f"""
 WITH line AS (
     UPDATE conversations
     SET last_at = greatest(clock_timestamp(), last_at + interval '1 microsecond'), summary_id = %(id)s,
-        summarised_to = %(upto)s
+        summarized_until = %(upto)s
     WHERE id = %(conversation)s AND owner_id = %(owner)s AND summary_id IS NOT DISTINCT FROM %(previous)s
     RETURNING last_at
 ), covered AS (
     UPDATE messages SET summary_id = %(id)s
     WHERE conversation_id = %(conversation)s AND role <> 'system-summary' AND NOT synthetic AND EXISTS (SELECT FROM line)
       -- As it was before this statement: its own changes are not visible to it.
-      AND created_at > (SELECT summarised_to FROM conversations WHERE id = %(conversation)s) AND created_at <= %(upto)s
+      AND created_at > (SELECT summarized_until FROM conversations WHERE id = %(conversation)s) AND created_at <= %(upto)s
     RETURNING id
 ), folded_in AS (
     UPDATE messages SET summary_id = %(id)s
@@ -45,7 +45,7 @@ RETURNING {COLUMNS}
 _BACKLOG = f"""
 (SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb,")} FROM messages
  WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
-   AND created_at > (SELECT summarised_to FROM conversations WHERE id = %(conversation)s)
+   AND created_at > (SELECT summarized_until FROM conversations WHERE id = %(conversation)s)
    AND created_at < least('infinity',
        (SELECT m.created_at FROM events e JOIN messages m ON m.conversation_id = e.conversation_id AND m.id = e.id
         WHERE e.conversation_id = %(conversation)s AND e.state = 'running'),

@@ -69,8 +69,8 @@ class Notes:
                 "id": note.id,
             },
         )
-        # The shelf comes last: all of an owner's writers meet there, and hold it only until they commit.
-        # From one embedder to another two shelves change, for everybody in the same order.
+        # The count comes last: it is one row for all writers of an owner, and is locked until the commit.
+        # From one embedder to another two counts change, for everybody in the same order.
         changes = {before[0]: -before[1]}
         changes[note.embedder] = changes.get(note.embedder, 0) + len(note.chunks)
         for embedder, change in sorted(changes.items()):
@@ -122,7 +122,7 @@ class Notes:
             for number, vector in enumerate(vectors)
         ]
         await self.connection.execute(
-            "INSERT INTO points (owner_id, note_id, position, number, embedder, embedding)"
+            "INSERT INTO sentence_vectors (owner_id, note_id, position, number, embedder, embedding)"
             " SELECT %s, %s, p.position, p.number, %s, p.embedding::halfvec"
             " FROM unnest(%s::integer[], %s::integer[], %s::text[]) AS p (position, number, embedding)",
             (
@@ -138,8 +138,8 @@ class Notes:
     async def _count(self, owner_id: str, embedder: str, change: int) -> None:
         if change:
             await self.connection.execute(
-                "INSERT INTO shelves (owner_id, embedder, chunks) VALUES (%(owner)s, %(embedder)s, greatest(0, %(change)s))"
-                " ON CONFLICT (owner_id, embedder) DO UPDATE SET chunks = greatest(0, shelves.chunks + %(change)s)",
+                "INSERT INTO note_counts (owner_id, embedder, chunks) VALUES (%(owner)s, %(embedder)s, greatest(0, %(change)s))"
+                " ON CONFLICT (owner_id, embedder) DO UPDATE SET chunks = greatest(0, note_counts.chunks + %(change)s)",
                 {"owner": owner_id, "embedder": embedder, "change": change},
             )
 
@@ -208,7 +208,7 @@ class Notes:
     async def shelf(self, owner_id: str, embedder: str) -> NoteCounts:
         """What the owner has in this embedder's index."""
         found = await self.connection.execute(
-            "SELECT chunks, min_similarity FROM shelves WHERE owner_id = %s AND embedder = %s", (owner_id, embedder)
+            "SELECT chunks, min_similarity FROM note_counts WHERE owner_id = %s AND embedder = %s", (owner_id, embedder)
         )
         row = await found.fetchone()
         return NoteCounts(*row) if row else NoteCounts(0, None)
@@ -216,7 +216,7 @@ class Notes:
     async def calibrated(self, owner_id: str, embedder: str, min_similarity: float | None) -> None:
         """Keep the owner's threshold for this embedder; None goes back to the embedder's own."""
         await self.connection.execute(
-            "INSERT INTO shelves (owner_id, embedder, chunks, min_similarity) VALUES (%s, %s, 0, %s)"
+            "INSERT INTO note_counts (owner_id, embedder, chunks, min_similarity) VALUES (%s, %s, 0, %s)"
             " ON CONFLICT (owner_id, embedder) DO UPDATE SET min_similarity = excluded.min_similarity",
             (owner_id, embedder, min_similarity),
         )
@@ -225,7 +225,7 @@ class Notes:
         """Up to `limit` points spread over the owner's notes: (note id, title, chunk, vector). The same ones every time."""
         # Ordered by a hash: as good as chance, but repeatable.
         found = await self.connection.execute(
-            "SELECT p.note_id, n.title, c.heading, c.text, p.embedding::real[] FROM points p"
+            "SELECT p.note_id, n.title, c.heading, c.text, p.embedding::real[] FROM sentence_vectors p"
             " JOIN chunks c USING (owner_id, note_id, position) JOIN notes n ON n.owner_id = p.owner_id AND n.id = p.note_id"
             " WHERE p.owner_id = %s AND p.embedder = %s"
             " ORDER BY md5(p.note_id || '/' || p.position || '/' || p.number) LIMIT %s",
@@ -253,7 +253,9 @@ class Notes:
 
 async def has_vector_index(connection: Connection, dimensions: int) -> bool:
     """Whether vectors of this length have their index."""
-    found = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f"points_near_{int(dimensions)}",))
+    found = await connection.execute(
+        "SELECT to_regclass(%s) IS NOT NULL", (f"sentence_vectors_near_{int(dimensions)}",)
+    )
     row = await found.fetchone()
     return row is not None and bool(row[0])
 
@@ -266,7 +268,7 @@ async def ensure_vector_index(connection: Connection, dimensions: int) -> None:
     async with connection.transaction():
         await connection.execute("SET LOCAL statement_timeout = 0")  # every vector of other embedders is looked at
         await connection.execute(
-            f"CREATE INDEX IF NOT EXISTS points_near_{size} ON points USING hnsw ((embedding::halfvec({size}))"
+            f"CREATE INDEX IF NOT EXISTS sentence_vectors_near_{size} ON sentence_vectors USING hnsw ((embedding::halfvec({size}))"
             f" halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
         )
 

@@ -25,13 +25,13 @@ _WORDS_LAST_SECONDS = 300.0
 
 _WITHOUT = "AND note_id <> %(without)s"
 _NEAR_EXACT = """
-        SELECT note_id, position, embedding <=> %(vector)s::halfvec AS distance FROM points
+        SELECT note_id, position, embedding <=> %(vector)s::halfvec AS distance FROM sentence_vectors
         WHERE owner_id = %(owner)s AND embedder = %(embedder)s {without}
         ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(points)s
 """
 
 _NEAR_INDEXED = """
-        SELECT note_id, position, embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) AS distance FROM points
+        SELECT note_id, position, embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) AS distance FROM sentence_vectors
         WHERE vector_dims(embedding) = {size} AND owner_id = %(owner)s AND embedder = %(embedder)s {without}
         ORDER BY embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) LIMIT %(points)s
 """
@@ -92,7 +92,7 @@ SELECT (SELECT max(similarity) FROM near),
        (SELECT max(similarity) FROM near WHERE note_id <> (SELECT note_id FROM near ORDER BY similarity DESC, note_id LIMIT 1)),
        (SELECT count(*) FROM wanted WHERE is_telling),
        c.note_id, c.position, n.title, c.heading, c.text,
-       (SELECT 1 - min(p.embedding <=> %(vector)s::halfvec) FROM points p
+       (SELECT 1 - min(p.embedding <=> %(vector)s::halfvec) FROM sentence_vectors p
         WHERE p.owner_id = c.owner_id AND p.note_id = c.note_id AND p.position = c.position),
        (SELECT coalesce(sum(worth) FILTER (WHERE c.words @@ query) / nullif(sum(worth), 0), 0)
         FROM wanted JOIN weighed USING (word), least(rarity, ln(1 + %(chunks)s)) AS worth WHERE is_telling)

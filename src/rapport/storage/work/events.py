@@ -31,21 +31,21 @@ WITH held AS (
     UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = NULL
     FROM held
     WHERE conversation_id = held.id AND events.id = %(event)s AND state = 'running' AND fence = %(fence)s
-    RETURNING events.id, events.spoken
+    RETURNING events.id, events.user_message_count
 ), line AS (
     UPDATE conversations
-    SET (last_at, replied_at) = (SELECT at, at FROM ({NOW_IN_LINE}) AS spoken_at), unanswered = unanswered - 1,
+    SET (last_at, replied_at) = (SELECT at, at FROM ({NOW_IN_LINE}) AS spoken_at), open_event_count = open_event_count - 1,
         -- The breaker: an answer closes it; a failure opens it when it is the trial after a rest, or the last of too many.
-        failed_at = CASE %(failed)s::boolean WHEN true THEN
-            (failed_at || clock_timestamp())[greatest(1, cardinality(failed_at) + 2 - %(failures)s):]
-            WHEN false THEN '{{}}' ELSE failed_at END,
-        resting_until = CASE %(failed)s::boolean WHEN true THEN CASE
-                WHEN resting_until IS NOT NULL OR failed_at[cardinality(failed_at) + 2 - %(failures)s]
+        model_failed_at = CASE %(failed)s::boolean WHEN true THEN
+            (model_failed_at || clock_timestamp())[greatest(1, cardinality(model_failed_at) + 2 - %(failures)s):]
+            WHEN false THEN '{{}}' ELSE model_failed_at END,
+        breaker_open_until = CASE %(failed)s::boolean WHEN true THEN CASE
+                WHEN breaker_open_until IS NOT NULL OR model_failed_at[cardinality(model_failed_at) + 2 - %(failures)s]
                     >= clock_timestamp() - %(rest)s * interval '1 second'
                 THEN clock_timestamp() + %(rest)s * interval '1 second' END
-            WHEN false THEN NULL ELSE resting_until END
+            WHEN false THEN NULL ELSE breaker_open_until END
     FROM event WHERE conversations.id = %(conversation)s
-    RETURNING conversations.last_at, unanswered, event.id AS event_id, conversations.spoken, event.spoken AS heard
+    RETURNING conversations.last_at, open_event_count, event.id AS event_id, conversations.user_message_count, event.user_message_count AS heard
 ), reply AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           event_id, sources, metadata, created_at, is_bot, thread_id)
@@ -58,20 +58,20 @@ WITH held AS (
     INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id)
     SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id FROM reply WHERE %(push)s
 ){{planned}}
-SELECT line.unanswered > 0, reply.* FROM line, reply
+SELECT line.open_event_count > 0, reply.* FROM line, reply
 """
 
 # Part of a commit: the follow-up that was planned with a reply, unless somebody has spoken since. The silence is dated from
 # our own message, which is being stored.
 PLANNED_WITH_REPLY = f"""
 , planned AS (
-    INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, matter, origin, spoken, due_at, sources)
+    INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, topic, origin, user_message_count, due_at, sources)
     SELECT %(conversation)s, %(plan_id)s, '{PLANNED}', %(owner)s, %(plan_type)s, %(plan_reason)s, %(plan_matter)s, 'planner',
-           line.spoken, clock_timestamp() + %(plan_delay)s * interval '1 second', %(plan_sources)s::text[]
-    FROM line WHERE line.spoken = line.heard
+           line.user_message_count, clock_timestamp() + %(plan_delay)s * interval '1 second', %(plan_sources)s::text[]
+    FROM line WHERE line.user_message_count = line.heard
     ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
-    SET trigger_type = excluded.trigger_type, reason = excluded.reason, matter = excluded.matter,
-        origin = excluded.origin, spoken = excluded.spoken, due_at = excluded.due_at, sources = excluded.sources
+    SET trigger_type = excluded.trigger_type, reason = excluded.reason, topic = excluded.topic,
+        origin = excluded.origin, user_message_count = excluded.user_message_count, due_at = excluded.due_at, sources = excluded.sources
     WHERE timers.origin = 'planner'  -- what somebody has set is theirs
 )"""
 
@@ -79,8 +79,8 @@ _FINISH_ONLY = _FINISH.replace("{planned}", "").encode()
 _FINISH_AND_PLAN = _FINISH.replace("{planned}", PLANNED_WITH_REPLY).encode()
 
 _CLAIMED = (
-    "e.id, e.conversation_id, e.owner_id, e.fence, e.attempts, c.agent_id, c.kind, c.channel, e.accepted_by, e.spoken,"
-    " e.trigger_type, e.trigger_reason, c.handle, e.cancel_requested"
+    "e.id, e.conversation_id, e.owner_id, e.fence, e.attempts, c.agent_id, c.kind, c.channel, e.accepted_by,"
+    " e.user_message_count, e.trigger_type, e.trigger_reason, c.handle, e.cancel_requested"
     # the order of ClaimedEvent's fields
 )
 

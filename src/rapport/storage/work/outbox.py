@@ -20,19 +20,19 @@ WITH taken AS (
     UPDATE outbox o SET state = 'sending', worker_id = %(worker)s, attempts = o.attempts + 1
     FROM (
         SELECT conversation_id, id, state FROM outbox q
-        WHERE state IN ('queued', 'doubtful') AND due_at <= clock_timestamp() AND channel = ANY(%(channels)s)
+        WHERE state IN ('queued', 'unconfirmed') AND due_at <= clock_timestamp() AND channel = ANY(%(channels)s)
           -- Nobody has spoken since: what is overtaken this very moment is taken back the next time. What has arrived in
           -- part, or may have, can't be taken back.
-          AND (spoken IS NULL OR state = 'doubtful' OR platform_ids <> '[]'
-               OR spoken = (SELECT c.spoken FROM conversations c WHERE c.id = q.conversation_id))
+          AND (user_message_count IS NULL OR state = 'unconfirmed' OR platform_ids <> '[]'
+               OR user_message_count = (SELECT c.user_message_count FROM conversations c WHERE c.id = q.conversation_id))
           AND NOT EXISTS (SELECT FROM outbox o WHERE o.conversation_id = q.conversation_id
-                          AND o.state IN ('queued', 'sending', 'doubtful') AND o.seq < q.seq)
+                          AND o.state IN ('queued', 'sending', 'unconfirmed') AND o.seq < q.seq)
         ORDER BY seq LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) head
     WHERE o.conversation_id = head.conversation_id AND o.id = head.id
     RETURNING o.*, head.state AS found
 )
-SELECT t.id, t.channel, t.attempts, t.found = 'doubtful',
+SELECT t.id, t.channel, t.attempts, t.found = 'unconfirmed',
        t.created_at < clock_timestamp() - %(patience)s * interval '1 second',
        t.conversation_id, t.message_id, t.platform_ids, t.notice, m.content, m.thread_id, asked.platform_id
 FROM taken t LEFT JOIN messages m ON m.conversation_id = t.conversation_id AND m.id = t.message_id
@@ -46,7 +46,7 @@ ORDER BY t.seq
 _TAKE_BACK = """
 WITH late AS (
     SELECT q.conversation_id, q.id FROM outbox q JOIN conversations c ON c.id = q.conversation_id
-    WHERE q.spoken IS NOT NULL AND q.state = 'queued' AND q.platform_ids = '[]' AND c.spoken <> q.spoken
+    WHERE q.user_message_count IS NOT NULL AND q.state = 'queued' AND q.platform_ids = '[]' AND c.user_message_count <> q.user_message_count
       AND (%(conversation)s::text IS NULL OR q.conversation_id = %(conversation)s)
     FOR UPDATE OF q SKIP LOCKED FOR KEY SHARE OF c SKIP LOCKED
 ), overtaken AS (
@@ -129,7 +129,7 @@ class Outbox:
     async def give_up_own(self, *, worker_id: str, except_for: Collection[str]) -> None:
         """What this worker was sending when it lost track: it may have arrived."""
         await self.connection.execute(
-            "UPDATE outbox SET state = 'doubtful' WHERE state = 'sending' AND worker_id = %s AND id <> ALL(%s)",
+            "UPDATE outbox SET state = 'unconfirmed' WHERE state = 'sending' AND worker_id = %s AND id <> ALL(%s)",
             (worker_id, list(except_for)),
         )
 
@@ -162,11 +162,11 @@ class Outbox:
     async def try_again(
         self, effect: Effect, *, error: str | None, delay: float = 0.0, is_doubtful: bool = False
     ) -> None:
-        """Later; if it is doubtful, to look for it first."""
+        """Later; if it is unconfirmed, to look for it first."""
         await self.connection.execute(
             "UPDATE outbox SET state = %s, error = %s, due_at = clock_timestamp() + %s * interval '1 second'"
             " WHERE conversation_id = %s AND id = %s",
-            ("doubtful" if is_doubtful else "queued", error, delay, effect.conversation_id, effect.id),
+            ("unconfirmed" if is_doubtful else "queued", error, delay, effect.conversation_id, effect.id),
         )
 
     async def give_up(self, effect: Effect, *, error: str, unknown: bool) -> None:

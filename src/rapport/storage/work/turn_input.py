@@ -31,7 +31,7 @@ _NEWEST = f"""
           AND {{where}}
         ORDER BY created_at DESC, id DESC LIMIT %(limit)s) AS newest"""
 _WHOLE_CHAT = _NEWEST.replace(
-    "{where}", "(SELECT thread_id FROM asked) IS NULL AND created_at > (SELECT summarised_to FROM here){before}"
+    "{where}", "(SELECT thread_id FROM asked) IS NULL AND created_at > (SELECT summarized_until FROM here){before}"
 )
 _TOPIC = _NEWEST.replace("{where}", "thread_id = (SELECT thread_id FROM asked){before}")
 
@@ -42,8 +42,8 @@ _TOPIC = _NEWEST.replace("{where}", "thread_id = (SELECT thread_id FROM asked){b
 _LOAD = f"""
 WITH here AS (
     SELECT kind, CASE kind WHEN 'direct' THEN summary_id END AS summary_id,
-        CASE kind WHEN 'direct' THEN summarised_to ELSE '-infinity' END AS summarised_to,
-        coalesce(resting_until > clock_timestamp(), false) AS is_resting, autonomy,
+        CASE kind WHEN 'direct' THEN summarized_until ELSE '-infinity' END AS summarized_until,
+        coalesce(breaker_open_until > clock_timestamp(), false) AS is_resting, autonomy_enabled,
         coalesce(muted_until > clock_timestamp(), false) AS is_muted,
         (SELECT time_zone FROM preferences WHERE owner_id = %(owner)s) AS time_zone,
         EXISTS (SELECT FROM memories WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS has_memories,
@@ -63,9 +63,9 @@ WITH here AS (
     SELECT {_TOLD} FROM messages
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = (SELECT summary_id FROM here)
 )
-SELECT here.is_resting, here.autonomy, here.has_memories, here.brought_up, coalesce(shelves.chunks, 0),
-       shelves.min_similarity, here.is_muted, here.time_zone, told.*
-FROM here LEFT JOIN told ON true LEFT JOIN shelves ON shelves.owner_id = %(owner)s AND shelves.embedder = %(embedder)s
+SELECT here.is_resting, here.autonomy_enabled, here.has_memories, here.brought_up, coalesce(n.chunks, 0),
+       n.min_similarity, here.is_muted, here.time_zone, told.*
+FROM here LEFT JOIN told ON true LEFT JOIN note_counts n ON n.owner_id = %(owner)s AND n.embedder = %(embedder)s
 """
 # psycopg converts a statement anew on every use when it has more than 4,096 characters: indentation is left out.
 _SHORT_LOAD = re.sub(r"\n +", "\n", _LOAD)

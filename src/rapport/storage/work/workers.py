@@ -75,7 +75,7 @@ class Workers:
         )
         # Whether a send that was under way has arrived is not known: it is not repeated blindly.
         await self.connection.execute(
-            f"UPDATE outbox SET state = 'doubtful' WHERE state = 'sending' AND {orphaned}".encode(), parameters
+            f"UPDATE outbox SET state = 'unconfirmed' WHERE state = 'sending' AND {orphaned}".encode(), parameters
         )
         await self.connection.execute(
             f"DELETE FROM workers w WHERE w.id <> %(me)s AND NOT ({_ALIVE})".encode(), parameters
