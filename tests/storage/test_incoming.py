@@ -26,7 +26,7 @@ async def a_group(database: Database) -> str:
 async def hears(database: Database, chat: str, text: str, *, age: float) -> datetime:
     """Store what was said so many seconds ago; where it stands."""
     said_at = datetime.now(UTC) - timedelta(seconds=age)
-    incoming = Incoming("local", chat, text, said_at=said_at, for_agent=False, platform_id=text)
+    incoming = Incoming("local", chat, text, said_at=said_at, platform_id=text)
     return (await accept(database, incoming, worker_id="w", claim=False)).created_at
 
 

@@ -293,8 +293,9 @@ async def test_what_was_changed_is_found_by_its_new_words(world: World, model: S
     group = await world.conversation(kind="group")
     await said(world, group, ANN, 30, "We meet at the aquarium", platform_id="p1")
     await indexed(world, group)
-    changed = Incoming("local", group, "We meet at the planetarium", Author("ann", "Ann"), platform_id="p1")
-    assert await change(world.database, changed, edited_at=datetime.now(UTC))
+    ann, now = Author("ann", "Ann"), datetime.now(UTC)
+    changed = Incoming("local", group, "We meet at the planetarium", ann, platform_id="p1", edited_at=now)
+    assert await change(world.database, changed)
     old, new = await looked_up(
         world,
         model,

@@ -114,5 +114,27 @@ class Incoming:
     said_at: datetime | None = None
     """When it was said, by the platform's clock; what is less than a second of it puts messages of one second in order.
     Without it, it is said when it is stored."""
-    for_agent: bool | None = None
-    """Whether it is for the agent, where the channel knows; else that is seen from its words and what it replies to."""
+    edited_at: datetime | None = None
+    """When it was edited: `content` replaces what the message said before."""
+    mentions_agent: bool | None = None
+    """Whether the platform marks a mention of the agent in it; None: the platform marks none, read the words."""
+    replies_to_agent: bool | None = None
+    """Whether it replies to the agent by the platform's account; None: look at the stored message."""
+    is_album_rest: bool = False
+    """Another message of the same album is answered in its place."""
+    awaits_reply: bool = False
+    """Its sender waits for a reply to this very message, as one who requests a completion does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """The conversations in which a message is for the agent, decided before the conversation's row is read."""
+
+    in_direct_chats: bool
+    in_group_chats: bool
+    in_groups_of: Sequence[str] = ()
+    """Ids of the agents in whose group chats it is, where it is not in all of them."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.in_direct_chats or self.in_group_chats or self.in_groups_of)

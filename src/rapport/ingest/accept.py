@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 
-from rapport.agents.profiles import list_agents
 from rapport.domain import failpoints
-from rapport.domain.conversation import Incoming, Message, text_of
+from rapport.domain.conversation import Incoming, Message
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.event import Accepted
 from rapport.domain.ids import is_id
-from rapport.ingest.addressing import addressed_agents
+from rapport.ingest.addressing import find_audience
 from rapport.ingest.content import storable_payload
 from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
@@ -30,18 +28,13 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
         raise no_such_conversation(incoming.conversation_id)
     if incoming.payload is not None:
         incoming = replace(incoming, payload=storable_payload(incoming.payload))
-    addressed = addressed_agents(text_of(incoming.content), incoming.mentions, list_agents())
     async with database.statement() as connection:
         parent = await _parent(connection, incoming)
         if parent is not None:  # it is here: what the reply has brought along of it is not needed
             incoming = replace(incoming, reply_to_id=parent.id, context_snapshot=None)
         arrivals = IncomingMessages(connection)
         accepted = await arrivals.store(
-            incoming,
-            addressed=addressed,
-            replies_to_agent=parent is not None and parent.role == "assistant",
-            worker_id=worker_id,
-            claim=claim,
+            incoming, audience=find_audience(incoming, parent), worker_id=worker_id, claim=claim
         )
         if accepted is None:
             return await _accepted_before(arrivals, incoming)
@@ -75,20 +68,22 @@ async def _accepted_before(arrivals: IncomingMessages, incoming: Incoming) -> Ac
     return accepted
 
 
-async def change(database: Database, incoming: Incoming, *, edited_at: datetime) -> bool:
-    """Store what somebody has changed of a message that is known by its platform's id; False if none is.
+async def change(database: Database, incoming: Incoming) -> bool:
+    """Store an edit of a message that is known by its platform's id; False if none is.
 
-    With `for_agent` it is answered now, unless it was before.
+    If the edit makes the message one for the agent, it is answered now, unless it was before.
     """
     if incoming.payload is not None:
         incoming = replace(incoming, payload=storable_payload(incoming.payload))
     assert incoming.platform_id is not None
     async with database.transaction() as connection:
         arrivals = IncomingMessages(connection)
-        changed = await arrivals.change(incoming, edited_at=edited_at)
+        changed = await arrivals.change(incoming)
         if changed is not None:
-            is_call = incoming.for_agent and not incoming.is_bot
-            if is_call and await arrivals.call(incoming, changed, worker_id="a change"):
+            audience = find_audience(incoming, None)  # what a message replies to cannot be edited
+            if not audience.is_empty and await arrivals.call(
+                incoming, changed, audience=audience, worker_id="a change"
+            ):
                 await Events(connection).hint("queued")
             return True
         where = (incoming.owner_id, incoming.conversation_id)

@@ -1,18 +1,80 @@
-"""Whether a message is meant for the agent (CTX-9): by what it says, and by what its channel says of it."""
+"""Decide whether a message is for the agent (CTX-9). No other module decides it (ADR 43).
+
+Channels report facts in `Incoming`; the text and the stored message that it replies to give the facts that a channel does
+not know. `is_for_agent` is the rule. `find_audience` applies it to every conversation that the message can be in, because
+the conversation's kind and agent are only read by the statement that stores the message.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
+from rapport.agents.profiles import list_agents
 from rapport.domain.agent_profile import AgentProfile
+from rapport.domain.conversation import Audience, Incoming, Message, text_of
+
+MAX_EDITED_AGE = timedelta(hours=1)
+"""An edit of an older message is stored and not answered."""
 
 _TICKS = re.compile(r"`+")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*(?=\n)")
 _FENCE = 3
 """So many backticks can hold several paragraphs."""
 _QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts about a message in one conversation, from which `is_for_agent` decides."""
+
+    is_direct: bool
+    """It is in a direct chat."""
+    mentions_agent: bool
+    replies_to_agent: bool
+    awaits_reply: bool = False
+    is_bot: bool = False
+    """Another bot wrote it."""
+    is_album_rest: bool = False
+    """Another message of its album is answered in its place."""
+    is_late_edit: bool = False
+
+
+def is_for_agent(facts: Facts) -> bool:
+    """Return True if the agent answers the message: the one rule."""
+    # Two bots that answer each other would never stop.
+    if facts.is_bot or facts.is_album_rest or facts.is_late_edit:
+        return False
+    return facts.awaits_reply or facts.is_direct or facts.mentions_agent or facts.replies_to_agent
+
+
+def find_audience(incoming: Incoming, parent: Message | None) -> Audience:
+    """Return the conversations in which the message is for the agent; `parent` is the stored message it replies to."""
+    is_reply = incoming.replies_to_agent
+    if is_reply is None:
+        is_reply = parent is not None and parent.role == "assistant"
+    facts = Facts(
+        is_direct=False,
+        mentions_agent=incoming.mentions_agent is True,
+        replies_to_agent=is_reply,
+        awaits_reply=incoming.awaits_reply,
+        is_bot=incoming.is_bot,
+        is_album_rest=incoming.is_album_rest,
+        is_late_edit=_is_late_edit(incoming),
+    )
+    mentioned: list[str] = []
+    if incoming.mentions_agent is None and is_for_agent(replace(facts, mentions_agent=True)):
+        mentioned = addressed_agents(text_of(incoming.content), incoming.mentions, list_agents())
+    return Audience(is_for_agent(replace(facts, is_direct=True)), is_for_agent(facts), mentioned)
+
+
+def _is_late_edit(incoming: Incoming) -> bool:
+    if incoming.edited_at is None or incoming.said_at is None:
+        return False
+    return datetime.now(UTC) - incoming.said_at > MAX_EDITED_AGE
 
 
 def addressed_agents(text: str, mentioned: Sequence[str], agents: Iterable[AgentProfile]) -> list[str]:

@@ -167,8 +167,10 @@ async def test_a_message_that_is_changed_is_told_again(world: World) -> None:
     await store(world, thread, "Lunch at one?", author=author, platform_id="p1")
     async with listening(world.http, thread) as listener:
         await store(world, thread, "Yes", author=Author("8", "Ben"), platform_id="p2")
-        edited = Incoming("local", thread, "Lunch at two?", author=author, platform_id="p1")
-        assert await change(world.database, edited, edited_at=datetime.now(UTC))
+        edited = Incoming(
+            "local", thread, "Lunch at two?", author=author, platform_id="p1", edited_at=datetime.now(UTC)
+        )
+        assert await change(world.database, edited)
         await listener.until_said("Yes", "Lunch at two?")
         numbers = [int(event.id or 0) for event in listener.events if event.name == "message"]
         assert numbers == sorted(numbers)

@@ -30,6 +30,7 @@ from rapport.channels.telegram.reading.extract import (
 )
 from rapport.domain.conversation import Author, text_of
 from rapport.domain.errors import InvalidInput
+from rapport.ingest.addressing import is_for_agent
 from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, MAX_NAME, checked_content, checked_mentions
 from rapport.ingest.telegram_export import read_telegram, telegram_chats
 from tests.channels.telegram import updates
@@ -70,7 +71,8 @@ def test_a_message_in_a_group_is_somebodys_words_with_the_platforms_date() -> No
         thread_id=None,
         is_bot=False,
         is_admin=False,
-        for_agent=False,
+        mentions_agent=False,
+        replies_to_agent=False,
         usernames=(),
         mentions=(),
         reply_to_platform_id=None,
@@ -91,7 +93,7 @@ def test_messages_of_one_second_keep_their_order() -> None:
 def test_a_direct_chat_is_called_like_the_person_and_all_of_it_is_for_the_agent() -> None:
     heard = said(updates.text_message("hello", chat=updates.direct(BEN), sender=BEN))
     assert heard.chat == Chat(102, "direct", "Ben")
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
     assert heard.mentions == ()
 
 
@@ -101,7 +103,7 @@ def test_an_edit_says_when_it_was_made_and_is_the_same_message() -> None:
     assert changed.edited_at == AT + timedelta(seconds=90)
     assert (changed.platform_id, changed.said_at) == (said(first).platform_id, said(first).said_at)
     assert changed.text == "Meet at 9 @rapport_bot"
-    assert changed.for_agent
+    assert is_for_agent(changed.facts)
 
 
 def test_a_changed_caption_is_an_edit_too() -> None:
@@ -141,7 +143,7 @@ def test_the_linked_channels_posts_are_its_own_words_and_no_forwards() -> None:
     heard = said(updates.from_linked_channel("Open again. @rapport_bot, where is it?"))
     assert heard.author == Author("channel3456789012", "Trail news")
     assert heard.text == "Open again. @rapport_bot, where is it?"
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_a_text_that_cannot_be_stored_is_made_so_and_its_offsets_stay() -> None:
     text = "\x00\ud83d @rapport_bot \x00"
     heard = said(updates.text_message(text, entities=[{"offset": 3, "length": 12, "type": "mention"}]))
     assert heard.text == "\ufffd\ufffd @rapport_bot \ufffd"
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
 
 
 def test_a_text_is_never_longer_than_a_message_may_be() -> None:
@@ -212,7 +214,7 @@ def test_a_tag_calls_the_agent(text: str, with_entities: bool) -> None:
     if not with_entities:
         raw["message"].pop("entities")
     heard = said(raw)
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
     assert heard.mentions == ("companion",)
     assert heard.usernames == ()
 
@@ -235,13 +237,13 @@ def test_other_words_do_not(text: str, with_entities: bool) -> None:
     if not with_entities:
         raw["message"].pop("entities", None)
     heard = said(raw)
-    assert not heard.for_agent
+    assert not is_for_agent(heard.facts)
     assert heard.mentions == ()
 
 
 def test_a_caption_calls_it_too() -> None:
     heard = said(updates.photo("🌲 what is this, @rapport_bot? Ask @Ana_W"))
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
     assert heard.text == "[photo]\n🌲 what is this, @rapport_bot? Ask @Ana_W"
     assert heard.usernames == ("ana_w",)
     assert heard.has_words
@@ -252,7 +254,7 @@ def test_who_quotes_the_name_talks_about_the_bot(kind: str) -> None:
     text = "Write @rapport_bot help to @ben_b"
     quoted = updates.entity(text, "@rapport_bot help", kind)
     heard = said(updates.text_message(text, entities=[*updates.entities_of(text), quoted]))
-    assert not heard.for_agent
+    assert not is_for_agent(heard.facts)
     assert heard.usernames == ("ben_b",)
 
 
@@ -260,11 +262,11 @@ def test_without_entities_quotes_and_code_are_seen_in_the_words() -> None:
     for text in ("> @rapport_bot help\nthat is how", "write `@rapport_bot`"):
         raw = updates.text_message(text)
         del raw["message"]["entities"]
-        assert not said(raw).for_agent
+        assert not is_for_agent(said(raw).facts)
 
 
 def test_an_empty_list_of_entities_is_the_platforms_word() -> None:
-    assert not said(updates.text_message("@rapport_bot", entities=[])).for_agent
+    assert not is_for_agent(said(updates.text_message("@rapport_bot", entities=[])).facts)
 
 
 def test_people_without_a_username_are_tagged_by_their_id() -> None:
@@ -274,7 +276,7 @@ def test_people_without_a_username_are_tagged_by_their_id() -> None:
         updates.entity(text, "Rapport", "text_mention", user=BOT),
     ]
     heard = said(updates.text_message(text, entities=tagged))
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
     assert heard.mentions == ("companion", "user102")
 
 
@@ -305,22 +307,22 @@ def test_a_command_is_what_a_message_begins_with(text: str, command: Command | N
         raw["message"].pop("entities", None)
     heard = said(raw)
     assert heard.command == command
-    assert heard.for_agent == (command is not None and command.named)
+    assert is_for_agent(heard.facts) == (command is not None and command.named)
 
 
 def test_in_a_direct_chat_another_bots_command_is_no_command_and_still_for_the_agent() -> None:
     heard = said(updates.text_message("/help@weather_bot", chat=updates.direct()))
-    assert (heard.command, heard.for_agent) == (None, True)
+    assert (heard.command, is_for_agent(heard.facts)) == (None, True)
 
 
 def test_a_caption_is_no_command() -> None:
     heard = said(updates.photo("/forget@rapport_bot"))
-    assert (heard.command, heard.for_agent) == (None, True)
+    assert (heard.command, is_for_agent(heard.facts)) == (None, True)
 
 
 def test_a_reply_to_the_bot_calls_the_agent() -> None:
     heard = said(updates.reply("Sure", updates.message(sender=BOT, message_id=5, text="Shall I ask again?")))
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
     assert heard.mentions == ()
     assert heard.reply_to_platform_id == "-1001234567890/5"
     assert heard.context_snapshot is not None
@@ -330,7 +332,7 @@ def test_a_reply_to_the_bot_calls_the_agent() -> None:
 def test_forwarded_words_call_nobody() -> None:
     for text in ("@rapport_bot help me @ana_w", "/forget@rapport_bot"):
         heard = said(updates.forwarded(text, updates.from_user()))
-        assert (heard.for_agent, heard.mentions, heard.usernames, heard.command) == (False, (), (), None)
+        assert (is_for_agent(heard.facts), heard.mentions, heard.usernames, heard.command) == (False, (), (), None)
 
 
 def test_what_is_picked_from_another_bot_orders_nothing() -> None:
@@ -345,10 +347,10 @@ def test_a_tag_is_found_after_any_text(before: str, after: str) -> None:
     text = f"{before} @rapport_bot {after}"
     place: Raw = {"offset": updates.utf16(before) + 1, "length": 12, "type": "mention"}
     heard = said(updates.text_message(text, entities=[place]))
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
     assert heard.text == text.replace("\x00", "\ufffd")
     moved = place | {"offset": place["offset"] + 1}
-    assert not said(updates.text_message(text, entities=[moved])).for_agent
+    assert not is_for_agent(said(updates.text_message(text, entities=[moved])).facts)
 
 
 # ---- what it carries
@@ -494,7 +496,7 @@ def test_words_picked_out_of_a_message_stand_before_the_answer() -> None:
     quote = {"text": "Bring tea.\nBring maps.", "position": 12, "is_manual": True}
     heard = said(updates.reply("Both? @rapport_bot", parent, quote=quote))
     assert heard.text == "> Bring tea.\n> Bring maps.\nBoth? @rapport_bot"
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
     assert said(updates.reply("All", parent, quote=quote | {"is_manual": False})).text == "All"
 
 
@@ -573,7 +575,7 @@ def test_a_reply_brings_along_what_it_replies_to() -> None:
         "text": "[photo]\nThe ridge @rapport_bot",
         "created_at": (AT + timedelta(seconds=-500, microseconds=40)).isoformat(),
     }
-    assert not heard.for_agent
+    assert not is_for_agent(heard.facts)
 
 
 def test_a_reply_to_an_event_of_the_chat_has_nothing_to_bring_along() -> None:
@@ -585,10 +587,10 @@ def test_a_topic_is_a_thread_and_its_beginning_is_nobodys_message() -> None:
     heard = said(updates.topic("Who waters the roses?", 31, begun_by=BOT))
     assert heard.thread_id == "31"
     assert (heard.reply_to_platform_id, heard.context_snapshot) == (None, None)
-    assert not heard.for_agent
+    assert not is_for_agent(heard.facts)
     bare = updates.topic_beginning(31, sender=BOT)
     del bare["forum_topic_created"]
-    assert not said(updates.topic("And the beans?", 31, reply_to_message=bare)).for_agent
+    assert not is_for_agent(said(updates.topic("And the beans?", 31, reply_to_message=bare)).facts)
 
 
 def test_a_reply_inside_a_topic_is_one() -> None:
@@ -622,13 +624,13 @@ def test_a_reply_to_another_topic_of_the_same_chat_knows_its_message() -> None:
     heard = said(updates.topic("What did you mean?", 31, external_reply=external))
     assert heard.reply_to_platform_id == f"{FORUM['id']}/12"
     assert heard.context_snapshot is None
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
 
 
 def test_who_shows_what_the_bot_said_elsewhere_talks_about_it() -> None:
     quote = {"text": "It will rain", "position": 0}
     heard = said(updates.text_message("Ha", external_reply={"origin": updates.from_user(BOT)}, quote=quote))
-    assert not heard.for_agent
+    assert not is_for_agent(heard.facts)
     assert heard.context_snapshot is not None
     assert heard.context_snapshot["author"]["id"] == "companion"
 
@@ -760,7 +762,7 @@ def test_what_a_message_carries_is_no_reason_to_lose_its_words() -> None:
     old = {name: value for name, value in POLL.items() if name not in ("allows_revoting", "members_only")}
     heard = said(updates.reply("Sat @rapport_bot", updates.message(message_id=5, sender=BEN, poll=old)))
     assert (heard.text, heard.reply_to_platform_id) == ("Sat @rapport_bot", "-1001234567890/5")
-    assert heard.for_agent
+    assert is_for_agent(heard.facts)
     assert said(updates.sent(video={"file_id": "x"}, caption="look")).text == "look"
     with pytest.raises(InvalidInput):
         read_update(updates.sent(poll=old), ME)
@@ -925,7 +927,7 @@ def test_more_entities_than_telegram_has_do_not_keep_the_server_busy() -> None:
     raw = updates.text_message("@rapport_bot " + "@abc " * 20_000)
     raw["message"]["entities"] += [{"offset": 13 + 5 * n, "length": 4, "type": "code"} for n in range(20_000)]
     began = process_time()
-    assert said(raw).for_agent
+    assert is_for_agent(said(raw).facts)
     assert process_time() - began < 5  # it was 24 s when each was compared with each
 
 

@@ -13,6 +13,7 @@ from rapport.channels.telegram.reading.message import platform_id_of
 from rapport.channels.telegram.update_types import Me, Said
 from rapport.domain.conversation import Conversation
 from rapport.domain.errors import InvalidInput, Transient
+from rapport.ingest.addressing import is_for_agent
 from rapport.storage.database import Database
 from rapport.storage.telegram import ChatMapping, Updates
 
@@ -70,7 +71,12 @@ class Albums:
                 piece = read_update(json.loads(payload), self.me)
             except InvalidInput:
                 continue
-            if isinstance(piece, Said) and piece.album == said.album and piece.for_agent and piece.edited_at is None:
+            if (
+                isinstance(piece, Said)
+                and piece.album == said.album
+                and piece.edited_at is None
+                and is_for_agent(piece.facts)
+            ):
                 found[piece.message_id] = piece
         return [found[number] for number in sorted(found)]
 

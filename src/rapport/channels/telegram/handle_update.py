@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Protocol
 
 import structlog
@@ -20,6 +20,7 @@ from rapport.domain.conversation import Conversation, Incoming, Message
 from rapport.domain.errors import Conflict, NotFound, Permanent, Transient
 from rapport.domain.outgoing import Notice
 from rapport.ingest.accept import change
+from rapport.ingest.addressing import is_for_agent
 from rapport.ingest.archive_rows import mapping
 from rapport.ingest.content import MAX_MENTIONS
 from rapport.storage.conversations.conversations import Conversations
@@ -28,8 +29,6 @@ from rapport.storage.telegram import People
 
 log = structlog.get_logger()
 
-CALLED_BY_CHANGE = timedelta(hours=1)
-"""Whoever tags the agent by changing what they said is answered if they said it lately."""
 NOT_YOURS = "This button is for whoever asked for it."
 _OURS = frozenset(name for name, _ in COMMANDS)
 _REMEMBERED = 10_000
@@ -90,12 +89,11 @@ class Hearing:
             await self._obey(said, conversation, update_id)
             return
         incoming = await self._incoming(said, conversation, payload)
-        edited_at = said.edited_at
-        if edited_at is not None:
-            edited_at += timedelta(microseconds=update_id % 1_000_000)  # changes of one second keep their order
-            is_late = datetime.now(UTC) - said.said_at > CALLED_BY_CHANGE
-            incoming = replace(incoming, for_agent=incoming.for_agent and not is_late)
-            if await change(self.desk.database, incoming, edited_at=edited_at):
+        if said.edited_at is not None:
+            # Changes of one second keep their order.
+            edited_at = said.edited_at + timedelta(microseconds=update_id % 1_000_000)
+            incoming = replace(incoming, edited_at=edited_at)
+            if await change(self.desk.database, incoming):
                 return
             if said.command is not None and self._is_ours(said):
                 return  # what was asked for has been done, and is nothing that anybody said
@@ -104,8 +102,8 @@ class Hearing:
         except Conflict:  # what it says has changed since, and that came first
             return
         ticket.close()  # it is sent when it is there: nobody waits here
-        if edited_at is not None:  # the change came first, and is known as one when an older one comes
-            await change(self.desk.database, incoming, edited_at=edited_at)
+        if incoming.edited_at is not None:  # the change came first, and is known as one when an older one comes
+            await change(self.desk.database, incoming)
 
     async def _incoming(self, said: Said, conversation: Conversation, payload: Mapping[str, Any]) -> Incoming:
         return Incoming(
@@ -121,7 +119,9 @@ class Hearing:
             context_snapshot=said.context_snapshot,
             payload=payload,
             said_at=said.said_at,
-            for_agent=said.for_agent and not said.is_bot and await self._albums.is_call(said, conversation),
+            mentions_agent=said.mentions_agent,
+            replies_to_agent=said.replies_to_agent,
+            is_album_rest=is_for_agent(said.facts) and not await self._albums.is_call(said, conversation),
         )
 
     async def _named(self, said: Said) -> list[str]:

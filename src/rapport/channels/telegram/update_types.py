@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from rapport.domain.conversation import Author, Kind
+from rapport.ingest.addressing import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Said:
     is_bot: bool
     is_admin: bool
     """An anonymous admin of the group: nobody else can speak as the group itself."""
-    for_agent: bool
+    mentions_agent: bool
+    replies_to_agent: bool
     usernames: tuple[str, ...]
     """Whom else it names, in lower case and without @: only somebody who has seen them knows their ids."""
     mentions: tuple[str, ...]
@@ -99,6 +101,16 @@ class Said:
     """Messages of one album were sent at once, and mostly only one of them has words."""
     has_words: bool
     """Whether it has a text or a caption of its own."""
+
+    @property
+    def facts(self) -> Facts:
+        """The facts by which it is decided whether it is for the agent; an album's are of this message alone."""
+        return Facts(
+            is_direct=self.chat.kind == "direct",
+            mentions_agent=self.mentions_agent,
+            replies_to_agent=self.replies_to_agent,
+            is_bot=self.is_bot,
+        )
 
 
 @dataclass(frozen=True, slots=True)

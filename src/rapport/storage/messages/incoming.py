@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from psycopg import AsyncCursor
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
-from rapport.domain.conversation import Incoming, Message, text_of
+from rapport.domain.conversation import Audience, Incoming, Message, text_of
 from rapport.domain.event import Accepted, ClaimedEvent
 from rapport.domain.ids import new_id
 from rapport.storage.conversations.conversations import no_such_conversation
@@ -32,8 +30,10 @@ KEPT_CHANGES = 50
 # holds an older `spoken` than the conversation, and is dropped for that when its time comes.
 # Another bot is heard and never answered, or two of them would talk for ever; nor has anybody spoken when one has: a bot
 # that posts the weather every hour must not cancel what waits for people, nor let unanswered follow-ups begin anew.
+# `ingest/addressing.py` decides what is for the agent; this picks its decision for the conversation's row (ADR 43).
 _FOR_AGENT = (
-    "(NOT %(is_bot)s AND coalesce(%(for_agent)s, kind = 'direct' OR %(replies)s OR agent_id = ANY(%(addressed)s)))"
+    "(CASE WHEN kind = 'direct' THEN %(in_direct_chats)s"
+    " ELSE %(in_group_chats)s OR agent_id = ANY(%(in_groups_of)s) END)"
 )
 _STORE = f"""
 WITH line AS (
@@ -148,10 +148,10 @@ SELECT id FROM changed
 """
 
 # Somebody has added to a message that it is for the agent: from now on it is, once.
-_CALL = """
+_CALL = f"""
 WITH line AS (
     UPDATE conversations SET open_event_count = open_event_count + 1
-    WHERE id = %(conversation)s AND owner_id = %(owner)s
+    WHERE id = %(conversation)s AND owner_id = %(owner)s AND {_FOR_AGENT}
       AND NOT EXISTS (SELECT FROM events WHERE conversation_id = %(conversation)s AND id = %(message)s)
     RETURNING user_message_count
 )
@@ -165,14 +165,9 @@ ON CONFLICT DO NOTHING
 class IncomingMessages:
     connection: Connection
 
-    async def store(
-        self, incoming: Incoming, *, addressed: Sequence[str], replies_to_agent: bool, worker_id: str, claim: bool
-    ) -> Accepted | None:
-        """Store a message and, if it is for the agent, its event; None when its client's or its platform's id is known.
-
-        It is for the agent in a direct conversation, when `addressed` (ids of agents) names it, or when it replies to it;
-        what another bot says is for nobody.
-        """
+    async def store(self, incoming: Incoming, *, audience: Audience, worker_id: str, claim: bool) -> Accepted | None:
+        """Store a message and, in a conversation of its audience, its event; None when its client's or its platform's id
+        is known."""
         message_id = new_id()
         parameters = {
             "conversation": incoming.conversation_id,
@@ -185,8 +180,7 @@ class IncomingMessages:
             "reply_to": incoming.reply_to_id,
             "client_id": incoming.client_message_id,
             "worker": worker_id,
-            "addressed": list(addressed),
-            "replies": replies_to_agent,
+            **_audience_parameters(audience),
             "mentions": list(incoming.mentions),
             "topic": incoming.thread_id,
             "is_bot": incoming.is_bot,
@@ -194,7 +188,6 @@ class IncomingMessages:
             "snapshot": incoming.context_snapshot and Jsonb(dict(incoming.context_snapshot)),
             "payload": incoming.payload and Jsonb(dict(incoming.payload)),
             "said_at": incoming.said_at,
-            "for_agent": incoming.for_agent,
         }
         try:
             found = await self._store({**parameters, "claim": claim})
@@ -260,11 +253,12 @@ class IncomingMessages:
             repeated=True,
         )
 
-    async def change(self, incoming: Incoming, *, edited_at: datetime) -> str | None:
+    async def change(self, incoming: Incoming) -> str | None:
         """Somebody has changed what they said, which is known by its platform's id; returns whose id it has here.
 
         None: it isn't known, or it says nothing else than before, or has been changed again since.
         """
+        assert incoming.edited_at is not None
         found = await self.connection.execute(
             _CHANGE,
             {
@@ -273,7 +267,7 @@ class IncomingMessages:
                 "platform_id": incoming.platform_id,
                 "text": text_of(incoming.content),
                 "mentions": list(incoming.mentions),
-                "edited_at": edited_at.isoformat(),
+                "edited_at": incoming.edited_at.isoformat(),
                 "kept": KEPT_CHANGES,
                 "payload": incoming.payload and Jsonb(dict(incoming.payload)),
             },
@@ -281,8 +275,9 @@ class IncomingMessages:
         row = await found.fetchone()
         return row[0] if row else None
 
-    async def call(self, incoming: Incoming, message_id: str, *, worker_id: str) -> bool:
-        """A message that is known is for the agent, as has become clear; False if it was already. Call it in a transaction."""
+    async def call(self, incoming: Incoming, message_id: str, *, audience: Audience, worker_id: str) -> bool:
+        """Queue a known message to be answered in a conversation of its audience; False if it is not one, or was queued
+        before. Call it in a transaction."""
         found = await self.connection.execute(
             _CALL,
             {
@@ -290,6 +285,15 @@ class IncomingMessages:
                 "owner": incoming.owner_id,
                 "message": message_id,
                 "worker": worker_id,
+                **_audience_parameters(audience),
             },
         )
         return found.rowcount == 1
+
+
+def _audience_parameters(audience: Audience) -> dict[str, Any]:
+    return {
+        "in_direct_chats": audience.in_direct_chats,
+        "in_group_chats": audience.in_group_chats,
+        "in_groups_of": list(audience.in_groups_of),
+    }

@@ -102,7 +102,7 @@ class _Completions:
             await self.places.named(owner, agent, user)
         else:
             await self._refuse_other_agent(owner, here, agent)
-        incoming = Incoming(owner, here, said.content, said.author, client_message_id=key, for_agent=True)
+        incoming = Incoming(owner, here, said.content, said.author, client_message_id=key, awaits_reply=True)
         ticket = await self.core.accept(incoming, listen=body.stream is True)
         envelope = Envelope(ticket.accepted, tokens_sent(body), kept=True)
         headers = {"X-Conversation-Id": here}
