@@ -98,9 +98,9 @@ screenshots: test-tools ## take the pictures in docs/ anew
 
 lock: $(VENV)/.installed-dev ## compile the pinned dependencies again
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --no-header --output-file requirements.lock pyproject.toml --extra build
+	  --no-header --output-file requirements.lock pyproject.toml --extra build --extra all
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --no-header --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml --extra build --extra dev
+	  --no-header --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml --extra build --extra all --extra dev
 
 clean: ## remove .venv, .venv-train and caches (not your data)
 	rm -rf $(VENV) $(TRAINING) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

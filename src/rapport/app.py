@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rapport.domain import failpoints
+from rapport.domain.extras import TELEGRAM, WORDLLAMA, require_extra
 from rapport.settings import Settings
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 
@@ -187,6 +188,7 @@ async def _telegram_api(settings: Settings) -> AsyncGenerator[BotApi | None]:
     if settings.telegram_bot_token is None:
         yield None
         return
+    require_extra(TELEGRAM, "TELEGRAM_BOT_TOKEN is set")
     from rapport.channels.telegram.api import BotApi
 
     api = BotApi(settings.telegram_bot_token, url=settings.telegram_api_url)
@@ -252,6 +254,8 @@ async def _prepare(embedder: Embedder, database: Database, chooser: ContextSelec
         has_groups = await Conversations(connection).has_groups()
     if has_groups:
         asyncio.get_running_loop().run_in_executor(None, chooser.warm_up)
+        if not WORDLLAMA.is_installed:
+            log.warning("context.no_word_vectors", remedy=WORDLLAMA.remedy)
     if outdated_notes:
         log.warning("notes.outdated", notes=outdated_notes, embedder=embedder.name, remedy="rapport reindex")
     if outdated_memories:

@@ -8,11 +8,14 @@ from typing import Any, cast
 from langchain_core.language_models import BaseChatModel
 
 from rapport.domain.errors import Permanent
+from rapport.domain.extras import ANTHROPIC, OLLAMA, require_extra
 
 BUILTIN = "builtin"
 
 NEEDS = {"openai": "", "anthropic": "ANTHROPIC_API_KEY", "ollama": ""}
-"""The providers whose libraries come with Rapport, and the variable without which each can't work."""
+"""The providers that Rapport supports, and the variable without which each can't work."""
+
+_EXTRAS = {"anthropic": (ANTHROPIC, "Anthropic"), "ollama": (OLLAMA, "Ollama")}
 
 
 def make_model(name: str, *, timeout: float, environment: Mapping[str, str]) -> BaseChatModel:
@@ -37,6 +40,9 @@ def make_model(name: str, *, timeout: float, environment: Mapping[str, str]) -> 
         )
     if (needed := NEEDS[provider]) and not environment.get(needed):
         raise Permanent(f"RAPPORT_MODEL={name!r} can't be used: set {needed}.")
+    if provider in _EXTRAS:
+        extra, maker = _EXTRAS[provider]
+        require_extra(extra, f"RAPPORT_MODEL names an {maker} model")
     try:
         if provider == "openai":
             from rapport.agents.openai import make_openai

@@ -14,6 +14,7 @@ from rich.table import Table
 from rapport.agents.models import BUILTIN, close_model, make_model
 from rapport.cli.calibration_plot import draw_curve
 from rapport.cli.note_library import open_library
+from rapport.domain.extras import PLOT, missing_extra
 from rapport.retrieval.calibration import MAX_PASSAGES, Ask, Calibration, calibrate
 from rapport.settings import Settings
 from rapport.storage.notes.notes import Notes
@@ -47,7 +48,12 @@ async def reset(settings: Settings, *, user: str) -> None:
 
 
 def _draw(calibration: Calibration, png: Path, console: Console) -> None:
-    """The picture, if it can be written: what was measured counts without it too."""
+    """Write the picture if that is possible: the measured threshold counts without it."""
+    if not PLOT.is_installed:
+        console.print(
+            str(missing_extra(PLOT, "`rapport calibrate` can draw this as a curve")), markup=False, soft_wrap=True
+        )
+        return
     try:
         draw_curve(calibration, png)
     except OSError as error:

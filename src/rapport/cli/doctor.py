@@ -1,10 +1,11 @@
-"""`rapport doctor`: what is in use, and whether it works."""
+"""Check every part that is in use and say whether it works: `rapport doctor`."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from langchain_core.messages import HumanMessage
 from rich.console import Console
@@ -17,8 +18,8 @@ from rapport.agents.metadata import verify_metadata
 from rapport.agents.models import BUILTIN, close_model, make_model
 from rapport.app import open_database
 from rapport.cli.main import secrets_in
-from rapport.cli.telegram_doctor import Caution, what_it_hears, which_bot, who_may_talk
 from rapport.domain.errors import RapportError
+from rapport.domain.extras import TELEGRAM, WORDLLAMA, missing_extra
 from rapport.logs import Redactor
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.settings import Settings
@@ -37,58 +38,93 @@ HOW_TO_SWITCH = (
 )
 
 
+class Caution(str):
+    """A part works, and the operator should know something about it."""
+
+    __slots__ = ()
+
+
+Part: TypeAlias = Callable[[str, Callable[[], Awaitable[str]]], Awaitable[None]]
+"""Print one line about a part: its name, and what the check returns or raises."""
+
+
 async def examine(settings: Settings) -> bool:
-    """Look at every part; True when all of them work."""
+    """Check every part and print a line about each; return True when all of them work."""
     console = Console(highlight=False)
     console.print("[bold]Rapport's parts[/bold]")
     redact = Redactor(secrets_in(os.environ))  # providers like to quote the key that they refuse
     results: list[bool] = []
 
-    async def part(name: str, look: Callable[[], Awaitable[str]]) -> None:
+    async def part(name: str, check: Callable[[], Awaitable[str]]) -> None:
         began = time.perf_counter()
         try:
-            found = await look()
+            state = await check()
         except RapportError as error:
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             console.print(f"[red]✗[/red] [bold]{name}[/bold]: {escape(redact(f'{error}{cause}'))}", soft_wrap=True)
             results.append(False)
         else:
             ms = (time.perf_counter() - began) * 1000
-            mark = "[yellow]![/yellow]" if isinstance(found, Caution) else "[green]✓[/green]"
+            mark = "[yellow]![/yellow]" if isinstance(state, Caution) else "[green]✓[/green]"
             console.print(
-                f"{mark} [bold]{name}[/bold]: {escape(redact(found))} [dim]({ms:.0f} ms)[/dim]", soft_wrap=True
+                f"{mark} [bold]{name}[/bold]: {escape(redact(state))} [dim]({ms:.0f} ms)[/dim]", soft_wrap=True
             )
             results.append(True)
 
-    await part("Model", lambda: _model(settings))
-    await part("Embedder", lambda: _embedder(settings))
-
-    async def database() -> str:
-        async with open_database(settings) as opened:
-            found = await _database(opened, settings)
-            await part("Metadata", lambda: _metadata(opened, settings))
-            await part("Notes", lambda: _notes(opened, settings))
-            await part("Memories", lambda: _memories(opened, settings))
-            await part("Follow-ups", lambda: _followups(opened, settings))
-            await part("Access", lambda: _access(opened, settings))
-            if settings.telegram_bot_token is not None:
-                await part("Telegram access", lambda: who_may_talk(opened, settings))
-            return found
-
+    await part("Model", lambda: _check_model(settings))
+    await part("Embedder", lambda: _check_embedder(settings))
+    await part("Group context", lambda: _check_group_context(settings))
     if settings.telegram_bot_token is None:
-        await part("Telegram", _no_telegram)
+        await part("Telegram", _report_no_telegram)
+    elif not TELEGRAM.is_installed:
+        await part("Telegram", _report_missing_telegram)
     else:
-        await part("Telegram", lambda: which_bot(settings))
-        await part("Telegram groups", lambda: what_it_hears(settings))
-    await part("Database", database)
+        await _check_telegram(part, settings)
+    await part("Database", lambda: _check_database_parts(part, settings))
     return all(results)
 
 
-async def _no_telegram() -> str:
+async def _check_database_parts(part: Part, settings: Settings) -> str:
+    """Check the database, and while it is open everything that it stores."""
+    async with open_database(settings) as opened:
+        state = await _check_database(opened, settings)
+        await part("Metadata", lambda: _check_metadata(opened, settings))
+        await part("Notes", lambda: _check_notes(opened, settings))
+        await part("Memories", lambda: _check_memories(opened, settings))
+        await part("Follow-ups", lambda: _check_follow_ups(opened, settings))
+        await part("Access", lambda: _check_access(opened, settings))
+        if settings.telegram_bot_token is not None and TELEGRAM.is_installed:
+            from rapport.cli.telegram_doctor import report_access
+
+            await part("Telegram access", lambda: report_access(opened, settings))
+        return state
+
+
+async def _check_telegram(part: Part, settings: Settings) -> None:
+    from rapport.cli.telegram_doctor import check_bot, check_privacy_mode
+
+    await part("Telegram", lambda: check_bot(settings))
+    await part("Telegram groups", lambda: check_privacy_mode(settings))
+
+
+async def _report_no_telegram() -> str:
     return "off: TELEGRAM_BOT_TOKEN is not set (docs/telegram.md says how to begin)"
 
 
-async def _model(settings: Settings) -> str:
+async def _report_missing_telegram() -> str:
+    raise missing_extra(TELEGRAM, "TELEGRAM_BOT_TOKEN is set")
+
+
+async def _check_group_context(settings: Settings) -> str:
+    if settings.context_strategy != "relevant" or WORDLLAMA.is_installed:
+        return f"chosen by the strategy `{settings.context_strategy}`"
+    return Caution(
+        "chosen without word vectors, which finds less of what belongs to a call (ADR 46), because wordllama is not"
+        f" installed. Run, with Python 3.13 or older: {WORDLLAMA.remedy}"
+    )
+
+
+async def _check_model(settings: Settings) -> str:
     model = make_model(settings.model, timeout=min(settings.model_timeout, 20), environment=os.environ)
     try:
         reply = await model.ainvoke([HumanMessage("Hello! Answer with one short sentence.")])
@@ -102,7 +138,7 @@ async def _model(settings: Settings) -> str:
     return f"{settings.model} answers ({len(str(reply.text))} characters)"
 
 
-async def _embedder(settings: Settings) -> str:
+async def _check_embedder(settings: Settings) -> str:
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         vector = await embedder.embed_question("Hello!")
@@ -114,8 +150,8 @@ async def _embedder(settings: Settings) -> str:
     return f"{chosen}{embedder.name}, {len(vector)} dimensions; a passage counts from {embedder.min_similarity:.2f} on"
 
 
-async def _notes(database: Database, settings: Settings) -> str:
-    count, outdated = await _totals(Notes, database, settings)
+async def _check_notes(database: Database, settings: Settings) -> str:
+    count, outdated = await _count_outdated(Notes, database, settings)
     if outdated:
         raise RapportError(
             f"{outdated} of {count} were indexed by another embedder and are not found: `rapport reindex`"
@@ -123,8 +159,8 @@ async def _notes(database: Database, settings: Settings) -> str:
     return f"{count}" if count else "none yet: `rapport notes add FILES…`"
 
 
-async def _memories(database: Database, settings: Settings) -> str:
-    count, outdated = await _totals(Memories, database, settings)
+async def _check_memories(database: Database, settings: Settings) -> str:
+    count, outdated = await _count_outdated(Memories, database, settings)
     if outdated:
         raise RapportError(
             f"{outdated} of {count} were indexed by another embedder and don't come to mind: `rapport reindex`"
@@ -132,8 +168,8 @@ async def _memories(database: Database, settings: Settings) -> str:
     return f"{count}: `rapport memory list`" if count else "none yet"
 
 
-async def _totals(what: type[Notes | Memories], database: Database, settings: Settings) -> tuple[int, int]:
-    """How many there are, and how many of them the embedder in use can't find."""
+async def _count_outdated(what: type[Notes | Memories], database: Database, settings: Settings) -> tuple[int, int]:
+    """Return how many there are, and how many of them the embedder in use can't find."""
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         async with database.statement() as connection:
@@ -142,7 +178,7 @@ async def _totals(what: type[Notes | Memories], database: Database, settings: Se
         await close_embedder(embedder)
 
 
-async def _followups(database: Database, settings: Settings) -> str:
+async def _check_follow_ups(database: Database, settings: Settings) -> str:
     if not settings.autonomy:
         return "off: RAPPORT_AUTONOMY=false"
     async with database.statement() as connection:
@@ -150,7 +186,7 @@ async def _followups(database: Database, settings: Settings) -> str:
     return f"on, {waiting} waiting: `rapport timers list`" if waiting else "on, none waiting"
 
 
-async def _database(database: Database, settings: Settings) -> str:
+async def _check_database(database: Database, settings: Settings) -> str:
     async with schema_lock(database):
         await migrate(database)
     async with database.statement() as connection:
@@ -163,7 +199,7 @@ async def _database(database: Database, settings: Settings) -> str:
     return f"Postgres {row[0] if row else '?'} ({where}), schema version {known()[-1].version}, {pgvector}"
 
 
-async def _metadata(database: Database, settings: Settings) -> str:
+async def _check_metadata(database: Database, settings: Settings) -> str:
     async with checkpoint_pool(database.url) as pool:
         saver = Checkpoints(pool)
         async with schema_lock(database):
@@ -173,7 +209,7 @@ async def _metadata(database: Database, settings: Settings) -> str:
     return "tags survive LangGraph's checkpoints"
 
 
-async def _access(database: Database, settings: Settings) -> str:
+async def _check_access(database: Database, settings: Settings) -> str:
     async with database.statement() as connection:
         rows = await Keys(connection).every()
     count = sum(row.revoked_at is None for row in rows)

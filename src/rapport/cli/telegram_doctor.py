@@ -1,4 +1,4 @@
-"""What `rapport doctor` says of Telegram: which bot it is, what it hears in groups, and who may talk with it."""
+"""Report on Telegram for `rapport doctor`: the bot, its privacy mode in groups, and who may talk with it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rapport.channels.telegram.admission import Admission, read_admission
 from rapport.channels.telegram.api import BotApi, TokenRefused
 from rapport.channels.telegram.bot import PRIVACY, webhook_address
 from rapport.channels.telegram.inbox import remedy_for
+from rapport.cli.doctor import Caution
 from rapport.domain.errors import RapportError
 from rapport.domain.text_checks import visible
 from rapport.ingest.archive_rows import mapping
@@ -17,20 +18,14 @@ from rapport.settings import Settings
 from rapport.storage.database import Database
 from rapport.storage.telegram import Refused, Updates
 
-SHOWN = 5
+MAX_SHOWN = 5
 
 
-class Caution(str):
-    """It works, and somebody should know this of it."""
-
-    __slots__ = ()
-
-
-async def which_bot(settings: Settings) -> str:
-    """The bot that the token is for, and how it gets its updates; raises RapportError if it can't."""
-    async with _api(settings) as api:
-        me = await _asked(api, "getMe")
-        info = await _asked(api, "getWebhookInfo")
+async def check_bot(settings: Settings) -> str:
+    """Name the bot that the token belongs to and how it gets updates; raise RapportError if it can't."""
+    async with _open_api(settings) as api:
+        me = await _call(api, "getMe")
+        info = await _call(api, "getWebhookInfo")
         # Many programs have their token in the address: it is not for the screen, nor for where that is shown.
         set_to = api.redacted(str(info.get("url") or ""))
         wanted = api.redacted(webhook_address(settings.telegram_webhook_url or ""))
@@ -48,10 +43,10 @@ async def which_bot(settings: Settings) -> str:
     return f"{name}, by webhook at {set_to}; {waiting} updates wait"
 
 
-async def what_it_hears(settings: Settings) -> str:
-    """Whether privacy mode hides what is said in groups, and what turning it off means."""
-    async with _api(settings) as api:
-        me = await _asked(api, "getMe")
+async def check_privacy_mode(settings: Settings) -> str:
+    """Say whether privacy mode hides group messages from the bot, and what turning it off means."""
+    async with _open_api(settings) as api:
+        me = await _call(api, "getMe")
     if me.get("can_read_all_group_messages") is False:
         return Caution(PRIVACY)
     if me.get("can_join_groups") is False:
@@ -59,28 +54,28 @@ async def what_it_hears(settings: Settings) -> str:
     return "privacy mode is off: it is given every message of its groups, and Rapport stores them"
 
 
-async def who_may_talk(database: Database, settings: Settings) -> str:
-    """The allow-lists, and who has tried without being on them."""
+async def report_access(database: Database, settings: Settings) -> str:
+    """Count who may talk with the bot, and name who tried without being allowed."""
     admission = read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users)
     assert settings.telegram_bot_token is not None
     async with database.statement() as connection:
         tried = await Updates(connection, BotApi(settings.telegram_bot_token).number).refused()
     left = [one for one in tried if one.chat_id not in admission.chats and one.chat_id not in admission.users]
-    told = "; ".join(map(_told, left[:SHOWN]))
+    told = "; ".join(map(_describe_refused, left[:MAX_SHOWN]))
     if admission.is_nobody:
         return Caution(f"nobody may talk with it yet. {told or 'Write to it: then its log and this line say your id.'}")
-    allowed = f"{_count(admission)} may talk with it"
+    allowed = f"{_count_admitted(admission)} may talk with it"
     return f"{allowed}. Not let in: {told}" if told else allowed
 
 
-def _told(refused: Refused) -> str:
+def _describe_refused(refused: Refused) -> str:
     name = "".join(character for character in refused.name if character.isprintable())[:60]
     who = f"{name} ({refused.chat_id})" if visible(name) else str(refused.chat_id)
     times = "once" if refused.times == 1 else f"{refused.times} times"
     return f"{who} tried {times}: {remedy_for(refused.chat_id, refused.kind)}"
 
 
-def _count(admission: Admission) -> str:
+def _count_admitted(admission: Admission) -> str:
     groups = sum(chat < 0 for chat in admission.chats)
     people = len(admission.chats) - groups + len(admission.users)
     parts = [
@@ -92,7 +87,7 @@ def _count(admission: Admission) -> str:
 
 
 @asynccontextmanager
-async def _api(settings: Settings) -> AsyncGenerator[BotApi]:
+async def _open_api(settings: Settings) -> AsyncGenerator[BotApi]:
     assert settings.telegram_bot_token is not None
     api = BotApi(settings.telegram_bot_token, url=settings.telegram_api_url)
     await api.open()
@@ -102,7 +97,7 @@ async def _api(settings: Settings) -> AsyncGenerator[BotApi]:
         await api.close_connections()
 
 
-async def _asked(api: BotApi, method: str) -> Mapping[str, Any]:
+async def _call(api: BotApi, method: str) -> Mapping[str, Any]:
     try:
         return mapping(await api.call(method)) or {}
     except TokenRefused as error:

@@ -11,6 +11,7 @@ import structlog
 from langchain_core.embeddings import Embeddings
 
 from rapport.domain.errors import Permanent, RapportError, Transient
+from rapport.domain.extras import OLLAMA, require_extra
 from rapport.domain.note import Vector
 from rapport.retrieval.embedders.local import first_line
 from rapport.retrieval.embedders.vector_checks import sound_vectors
@@ -135,6 +136,8 @@ def make_langchain(
 ) -> LangChainEmbedder:
     """The model behind a `provider:model` string; Permanent with what to set or install if it can't be made."""
     provider, _, model = name.partition(":")
+    if provider == "ollama":
+        require_extra(OLLAMA, "RAPPORT_EMBEDDINGS names an Ollama model")
     try:
         from langchain.embeddings import init_embeddings
 

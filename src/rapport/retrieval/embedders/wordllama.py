@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rapport.domain.errors import Permanent
+from rapport.domain.extras import WORDLLAMA, require_extra
 from rapport.retrieval.embedders.local import LocalEmbedder, data_file, first_line
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class WordLlama(LocalEmbedder):
 
 
 def _files() -> tuple[Path, Path]:
+    require_extra(WORDLLAMA, "RAPPORT_EMBEDDINGS names WordLlama (for Python 3.13 or older)")
     weights = data_file("wordllama", "weights", "l2_supercat_256.safetensors")
     return weights, data_file("wordllama", "tokenizers", "l2_supercat_tokenizer_config.json")
 
@@ -79,7 +81,7 @@ class WordTable:
 
 
 def word_table() -> WordTable | None:
-    """The table in the wheel; None where there is none, because the wheel is not made for every Python."""
+    """Return the table in the wheel; None where there is none: it is an extra, and not made for every Python."""
     try:
         return WordTable(*_files())
     except Permanent:

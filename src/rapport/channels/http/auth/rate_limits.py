@@ -20,6 +20,7 @@ from starlette.requests import HTTPConnection
 
 from rapport.channels.http.auth.client_address import UNKNOWN, Network, client_address, site_of
 from rapport.domain.errors import Permanent, TooMany
+from rapport.domain.extras import REDIS, require_extra
 
 log = structlog.get_logger()
 
@@ -283,6 +284,7 @@ async def open_limiter(
 
 def _redis_pool(url: str, patience: float) -> Any:
     """Connections to Redis, made when they are needed. What is wrong with the address is told without the address."""
+    require_extra(REDIS, "REDIS_URL is set")
     from redis.asyncio import BlockingConnectionPool
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
