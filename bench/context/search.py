@@ -33,14 +33,15 @@ from rapport.app import App, open_app
 from rapport.context.named_participants import find_named_participants
 from rapport.domain.chat_archive import Archive, ArchivedMessage
 from rapport.domain.conversation import LOCAL_USER, Author
+from rapport.domain.read_models import SearchHit
 from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.ingest.import_messages import bring_in
 from rapport.logs import configure_logging
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.storage.database import Database
-from rapport.storage.messages.chat_search import Hit, search_chat
+from rapport.storage.messages.chat_search import search_chat
 
-Way: TypeAlias = Callable[[str], Awaitable[Sequence[Hit]]]
+Way: TypeAlias = Callable[[str], Awaitable[Sequence[SearchHit]]]
 COUNTS = (5, 10)
 SIZES = (1_000, 100_000)
 COST_GOAL = 3.0
@@ -73,7 +74,7 @@ def ways_of(app: App, stored: Stored) -> dict[str, Way]:
 
     authors = [Author(name.lower(), name) for name in stored.dialogue.people]
 
-    async def plainly(question: str, *, by_words: bool, by_meaning: bool) -> list[Hit]:
+    async def plainly(question: str, *, by_words: bool, by_meaning: bool) -> list[SearchHit]:
         vector = await embedder.embed_question(question) if by_meaning else None
         async with app.database.statement() as connection:
             return await search_chat(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rapport.agents.health import ModelHealth
     from rapport.channels.telegram.api import BotApi
     from rapport.channels.telegram.bot import TelegramBot
+    from rapport.core.core import Core
     from rapport.delivery.sender import Channel
     from rapport.memory.memory_store import MemoryStore
     from rapport.metrics import Metrics
@@ -54,6 +55,7 @@ class App:
     chooser: ContextSelector
     model: BaseChatModel
     health: ModelHealth
+    core: Core
     telegram: TelegramBot | None = None
 
 
@@ -112,6 +114,7 @@ async def open_app(
         from rapport.agents.health import ModelHealth
         from rapport.agents.metadata import verify_metadata
         from rapport.agents.models import close_model, make_model
+        from rapport.core.core import make_core
         from rapport.memory.memory_store import MemoryStore
         from rapport.memory.recall import Recall
         from rapport.metrics import Metrics
@@ -163,6 +166,16 @@ async def open_app(
         stack.push_async_callback(runtime.stop)
         await runtime.start()
         await _prepare(embedder, database, tools.context_selector)
+        library = Library(database, embedder)
+        core = make_core(
+            runtime,
+            database,
+            library,
+            tools.retriever,
+            memory,
+            tools.context_selector,
+            on_timers_changed=runtime.timers_changed,
+        )
         telegram = None if api is None else _telegram(settings, api, runtime, tools)
         if telegram is not None:
             runtime.attend(telegram)
@@ -171,13 +184,14 @@ async def open_app(
             database,
             agent,
             runtime,
-            Library(database, embedder),
+            library,
             tools.retriever,
             memory,
             tools.metrics,
             tools.context_selector,
             chosen,
             health,
+            core,
             telegram,
         )
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from rapport.domain.read_models import SearchHit
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages.chat_search import EXACT_VECTORS, MOST_EXACT, Hit, participants, search_chat
+from rapport.storage.messages.chat_search import EXACT_VECTORS, MOST_EXACT, participants, search_chat
 from rapport.storage.messages.message_vectors import MessageVectors, Stretch
 from rapport.storage.messages.neighbours import vector_of
 from tests.storage.explained import MODES, Explained, PlanMode, plans
@@ -153,14 +154,14 @@ async def test_a_group_that_is_a_small_part_of_all_is_compared_one_by_one(databa
 # ---- by words
 
 
-async def by_words(database: Database, chat: Chat | str, words: str, **more: Any) -> list[Hit]:
+async def by_words(database: Database, chat: Chat | str, words: str, **more: Any) -> list[SearchHit]:
     where = chat if isinstance(chat, str) else chat.id
     options: dict[str, Any] = {"embedder": "e", "before": datetime.now(UTC), **more}
     async with database.statement() as connection:
         return await search_chat(connection, options.pop("owner", "local"), where, words=words, **options)
 
 
-def texts(hits: list[Hit]) -> list[str]:
+def texts(hits: list[SearchHit]) -> list[str]:
     return [one.message.text for one in hits]
 
 

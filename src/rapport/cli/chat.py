@@ -17,9 +17,9 @@ from rich.text import Text
 from rapport.agents.advice import advise
 from rapport.agents.profiles import require_agent
 from rapport.app import App, open_app
-from rapport.channels.base import Ticket
 from rapport.cli import follow_up_output as followups
 from rapport.cli.line_editor import lines_of
+from rapport.core.turn_runner import Ticket
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER, Conversation, Incoming, Message
 from rapport.domain.errors import RapportError

@@ -14,7 +14,7 @@ from rapport.settings import Settings
 if TYPE_CHECKING:
     from rapport.cli.timeline import Told
     from rapport.domain.conversation import Conversation
-    from rapport.storage.messages.chat_search import Hit
+    from rapport.domain.read_models import SearchHit
     from rapport.turns.explain import Explanation
 
 app = typer.Typer(help="What an agent is given of a group chat, and why: select, show, search.", no_args_is_help=True)
@@ -126,7 +126,7 @@ def search(
     """Search a conversation: the messages that a question is about, the best match first."""
     from rapport.cli.main import start
 
-    async def job(settings: Settings) -> tuple[Conversation, list[Hit]]:
+    async def job(settings: Settings) -> tuple[Conversation, list[SearchHit]]:
         from rapport.cli.explain_context import searched
 
         return await searched(settings, conversation, question, user=user, topic=topic, limit=limit)

@@ -14,11 +14,11 @@ from rapport.domain.context_selection import RECENT, Strategy
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.ids import is_id
+from rapport.domain.read_models import SearchHit
 from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
-from rapport.storage.messages.chat_search import Hit
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import from_snapshot, in_order
 from rapport.storage.notes.notes import Notes
@@ -43,7 +43,7 @@ async def explained(
 
 async def searched(
     settings: Settings, conversation: str, question: str, *, user: str, topic: str | None, limit: int
-) -> tuple[Conversation, list[Hit]]:
+) -> tuple[Conversation, list[SearchHit]]:
     """Return a conversation and its messages that a question is about, the best match first; raises NotFound or InvalidInput."""
     question = check_query(question)
     async with open_library(settings) as (library, _):

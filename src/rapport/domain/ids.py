@@ -14,6 +14,15 @@ def new_id() -> str:
     return str(ULID())
 
 
+EPHEMERAL_PREFIX = "7"
+"""The first character of the ids of ephemeral conversations. Other ids begin with the time: a 0 for the next thousand years."""
+
+
+def new_ephemeral_id() -> str:
+    """Return a fresh id for a conversation that is erased after one answer."""
+    return EPHEMERAL_PREFIX + new_id()[1:]
+
+
 def is_id(text: str) -> bool:
     """Whether `text` has the form of our ids; anything else can't name a row of ours."""
     return _ULID.fullmatch(text) is not None

@@ -17,12 +17,13 @@ from rapport.domain.context_selection import RECENT, CandidateMessages, ContextS
 from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.note import Vector
+from rapport.domain.read_models import SearchHit
 from rapport.domain.text_checks import checked_text
 from rapport.retrieval.ports import Embedder
 from rapport.retrieval.standalone_question import plain, standalone
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages.chat_search import Hit, participants, search_chat
+from rapport.storage.messages.chat_search import participants, search_chat
 from rapport.storage.messages.neighbours import LinkedMessages, in_order, load_linked, recent, vector_of
 
 log = structlog.get_logger()
@@ -137,7 +138,7 @@ class ContextSelector:
         before: datetime,
         thread_id: str | None = None,
         limit: int = 8,
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         """Return messages of a chat, older than `before`, that a question is about, the best first.
 
         They are found by meaning and by words, without the names of participants; what a named participant wrote counts for
@@ -163,7 +164,7 @@ class ContextSelector:
 
     async def search_all(
         self, owner_id: str, conversation_id: str, question: str, *, thread_id: str | None = None, limit: int = 10
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         """Search everything that was said in a conversation so far; raises NotFound if the owner has no such conversation."""
         async with self.database.statement() as connection:
             conversation = await Conversations(connection).get(owner_id, conversation_id)
@@ -179,7 +180,7 @@ class ContextSelector:
             log.warning("chat.error", errorType="context", message=f"searched by words alone: {error}")
             return None
 
-    async def _find_like_subject(self, owner_id: str, call: Message, found: CandidateMessages) -> list[Hit]:
+    async def _find_like_subject(self, owner_id: str, call: Message, found: CandidateMessages) -> list[SearchHit]:
         """Older messages like the one that a call without a question points at, whose vector mostly is there already."""
         likely = [found.anchor] if found.anchor else [find_subject_message(call, found.recent), *reversed(found.recent)]
         target = next((one for one in likely if one and has_subject(one)), None)
@@ -205,7 +206,7 @@ def check_query(text: str) -> str:
     return question
 
 
-def _measure_closeness(hit: Hit) -> float:
+def _measure_closeness(hit: SearchHit) -> float:
     """Return how close a message is to what is asked: by meaning, or by the words if it has at least two of them."""
     return max(hit.similarity or 0.0, hit.share if hit.matched > 1 else 0.0)
 

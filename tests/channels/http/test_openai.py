@@ -22,10 +22,9 @@ from rapport.channels.http.auth.rate_limits import Rules, open_limiter
 from rapport.domain.chat_archive import id_at
 from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent, Finished
-from rapport.domain.ids import is_id, new_id
+from rapport.domain.ids import is_id, new_ephemeral_id, new_id
 from rapport.storage.access.api_keys import Keys
 from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.conversations.ephemeral import ephemeral_id
 from rapport.turns.answer import answer_message
 from tests.e2e.scripted import ScriptedModel as RemoteModel
 from tests.e2e.scripted import chat_model, scripted_model
@@ -482,7 +481,7 @@ async def test_what_failed_and_is_stored_is_not_sent_again_unless_it_can_be_know
 async def test_what_a_process_that_died_has_left_behind_is_erased_later(world: World, ai: openai.AsyncOpenAI) -> None:
     """Found by its id, in which its age is; younger ones may still be waiting for their answers."""
     kept = await world.conversation()
-    young = ephemeral_id()
+    young = new_ephemeral_id()
     old = young[0] + id_at(datetime.now(UTC) - timedelta(minutes=61))[1:]
     for one in (old, young):
         await world.sql("UPDATE conversations SET id = %s WHERE id = %s", one, await world.conversation("ben"))

@@ -14,7 +14,6 @@ import pytest
 from markdown_it import MarkdownIt
 from psycopg.types.json import Jsonb
 
-from rapport.channels.base import Ticket
 from rapport.channels.telegram.commands.notice_text import WallClock, escaped, quoted
 from rapport.channels.telegram.commands.run_command import (
     COMMANDS,
@@ -25,6 +24,7 @@ from rapport.channels.telegram.commands.run_command import (
     run_command,
 )
 from rapport.channels.telegram.commands.why import HOW_TO_ASK, NOTHING_SAID
+from rapport.core.turn_runner import Ticket
 from rapport.domain.conversation import Author, Conversation, Incoming, Message
 from rapport.domain.errors import Transient
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType

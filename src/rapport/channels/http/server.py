@@ -11,7 +11,6 @@ from fastapi import APIRouter, FastAPI, Response
 
 from rapport import __version__
 from rapport.agents.health import ModelHealth
-from rapport.channels.base import Core
 from rapport.channels.http.auth.authentication import Keyless, authenticator
 from rapport.channels.http.auth.client_address import Network
 from rapport.channels.http.live.server_sent_events import event_routes
@@ -34,6 +33,7 @@ from rapport.channels.http.routes.samples import sample_routes
 from rapport.channels.http.routes.session import Server, session_routes
 from rapport.channels.http.routes.threads import thread_routes
 from rapport.channels.http.routes.timers import timer_routes
+from rapport.core.turn_runner import TurnRunner
 from rapport.domain.errors import RapportError
 from rapport.memory.memory_store import MemoryStore
 from rapport.metrics import Metrics
@@ -60,7 +60,7 @@ class Health:
 
 
 def http_app(
-    core: Core,
+    core: TurnRunner,
     database: Database,
     live: Live,
     *,

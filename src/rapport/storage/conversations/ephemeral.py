@@ -6,16 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rapport.domain.chat_archive import id_at
-from rapport.domain.ids import new_id
+from rapport.domain.ids import EPHEMERAL_PREFIX
 from rapport.storage.database import Connection
-
-PASSING = "7"
-"""What their ids begin with: others' hold the time there, and begin with a 0 for the next thousand years."""
-
-
-def ephemeral_id() -> str:
-    """A fresh id for a conversation that is to be erased soon."""
-    return PASSING + new_id()[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +19,6 @@ class EphemeralConversations:
         # The rest of the id is still the time: what is left behind is one short stretch of the primary key.
         found = await self.connection.execute(
             "SELECT owner_id, id FROM conversations WHERE id >= %s AND id < %s ORDER BY id LIMIT %s",
-            (PASSING, PASSING + id_at(before)[1:], limit),
+            (EPHEMERAL_PREFIX, EPHEMERAL_PREFIX + id_at(before)[1:], limit),
         )
         return [(owner_id, conversation_id) for owner_id, conversation_id in await found.fetchall()]

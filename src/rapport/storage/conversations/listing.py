@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rapport.domain.conversation import Author, Conversation, Role
-from rapport.domain.ids import is_id
+from rapport.domain.conversation import Author, Conversation
+from rapport.domain.ids import EPHEMERAL_PREFIX, is_id
+from rapport.domain.read_models import LastMessage, ListedConversation
 from rapport.storage.conversations.conversations import no_such_conversation
-from rapport.storage.conversations.ephemeral import PASSING
 from rapport.storage.database import Connection
 
 SEARCHED = 300
@@ -38,7 +38,7 @@ LEFT JOIN LATERAL (
 # for one answer only is in no list.
 _PAGE = f"""
 FROM conversations c
-WHERE c.owner_id = %(owner)s AND c.id < '{PASSING}' AND (%(at)s::timestamptz IS NULL OR (c.last_at, c.id) < (%(at)s, %(id)s))
+WHERE c.owner_id = %(owner)s AND c.id < '{EPHEMERAL_PREFIX}' AND (%(at)s::timestamptz IS NULL OR (c.last_at, c.id) < (%(at)s, %(id)s))
 ORDER BY c.last_at DESC, c.id DESC LIMIT
 """
 
@@ -72,30 +72,12 @@ GROUP BY author_id ORDER BY max(created_at) DESC LIMIT %(limit)s
 
 
 @dataclass(frozen=True, slots=True)
-class LastMessage:
-    """The beginning of what was said last."""
-
-    author: str | None
-    role: Role
-    text: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Thread:
-    """A conversation in a list of them."""
-
-    conversation: Conversation
-    last_message: LastMessage | None
-
-
-@dataclass(frozen=True, slots=True)
 class ConversationListing:
     connection: Connection
 
     async def recent(
         self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None, words: str = ""
-    ) -> list[Thread]:
+    ) -> list[ListedConversation]:
         """The owner's conversations, the one talked in last first; `before` is the (last_at, id) of the last one seen.
 
         With `words`, those among the latest whose title, or something said there lately, has them all.
@@ -113,7 +95,7 @@ class ConversationListing:
         )
         return [_thread(row) for row in await found.fetchall()]
 
-    async def get(self, owner_id: str, conversation_id: str) -> Thread:
+    async def get(self, owner_id: str, conversation_id: str) -> ListedConversation:
         """The conversation, if it is this owner's."""
         if is_id(conversation_id):
             found = await self.connection.execute(_ONE.encode(), {"owner": owner_id, "id": conversation_id})
@@ -137,13 +119,13 @@ class ConversationListing:
         return row[0] if row else None
 
 
-def _thread(row: tuple[Any, ...]) -> Thread:
+def _thread(row: tuple[Any, ...]) -> ListedConversation:
     author, role, created_at, words, has_blocks = row[8:]
     if role is None:
-        return Thread(Conversation(*row[:8]), None)
+        return ListedConversation(Conversation(*row[:8]), None)
     text = " ".join(words.split())
     if not text and has_blocks:
         text = "[picture]"
     if len(text) > SHOWN_CHARACTERS:
         text = text[: SHOWN_CHARACTERS - 1].rstrip() + "…"
-    return Thread(Conversation(*row[:8]), LastMessage(author, role, text, created_at))
+    return ListedConversation(Conversation(*row[:8]), LastMessage(author, role, text, created_at))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from rapport.domain.read_models import HourlyReplies
 from rapport.storage.database import Connection
 
 # The conversations that anything happened in by conversations_recent, and of each what was said since by messages_order:
@@ -33,23 +34,11 @@ LEFT JOIN said USING (hour) ORDER BY hour
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
-    """What was said in one hour."""
-
-    at: datetime
-    replies: int
-    guarded: int
-    """Of the replies: the notes had nothing to say to the question."""
-    fallen_back: int
-    """Of the replies: the model could not be asked."""
-
-
-@dataclass(frozen=True, slots=True)
 class ConversationStatistics:
     connection: Connection
 
-    async def replies(self, owner_id: str, *, hours: int) -> tuple[datetime, Sequence[Hour]]:
+    async def replies(self, owner_id: str, *, hours: int) -> tuple[datetime, Sequence[HourlyReplies]]:
         """Since when, and every hour from then to now, also those in which nothing was said."""
         found = await self.connection.execute(_REPLIES, {"owner": owner_id, "hours": hours})
         rows = await found.fetchall()
-        return rows[0][0], [Hour(*row[1:]) for row in rows]
+        return rows[0][0], [HourlyReplies(*row[1:]) for row in rows]

@@ -7,11 +7,11 @@ chat is. See ADR 34.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
-from rapport.domain.conversation import Author, Message
+from rapport.domain.conversation import Author
 from rapport.domain.note import Vector
+from rapport.domain.read_models import SearchHit
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import WORDS, message_of
 from rapport.storage.notes.notes import vector_literal
@@ -139,19 +139,6 @@ WHERE author_id IS NOT NULL
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A message that a search has found."""
-
-    message: Message
-    similarity: float | None
-    """Of its vector to the question's; None if one of them has none."""
-    matched: int
-    """How many words of the question it has."""
-    share: float
-    """How much of the question these words are, rare ones counting for more; 0 to 1."""
-
-
 async def search_chat(
     connection: Connection,
     owner_id: str,
@@ -164,7 +151,7 @@ async def search_chat(
     named: Sequence[str] = (),
     thread_id: str | None = None,
     limit: int = 8,
-) -> list[Hit]:
+) -> list[SearchHit]:
     """Return messages older than `before` that are close to a vector or have some of the words, the best first.
 
     Messages whose author's id is in `named` count for more. With `thread_id` only messages of that topic are found. Without a
@@ -187,7 +174,7 @@ async def search_chat(
             "limit": limit,
         },
     )
-    return [Hit(message_of(row[3:]), row[0], row[1] or 0, float(row[2] or 0.0)) for row in await found.fetchall()]
+    return [SearchHit(message_of(row[3:]), row[0], row[1] or 0, float(row[2] or 0.0)) for row in await found.fetchall()]
 
 
 async def participants(

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 from fastapi.responses import StreamingResponse
 
-from rapport.channels.base import Ticket
 from rapport.channels.http.auth.authentication import is_operator
 from rapport.channels.http.problems import status_of
 from rapport.channels.http.rendering.json_views import as_json, message_view
+from rapport.core.turn_runner import Ticket
 from rapport.domain.errors import RapportError
 
 

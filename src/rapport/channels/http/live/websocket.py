@@ -12,13 +12,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect
 
-from rapport.channels.base import Core, Ticket
 from rapport.channels.http.live.watching import Live, Showings, Shown, Watcher, seq_of, told
 from rapport.channels.http.problems import problem, problem_of, status_of, what_is_wrong
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.json_bodies import NewMessage, parsed_body
 from rapport.channels.http.routes.conversations import Caller, incoming_of
+from rapport.core.turn_runner import Ticket, TurnRunner
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, RapportError, TooMany, Unauthorized
 from rapport.domain.live_updates import Ended, LiveEvent, Remembered, Said, Wrote
 
@@ -36,7 +36,7 @@ NOT_LET_IN = 4401
 
 
 def websocket_routes(
-    core: Core,
+    core: TurnRunner,
     live: Live,
     caller: Caller,
     *,
@@ -70,7 +70,7 @@ def websocket_routes(
 class _Desk:
     """Takes what somebody says in one conversation."""
 
-    core: Core
+    core: TurnRunner
     owner: str
     thread_id: str
     max_characters: int

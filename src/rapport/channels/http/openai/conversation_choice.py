@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import structlog
 from ulid import ULID
 
-from rapport.channels.base import Core
 from rapport.channels.http.openai.requests import Said
+from rapport.core.turn_runner import TurnRunner
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.chat_archive import ArchivedMessage
 from rapport.domain.conversation import Conversation
@@ -40,7 +40,7 @@ def named_id(owner_id: str, agent_id: str, name: str) -> str:
 class ConversationChoice:
     """Finds, makes and erases conversations for clients that only know messages."""
 
-    def __init__(self, core: Core, database: Database) -> None:
+    def __init__(self, core: TurnRunner, database: Database) -> None:
         self._core = core
         self._database = database
         self._look_at = time.monotonic()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from rapport.agents.profiles import list_agents
-from rapport.channels.base import Core
 from rapport.channels.http.openai.conversation_choice import ConversationChoice, named_id
 from rapport.channels.http.openai.errors import ERRORS, OpenAIRoute, Unsuitable, error_response, told_passing
 from rapport.channels.http.openai.requests import (
@@ -25,11 +24,12 @@ from rapport.channels.http.openai.requests import (
 from rapport.channels.http.openai.responses import CompletionView, Envelope, ModelsView, ModelView, model_view
 from rapport.channels.http.openai.stream import CompletionStream
 from rapport.channels.http.rendering.json_views import json_response
+from rapport.core.turn_runner import TurnRunner
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import NotFound, RapportError, Transient
+from rapport.domain.ids import new_ephemeral_id
 from rapport.domain.text_checks import checked_text
-from rapport.storage.conversations.ephemeral import ephemeral_id
 from rapport.storage.database import Database
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 def openai_routes(
-    core: Core, database: Database, caller: Caller, *, max_characters: int, limiter: Limiter | None = None
+    core: TurnRunner, database: Database, caller: Caller, *, max_characters: int, limiter: Limiter | None = None
 ) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute, responses=ERRORS)
     places = ConversationChoice(core, database)
@@ -83,7 +83,7 @@ def openai_routes(
 class _Completions:
     """Two ways to an answer."""
 
-    core: Core
+    core: TurnRunner
     places: ConversationChoice
     limiter: Limiter | None
     max_characters: int
@@ -123,7 +123,7 @@ class _Completions:
         """
         said = asked(body, max_characters=self.max_characters)
         before = told_before(body, max_characters=self.max_characters)
-        here = ephemeral_id()
+        here = new_ephemeral_id()
         if self.limiter is not None:
             await self.limiter.admit(request, owner, here)
         await self.places.clean_up()

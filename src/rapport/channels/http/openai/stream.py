@@ -8,10 +8,10 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from rapport.channels.base import Ticket
 from rapport.channels.http.openai.errors import error_value, told_passing
 from rapport.channels.http.openai.responses import Envelope
 from rapport.channels.http.rendering.json_views import as_json
+from rapport.core.turn_runner import Ticket
 from rapport.domain.conversation import Message
 from rapport.domain.errors import RapportError, Transient
 

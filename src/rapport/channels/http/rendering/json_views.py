@@ -13,8 +13,8 @@ from rapport.channels.http.problems import NOT_STORED
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.memory import Memory, Origin
 from rapport.domain.note import Note, Passage
+from rapport.domain.read_models import ListedConversation
 from rapport.memory.memory_store import Stats
-from rapport.storage.conversations.listing import Thread
 
 
 class ConversationView(BaseModel):
@@ -236,7 +236,7 @@ def conversation_view(conversation: Conversation) -> dict[str, Any]:
     }
 
 
-def thread_view(thread: Thread) -> dict[str, Any]:
+def thread_view(thread: ListedConversation) -> dict[str, Any]:
     """A conversation in a list."""
     last = thread.last_message
     return {

@@ -14,10 +14,10 @@ from rapport.channels.http.routes.conversations import Caller
 from rapport.domain.context_selection import Strategy
 from rapport.domain.conversation import Message
 from rapport.domain.errors import NotFound
+from rapport.domain.read_models import SearchHit
 from rapport.domain.text_checks import checked_text
 from rapport.storage.database import Database
 from rapport.storage.memories import Memories
-from rapport.storage.messages.chat_search import Hit
 from rapport.storage.messages.neighbours import from_snapshot, in_order
 from rapport.storage.notes.notes import Notes
 from rapport.turns.explain import Explanation, explain_reply, load_timeline
@@ -142,7 +142,7 @@ def context_routes(chooser: ContextSelector, caller: Caller) -> APIRouter:
     return router
 
 
-def found_view(hit: Hit) -> dict[str, Any]:
+def found_view(hit: SearchHit) -> dict[str, Any]:
     """A message that was found, for the owner of the conversation."""
     return {
         "id": hit.message.id,

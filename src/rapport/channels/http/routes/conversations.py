@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from starlette.requests import HTTPConnection
 
 from rapport.agents.profiles import LIBRARIAN, require_agent
-from rapport.channels.base import Core
 from rapport.channels.http.auth.authentication import is_operator
 from rapport.channels.http.live.turn_stream import turn_stream
 from rapport.channels.http.rendering.json_views import (
@@ -21,6 +20,7 @@ from rapport.channels.http.rendering.json_views import (
     message_view,
 )
 from rapport.channels.http.requests.json_bodies import AuthorBody, NewConversation, NewMessage, StrictRoute
+from rapport.core.turn_runner import TurnRunner
 from rapport.domain.chat_archive import KEY_PREFIX
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import InvalidInput
@@ -36,7 +36,7 @@ Caller = Callable[[HTTPConnection], Coroutine[Any, Any, str]]
 
 
 def conversation_routes(
-    core: Core, database: Database, caller: Caller, *, max_characters: int, limiter: "Limiter | None" = None
+    core: TurnRunner, database: Database, caller: Caller, *, max_characters: int, limiter: "Limiter | None" = None
 ) -> APIRouter:
     router = APIRouter(prefix="/chat/conversations", tags=["chat"], route_class=StrictRoute)
     owner_id = Depends(caller)

@@ -11,8 +11,9 @@ from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.follow_up_outcomes import Outcomes, outcomes_by_type
+from rapport.domain.read_models import HourlyReplies
 from rapport.metrics import Metrics
-from rapport.storage.conversations.statistics import ConversationStatistics, Hour
+from rapport.storage.conversations.statistics import ConversationStatistics
 from rapport.storage.database import Database
 from rapport.storage.followups.follow_up_turns import Followups
 
@@ -99,7 +100,7 @@ def insight_routes(database: Database, caller: Caller, *, metrics: Metrics) -> A
     return router
 
 
-def _share(count: int, told: Sequence[Hour]) -> dict[str, Any]:
+def _share(count: int, told: Sequence[HourlyReplies]) -> dict[str, Any]:
     every = sum(hour.replies for hour in told)
     return {"count": count, "share": round(count / every, 4) if every else None}
 

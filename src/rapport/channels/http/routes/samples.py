@@ -10,10 +10,10 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
 from rapport.agents.profiles import COMPANION
-from rapport.channels.base import Core
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
+from rapport.core.turn_runner import TurnRunner
 from rapport.domain.chat_archive import Archive, ArchivedMessage
 from rapport.domain.conversation import Author
 from rapport.domain.errors import Conflict, NotFound
@@ -31,7 +31,7 @@ class SamplesView(BaseModel):
     notes: list[str]
 
 
-def sample_routes(core: Core, library: Library, caller: Caller) -> APIRouter:
+def sample_routes(core: TurnRunner, library: Library, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/samples", tags=["samples"], route_class=StrictRoute)
     owner_id = Depends(caller)
     samples = Samples(core, library, _read_notes())
@@ -57,7 +57,7 @@ def sample_routes(core: Core, library: Library, caller: Caller) -> APIRouter:
 class Samples:
     """The samples of every owner: each has their own, under the same names."""
 
-    core: Core
+    core: TurnRunner
     library: Library
     notes: Mapping[str, str]
     """Texts by their ids."""

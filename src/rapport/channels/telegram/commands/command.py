@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rapport.agents.profiles import get_agent
-from rapport.channels.base import Core
+from rapport.core.turn_runner import TurnRunner
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Author, Conversation, Message
 from rapport.memory.memory_store import MemoryStore
@@ -56,7 +56,7 @@ class CommandContext:
     """What commands are carried out with."""
 
     database: Database
-    core: Core
+    core: TurnRunner
     chooser: ContextSelector
     memory: MemoryStore
     autonomy: bool

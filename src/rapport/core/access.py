@@ -1,0 +1,44 @@
+"""Access: API keys and the sessions of browsers that signed in with one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.sessions import LIFETIME as SESSION_LIFETIME
+from rapport.storage.access.sessions import Sessions
+from rapport.storage.database import Database
+
+__all__ = ["SESSION_LIFETIME", "Access"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Finds the owner of a key or a session, and opens and closes sessions."""
+
+    database: Database
+
+    async def find_key_owner(self, secret: str) -> str | None:
+        """Return the owner of an active key; None if it is not one."""
+        async with self.database.statement() as connection:
+            return await Keys(connection).owner_of(secret)
+
+    async def find_session_owner(self, token: str) -> str | None:
+        """Return the owner of a session that lasts; None if it is not one."""
+        async with self.database.statement() as connection:
+            return await Sessions(connection).owner_of(token)
+
+    async def has_keys(self) -> bool:
+        """Return whether a key was ever made, revoked ones included."""
+        async with self.database.statement() as connection:
+            return await Keys(connection).any_ever()
+
+    async def open_session(self, key: str) -> str | None:
+        """Return a session token for an active key, valid for SESSION_LIFETIME; None if the key is not active."""
+        async with self.database.statement() as connection:
+            return await Sessions(connection).open(key)
+
+    async def close_session(self, token: str) -> None:
+        """End a session and the streams that were opened with it."""
+        async with self.database.statement() as connection:
+            await Sessions(connection).close(token)

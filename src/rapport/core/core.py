@@ -1,0 +1,62 @@
+"""The core: everything a channel may call, grouped by concern. `app.py` makes it once for each process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rapport.core.access import Access
+from rapport.core.conversations import ConversationDirectory
+from rapport.core.explanations import Explanations
+from rapport.core.follow_ups import FollowUpControls
+from rapport.core.history import MessageHistory
+from rapport.core.monitoring import Monitoring
+from rapport.core.notes import Notebook
+from rapport.core.samples import Samples
+from rapport.core.turn_runner import TurnRunner
+from rapport.memory.memory_store import MemoryStore
+from rapport.retrieval.library import Library
+from rapport.retrieval.retriever import Retriever
+from rapport.storage.database import Database
+from rapport.turns.group_context import ContextSelector
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """All that channels read and write."""
+
+    runner: TurnRunner
+    access: Access
+    conversations: ConversationDirectory
+    history: MessageHistory
+    follow_ups: FollowUpControls
+    notes: Notebook
+    memories: MemoryStore
+    explanations: Explanations
+    samples: Samples
+    monitoring: Monitoring
+
+
+def make_core(
+    runner: TurnRunner,
+    database: Database,
+    library: Library,
+    retriever: Retriever,
+    memories: MemoryStore,
+    selector: ContextSelector,
+    *,
+    on_timers_changed: Callable[[], None] = lambda: None,
+) -> Core:
+    """Return the core on this database. `on_timers_changed` is called after every change of a timer."""
+    return Core(
+        runner=runner,
+        access=Access(database),
+        conversations=ConversationDirectory(database),
+        history=MessageHistory(database),
+        follow_ups=FollowUpControls(database, on_timers_changed),
+        notes=Notebook(database, library, retriever),
+        memories=memories,
+        explanations=Explanations(selector),
+        samples=Samples(database, library, runner),
+        monitoring=Monitoring(database),
+    )

@@ -1,0 +1,77 @@
+"""Explanations: what a reply was made from, in words, and searching one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rapport.domain.context_selection import Strategy
+from rapport.domain.conversation import Message
+from rapport.domain.errors import NotFound
+from rapport.domain.read_models import SearchHit
+from rapport.storage.memories import Memories
+from rapport.storage.messages.neighbours import from_snapshot, in_order
+from rapport.storage.notes.notes import Notes
+from rapport.turns.explain import Explanation, explain_reply, load_timeline
+from rapport.turns.group_context import ContextSelector
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationDetails:
+    """The content behind the ids of an explanation. What was deleted since is missing from the mappings."""
+
+    messages: Sequence[Message]
+    """The messages before the reply, those that were chosen, and the quoted message it is about; oldest first."""
+    note_titles: Mapping[str, str]
+    memory_texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanations:
+    """Every method raises NotFound for a conversation that is not the owner's."""
+
+    selector: ContextSelector
+
+    async def explain(
+        self,
+        owner_id: str,
+        conversation_id: str,
+        message_id: str | None = None,
+        *,
+        strategy: Strategy | None = None,
+    ) -> Explanation:
+        """Return what a reply was made from: of that reply, of the message it answers, or of the latest reply.
+
+        With a strategy it is what that strategy would choose now.
+        """
+        return await explain_reply(self.selector, owner_id, conversation_id, message_id, strategy=strategy)
+
+    async def load_details(self, explanation: Explanation) -> ExplanationDetails:
+        """Return the messages, note titles and memories that an explanation names, as far as they still exist."""
+        messages = await load_timeline(self.selector.database, explanation)
+        quoted = from_snapshot(explanation.call) if explanation.call else None
+        if quoted is not None and quoted.id == explanation.receipt["anchor_id"]:
+            messages = in_order([quoted, *(message for message in messages if message.id != quoted.id)])
+        conversation = explanation.conversation
+        titles: dict[str, str] = {}
+        texts: dict[str, str] = {}
+        cited = [str(source["id"]) for source in explanation.reply.sources] if explanation.reply else []
+        async with self.selector.database.statement() as connection:
+            for note_id in dict.fromkeys([*cited, *(note["id"] for note in explanation.notes)]):
+                try:
+                    titles[note_id] = (await Notes(connection).get(conversation.owner_id, note_id)).title
+                except NotFound:
+                    continue
+            for memory_id in (memory["id"] for memory in explanation.memories):
+                try:
+                    memory = await Memories(connection).get(conversation.owner_id, conversation.agent_id, memory_id)
+                    texts[memory_id] = memory.content
+                except NotFound:
+                    continue
+        return ExplanationDetails(messages, titles, texts)
+
+    async def search(
+        self, owner_id: str, conversation_id: str, question: str, *, thread_id: str | None = None, limit: int = 10
+    ) -> Sequence[SearchHit]:
+        """Return the messages of a conversation that a question is about, the best match first."""
+        return await self.selector.search_all(owner_id, conversation_id, question, thread_id=thread_id, limit=limit)

@@ -1,0 +1,57 @@
+"""Message history: read a conversation's messages, and apply edits that a platform reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from structlog.contextvars import bound_contextvars
+
+from rapport.domain.conversation import Incoming, Message
+from rapport.domain.errors import NotFound
+from rapport.domain.ids import is_id
+from rapport.ingest.accept import change
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.database import Database
+from rapport.storage.messages.messages import Messages
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHistory:
+    """Every method raises NotFound for a conversation that is not the owner's."""
+
+    database: Database
+
+    async def load_page(
+        self, owner_id: str, conversation_id: str, *, limit: int, before: str | None = None
+    ) -> list[Message]:
+        """Return the newest messages older than the message `before`, the oldest of them first."""
+        async with self.database.statement() as connection:
+            conversation = await Conversations(connection).get(owner_id, conversation_id)
+            messages = Messages(connection)
+            cursor = None if before is None else await messages.position(owner_id, conversation_id, before)
+            with bound_contextvars(agentId=conversation.agent_id):  # for the log lines about filtered messages
+                return await messages.before(owner_id, conversation_id, limit=limit, cursor=cursor)
+
+    async def get(self, owner_id: str, conversation_id: str, message_id: str) -> Message:
+        """Return one message; raises NotFound if the conversation has no such message."""
+        async with self.database.statement() as connection:
+            await Conversations(connection).get(owner_id, conversation_id)
+            message = None
+            if is_id(message_id):
+                message = await Messages(connection).get(owner_id, conversation_id, message_id)
+        if message is None:
+            raise NotFound(f"There is no message {message_id[:64]!r} in this conversation.")
+        return message
+
+    async def find_by_platform_id(self, owner_id: str, conversation_id: str, platform_id: str) -> Message | None:
+        """Return the message that the platform knows by this id; None if it is not stored."""
+        async with self.database.statement() as connection:
+            return await Messages(connection).of_platform(owner_id, conversation_id, platform_id)
+
+    async def apply_edit(self, incoming: Incoming, *, edited_at: datetime) -> bool:
+        """Store the new text of an edited message; False if the message is not stored.
+
+        With `for_agent` the edited message is answered, unless it was before.
+        """
+        return await change(self.database, incoming, edited_at=edited_at)

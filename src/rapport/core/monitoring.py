@@ -1,0 +1,65 @@
+"""Monitoring: database health, the number of waiting timers, and an owner's recent activity."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rapport.domain.errors import RapportError, Transient
+from rapport.domain.follow_up_outcomes import Counted
+from rapport.domain.read_models import HourlyReplies
+from rapport.storage.conversations.statistics import ConversationStatistics
+from rapport.storage.database import Database
+from rapport.storage.followups.follow_up_turns import Followups
+from rapport.storage.followups.timers import Timers
+
+PENDING_CACHE_SECONDS = 5.0
+"""How long a count of the waiting timers is reused, so that frequent scrapes put no load on the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """An owner's replies by hour, also hours without any, and the outcomes of their follow-ups."""
+
+    since: datetime
+    hours: Sequence[HourlyReplies]
+    follow_ups: Sequence[Counted]
+
+
+class Monitoring:
+    """Answers operators' questions about this server."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._pending: int | None = None
+        self._pending_until = 0.0
+
+    async def is_database_ready(self, *, timeout_seconds: float) -> bool:
+        """Return whether the database answers in time."""
+        try:
+            async with asyncio.timeout(timeout_seconds), self._database.statement() as connection:
+                await connection.execute("SELECT 1")
+        except (RapportError, TimeoutError):
+            return False
+        return True
+
+    async def count_pending_timers(self) -> int | None:
+        """Return how many timers wait, counted at most every few seconds; None when the database can't be reached."""
+        if time.monotonic() >= self._pending_until:
+            try:
+                async with self._database.statement() as connection:
+                    self._pending = await Timers(connection).count_pending()
+            except Transient:
+                self._pending = None
+            self._pending_until = time.monotonic() + PENDING_CACHE_SECONDS
+        return self._pending
+
+    async def load_activity(self, owner_id: str, *, hours: int) -> Activity:
+        """Return what happened in an owner's conversations in the last hours."""
+        async with self._database.statement() as connection:
+            since, replies = await ConversationStatistics(connection).replies(owner_id, hours=hours)
+            follow_ups = await Followups(connection).stats(owner_id, days=hours / 24)
+        return Activity(since, replies, follow_ups)

@@ -1,0 +1,40 @@
+"""The protocols that the runtime provides to channels: accept a message, wait for its reply, cancel, erase."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from rapport.domain.conversation import Incoming, Message
+from rapport.domain.event import Accepted
+
+
+class Ticket(Protocol):
+    """A stored message and, if it is to be answered, a way to wait for the reply."""
+
+    @property
+    def accepted(self) -> Accepted: ...
+
+    def tokens(self) -> AsyncIterator[str]:
+        """Yield the reply's tokens. An empty string only says that the turn still runs."""
+        ...
+
+    async def reply(self) -> Message: ...
+
+    def close(self) -> None:
+        """Stop waiting for the reply; the turn goes on."""
+        ...
+
+
+class TurnRunner(Protocol):
+    """Accepts messages, runs their turns, and cancels or erases them."""
+
+    async def accept(self, incoming: Incoming, *, listen: bool = False) -> Ticket: ...
+
+    async def cancel(self, owner_id: str, conversation_id: str, message_id: str | None = None) -> bool:
+        """Stop the running turn; with a message's id only the turn that answers it, even if it has not begun yet."""
+        ...
+
+    async def erase(self, owner_id: str, conversation_id: str) -> None:
+        """Delete the conversation and all that belongs to it. Raises NotFound."""
+        ...
