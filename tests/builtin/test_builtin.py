@@ -27,6 +27,7 @@ from rapport.context.prompt import build_system_prompt
 from rapport.context.transcript import TranscriptRenderer
 from rapport.domain.context_selection import Chosen, ContextSelection
 from rapport.domain.conversation import Author, Message
+from rapport.domain.conversation_kind import GROUP
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
 from rapport.followups.leaks import leak_in
 from rapport.memory.recall import HEADING
@@ -508,7 +509,7 @@ def called(call: str, *chat: tuple[str, float, str], anchor: int | None = None, 
     selection = ContextSelection("relevant", [*chosen, Chosen(told[-1], ("trigger",), 1.0)])
     scribe = TranscriptRenderer(COMPANION, told[-1])
     history = scribe.render_history(selection, recent=told[:-1], replied_to=None if anchor is None else told[anchor])
-    return say(*history, scribe.render_call(), system=build_system_prompt(COMPANION, "group"))
+    return say(*history, scribe.render_call(), system=build_system_prompt(COMPANION, GROUP))
 
 
 GATHERING = [

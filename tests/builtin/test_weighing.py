@@ -22,6 +22,7 @@ from rapport.context.prompt import build_system_prompt
 from rapport.context.transcript import TranscriptRenderer
 from rapport.domain.context_selection import Chosen, ContextSelection
 from rapport.domain.conversation import Author, Message
+from rapport.domain.conversation_kind import GROUP
 
 Line = tuple[str, str] | tuple[str, str, int]
 """Who says what, and to which line it replies."""
@@ -55,7 +56,7 @@ def called(
     )
     quoted = "\n".join(f"[source: {name}]\n<<<\n{text}\n>>>" for name, text in (notes or {}).items())
     sources = f"You are kind.\nSources:\n{quoted}\n\n" if notes else ""
-    system = SystemMessage(f"{sources}{build_system_prompt(COMPANION, 'group')}")
+    system = SystemMessage(f"{sources}{build_system_prompt(COMPANION, GROUP)}")
     content: Any = BuiltinChatModel().invoke([system, *history, scribe.render_call()]).content  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     assert isinstance(content, str)
     return content

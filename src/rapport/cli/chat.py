@@ -22,6 +22,7 @@ from rapport.cli.line_editor import lines_of
 from rapport.core.turn_runner import Ticket
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER, Conversation, Incoming, Message
+from rapport.domain.conversation_kind import DIRECT
 from rapport.domain.errors import RapportError
 from rapport.ingest.content import checked_content
 from rapport.settings import Settings
@@ -232,7 +233,7 @@ class Terminal:
     async def _latest(self) -> Conversation | None:
         async with self._app.database.statement() as connection:
             found = [one.conversation for one in await ConversationListing(connection).recent(LOCAL_USER, limit=20)]
-        return next((one for one in found if one.agent_id == self._profile.id and one.kind == "direct"), None)
+        return next((one for one in found if one.agent_id == self._profile.id and one.traits is DIRECT), None)
 
     async def _show_history(self, *, limit: int) -> None:
         if self._conversation is None:

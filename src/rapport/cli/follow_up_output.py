@@ -52,8 +52,7 @@ def held_back_words(conversation: Conversation, permission: Permission) -> str:
     agent = find_agent(conversation.agent_id)
     if agent is None or agent.autonomy is None:
         return f"It will not be said: {conversation.agent_id} never follows up."
-    allowed = conversation.kind == "direct" if permission.autonomy is None else permission.autonomy
-    if not allowed:
+    if not conversation.traits.wants_follow_ups(permission.autonomy):
         return "It will not be said as long as follow-ups are off here: `rapport timers on CONVERSATION`"
     return "" if permission.muted_until is None else muted_words(permission)
 

@@ -153,7 +153,7 @@ class _Paper:
 
 def _header(paper: _Paper, told: Told) -> None:
     where = told.conversation
-    title = plain(where.title or "") or ("A group" if where.kind == "group" else "A direct chat")
+    title = plain(where.title or "") or where.traits.default_title
     paper.write("", Text.assemble((title, "bold"), f"  {where.kind}, with {told.agent_name}  ", (where.id, "dim")))
     how = STRATEGIES.get(told.strategy, "")
     earlier = sum("trigger" not in why.reasons for why in told.chosen.values())

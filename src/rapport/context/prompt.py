@@ -10,7 +10,8 @@ from rapport.context.source_block import BLENDED, STRICT, render_sources
 from rapport.context.transcript import to_langchain_content
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import Chosen, ContextSelection
-from rapport.domain.conversation import Kind, Message
+from rapport.domain.conversation import Message
+from rapport.domain.conversation_kind import ConversationTraits
 from rapport.domain.note import Passage
 
 _GROUP = (
@@ -29,7 +30,7 @@ _LOOKS_UP = " With your tools you can look up more of this chat if that is not e
 
 def build_system_prompt(
     agent: AgentProfile,
-    kind: Kind,
+    traits: ConversationTraits,
     passages: Sequence[Passage] = (),
     memories: str = "",
     *,
@@ -53,7 +54,7 @@ def build_system_prompt(
         prompt = persona
     if memories:
         prompt = f"{prompt}\n\n{memories}"
-    if kind == "direct":
+    if not traits.has_many_speakers:
         return prompt
     about = (
         _GROUP.format(name=agent.name, handles=" or ".join(f"@{one}" for one in agent.handles))

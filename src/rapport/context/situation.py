@@ -11,7 +11,7 @@ from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from rapport.context.fence import clean_name
-from rapport.domain.conversation import Kind
+from rapport.domain.conversation_kind import ConversationTraits
 
 _LIMITS = (
     "You can't set reminders, open links, search the web, send mail, call people or act outside this chat: say so when asked,"
@@ -56,7 +56,7 @@ class Situation:
         """Return what the agent can't do, for prompts whose instructions are fixed and don't say it."""
         return f"{_LIMITS} Don't mention this note."
 
-    def describe_abilities(self, kind: Kind, *, is_called: bool) -> str:
+    def describe_abilities(self, traits: ConversationTraits, *, is_called: bool) -> str:
         """Return what the agent can and can't do here; the same text for as long as nothing of it changes."""
         can: list[str] = []
         if self.has_notes:
@@ -66,7 +66,7 @@ class Situation:
         if self.follows_up:
             can.append("sometimes write first about what was left open, at no set time")
         told = f"{f'You can {_join_list(can)}.' if can else 'You can only talk here.'} {_LIMITS}"
-        return f"{told} {_NOTE}" if is_called and kind == "direct" else told
+        return f"{told} {_NOTE}" if is_called and not traits.has_many_speakers else told
 
 
 def load_zone(name: str | None) -> tzinfo:

@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 from ulid import ULID
 
-from rapport.domain.conversation import Author, Content, Kind, Role
+from rapport.domain.conversation import Author, Content, Role
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.follow_up import trigger_type_of
 
 Format: TypeAlias = Literal["jsonl", "telegram"]
@@ -72,7 +73,7 @@ class Archive:
     chat_id: str
     """What the file calls the chat: the same chat again is known by it."""
     title: str | None
-    kind: Kind
+    kind: ConversationKind
     messages: Sequence[ArchivedMessage]
     """Oldest first."""
     problems: Sequence[Problem] = ()

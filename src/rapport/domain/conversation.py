@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-Kind: TypeAlias = Literal["direct", "group"]
+from rapport.domain.conversation_kind import TRAITS, ConversationKind, ConversationTraits
+
 Role: TypeAlias = Literal["user", "assistant", "system-summary"]
 Block: TypeAlias = Mapping[str, Any]
 """A LangChain content block: `{"type": "text", "text": …}` or `{"type": "image", …}`."""
@@ -35,11 +36,15 @@ class Conversation:
     id: str
     owner_id: str
     agent_id: str
-    kind: Kind
+    kind: ConversationKind
     channel: str
     title: str | None
     created_at: datetime
     last_at: datetime
+
+    @property
+    def traits(self) -> ConversationTraits:
+        return TRAITS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)

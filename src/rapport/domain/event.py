@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from rapport.domain.conversation import Content, Kind, Message
+from rapport.domain.conversation import Content, Message
+from rapport.domain.conversation_kind import TRAITS, ConversationKind, ConversationTraits
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.memory import MemoryCandidate
 
@@ -28,7 +29,7 @@ class ClaimedEvent:
     fence: int
     attempts: int
     agent_id: str
-    kind: Kind
+    kind: ConversationKind
     channel: str
     accepted_by: str
     spoken: int = 0
@@ -40,6 +41,10 @@ class ClaimedEvent:
     """What the agent is called where this conversation takes place, beside its own handles."""
     is_cancelled: bool = False
     """Somebody has cancelled it before it began."""
+
+    @property
+    def traits(self) -> ConversationTraits:
+        return TRAITS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)

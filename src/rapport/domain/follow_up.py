@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, time
 from typing import Literal, TypeAlias, get_args
 
-from rapport.domain.conversation import Kind
+from rapport.domain.conversation_kind import TRAITS, ConversationKind, ConversationTraits
 
 TriggerType: TypeAlias = Literal["check_in", "question_unanswered", "task_incomplete", "waiting_for_decision"]
 TRIGGER_TYPES: tuple[TriggerType, ...] = get_args(TriggerType)
@@ -128,7 +128,7 @@ class FollowUpState:
     """What the gates look at: how a conversation stands at this moment, by the database's clock."""
 
     now: datetime
-    kind: Kind
+    kind: ConversationKind
     autonomy: bool | None
     """What somebody has said about follow-ups in this conversation; None when nobody has."""
     muted_until: datetime | None
@@ -148,6 +148,10 @@ class FollowUpState:
     topic: str = ""
     sources: tuple[str, ...] = ()
     """Of the follow-up: see `Plan`."""
+
+    @property
+    def traits(self) -> ConversationTraits:
+        return TRAITS[self.kind]
 
 
 def trigger_type_of(text: str) -> TriggerType | None:

@@ -42,7 +42,7 @@ def closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonomy | N
 
 
 def _wanted(standing: FollowUpState) -> bool:
-    return standing.kind == "direct" if standing.autonomy is None else standing.autonomy
+    return standing.traits.wants_follow_ups(standing.autonomy)
 
 
 def _too_soon(standing: FollowUpState, autonomy: Autonomy) -> bool:

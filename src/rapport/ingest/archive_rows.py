@@ -15,7 +15,8 @@ from typing import Any, Literal, cast
 
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.chat_archive import MAX_REASON, Archive, ArchivedMessage, Format, Problem, travelling
-from rapport.domain.conversation import Author, Content, Kind, text_of
+from rapport.domain.conversation import Author, Content, text_of
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TriggerType, trigger_type_of
 from rapport.domain.synthetic import is_synthetic
@@ -57,7 +58,7 @@ class Collected:
         self._places[message.row_id] = place
         self.messages.append(message)
 
-    def archive(self, form: Format, chat_id: str, *, title: str | None, kind: Kind) -> Archive:
+    def archive(self, form: Format, chat_id: str, *, title: str | None, kind: ConversationKind) -> Archive:
         """All of it, oldest first, with what older systems made themselves tagged as that."""
         told = self.messages
         if told and told[0].created_at > told[-1].created_at:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rapport.domain.chat_archive import Archive, Problem
-from rapport.domain.conversation import Kind
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.ingest.archive_rows import MARKER, legacy_trigger, unknown_type
 from rapport.storage.database import Database
 from rapport.storage.messages.import_export import Added, Archives
@@ -22,7 +22,7 @@ async def bring_in(
     owner_id: str,
     agent_id: str,
     conversation_id: str | None = None,
-    kind: Kind | None = None,
+    kind: ConversationKind | None = None,
     title: str | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
 ) -> Added:

@@ -11,7 +11,8 @@ from typing import Any, cast
 import orjson
 
 from rapport.domain.chat_archive import Archive, ArchivedMessage, Problem
-from rapport.domain.conversation import Author, Kind
+from rapport.domain.conversation import Author
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.errors import InvalidInput
 from rapport.ingest.archive_rows import Collected, identifier, mapping, moment, named
 from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, checked_content
@@ -40,7 +41,7 @@ class TelegramChat:
     rows: Sequence[Any]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ConversationKind:
         return "direct" if self.type in _DIRECT else "group"
 
     @property

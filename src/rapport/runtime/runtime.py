@@ -295,7 +295,7 @@ class Runtime:
             await give_hint(self._database, f"done {event.id}")
         if finished.reply is not None:
             self.delivery.wake()
-            if event.kind == "group":
+            if event.traits.selects_context:
                 self._indexing.noticed(event.conversation_id)
         if finished.more:
             await self._next(event.conversation_id)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.storage.database import Connection
 from rapport.storage.messages.incoming import CLOCKS_DIFFER
 
@@ -138,7 +139,7 @@ class Refused:
     """A chat that wanted to talk and was not let in."""
 
     chat_id: int
-    kind: str
+    kind: ConversationKind
     name: str
     times: int
     last_at: datetime

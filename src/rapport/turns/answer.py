@@ -68,10 +68,10 @@ async def answer_message(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, 
         if push:  # what was about to be said when somebody spoke, and is not, must not be answered from either
             await Outbox(connection).take_back(event.conversation_id)
         embedder = tools.retriever.embedder.name
-        material = await load_turn_input(connection, event, limit=messages_to_load(event.kind), embedder=embedder)
+        material = await load_turn_input(connection, event, limit=messages_to_load(event.traits), embedder=embedder)
         if material is None:
             raise Superseded("The conversation was deleted.")
-        near = NEIGHBOURS if event.kind == "group" else 0
+        near = NEIGHBOURS if event.traits.selects_context else 0
         where = (event.owner_id, event.conversation_id)
         links = await load_linked(connection, *where, material.message, depth=near, neighbours=near)
     clock.record("load")
@@ -95,7 +95,7 @@ async def answer_message(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, 
     failpoints.reach("turn.committed")
     # Summed up by the model, so only when it has just worked, or would if it were given less. Not in a group: what belongs
     # to a call is chosen there, and a summary would mix everybody's topics.
-    can_sum_up = event.kind == "direct" and (reply.model_failed is False or reply.was_refused)
+    can_sum_up = event.traits.is_summarized and (reply.model_failed is False or reply.was_refused)
     crowded = can_sum_up and is_crowded([*material.earlier, material.message, finished.reply])
     return replace(finished, crowded=crowded)
 
@@ -114,7 +114,7 @@ async def _reply(
     if event.attempts > MAX_ATTEMPTS:
         return fallback((), "attempts", f"tried {event.attempts - 1} times", model=tools.model)
     given = await _given(event, material, links, profile, tools)
-    if event.kind == "group":
+    if event.traits.selects_context:
         clock.record("context")
     try:
         findings = await _findings(event, material, given, profile, tools, clock)
@@ -138,7 +138,7 @@ async def _given(
     event: ClaimedEvent, material: TurnInput, links: LinkedMessages, profile: AgentProfile, tools: TurnDeps
 ) -> PromptInput:
     """What the model is given of the conversation: a window of a direct chat, and what was chosen of a group's."""
-    if event.kind == "direct":
+    if not event.traits.selects_context:
         return given_to_one(material, links.anchor)
     gathered = await tools.context_selector.select(event.owner_id, material.message, material.earlier, links)
     return given_to_group(
@@ -161,7 +161,7 @@ async def _findings(
 ) -> Findings:
     """What is remembered and what the notes say. Of the notes a strict agent can't do without, and it raises."""
     memories: Sequence[RecalledMemory] = ()
-    if event.kind == "direct":
+    if event.traits.may_use_memory:
         query = query_for(HumanMessage(material.message.text), material.earlier, material.summary)
         memories = await recall_memories(event, material, profile, query, tools)
     try:
@@ -178,7 +178,7 @@ async def _findings(
 
 def _may_save(event: ClaimedEvent, material: TurnInput, profile: AgentProfile) -> MaySave | None:
     """Return what decides whether a fact may be kept: it must be made of the person's own words. None: nothing is kept."""
-    if not profile.remembers or event.kind != "direct":
+    if not profile.remembers or not event.traits.may_use_memory:
         return None
     own = _own(event, material)
     return lambda content: is_founded(content, own)
@@ -242,7 +242,7 @@ async def _worth_remembering(
 
     That it can't be done now harms nobody but the memory.
     """
-    if not profile.remembers or event.kind != "direct":
+    if not profile.remembers or not event.traits.may_use_memory:
         return ()
     remarks = reply.remarks if tools.agent.calls_tools else _by_rules(event, material)
     if not remarks:

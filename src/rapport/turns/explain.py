@@ -74,9 +74,8 @@ async def explain_reply(
         return Explanation(conversation, call, reply, kept, is_stored=True)
     subject = call or reply
     assert subject is not None
-    if call is not None and (conversation.kind == "group" or strategy is not None):
-        # Only groups have topics.
-        asked = call if conversation.kind == "group" else replace(call, thread_id=None)
+    if call is not None and (conversation.traits.selects_context or strategy is not None):
+        asked = call if conversation.traits.has_topics else replace(call, thread_id=None)
         gathered = await chooser.load_and_select(owner_id, asked, strategy=strategy)
         receipt = {**gathered.selection.receipt, "summary_id": None}
         return Explanation(conversation, call, reply, receipt, is_stored=False, context=gathered)
@@ -95,7 +94,7 @@ async def load_timeline(database: Database, explanation: Explanation) -> list[Me
             *where,
             before=(subject.created_at, subject.id),
             limit=RECENT,
-            thread_id=subject.thread_id if conversation.kind == "group" else None,
+            thread_id=subject.thread_id if conversation.traits.has_topics else None,
         )
         shown = {one.id: one for one in [*before, *([explanation.call] if explanation.call else [])]}
         for one in explanation.receipt["messages"]:

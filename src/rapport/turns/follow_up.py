@@ -139,7 +139,7 @@ async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push:
         )
     clock.record("commit")
     failpoints.reach("turn.committed")
-    crowded = event.kind == "direct" and is_crowded([*material.earlier, finished.reply])
+    crowded = event.traits.is_summarized and is_crowded([*material.earlier, finished.reply])
     return FollowUpResult(event.trigger_type, "delivered", None, finished.reply, finished.more, crowded, regenerated)
 
 
@@ -197,7 +197,7 @@ async def _said(
 ) -> tuple[State, Reply | None, bool]:
     """What to say, in which nothing speaks of the machinery; or how it failed. And whether it took a second attempt."""
     findings = await _findings(event, material, profile, trigger, tools)
-    given = given_in_silence(material, profile, event.kind, trigger)
+    given = given_in_silence(material, profile, event.traits, trigger)
     ask = partial(
         ask_model,
         event,

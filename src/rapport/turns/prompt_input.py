@@ -15,7 +15,8 @@ from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.context.transcript import TranscriptRenderer, render_preceding_message
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import RECENT, ContextSelection
-from rapport.domain.conversation import Kind, Message
+from rapport.domain.conversation import Message
+from rapport.domain.conversation_kind import ConversationTraits
 from rapport.replies.quoting import quoted_message
 from rapport.storage.work.turn_input import TurnInput
 from rapport.turns.chat_tools import ChatTools
@@ -44,9 +45,9 @@ class PromptInput:
         return {**self.selection.receipt, "summary_id": self.summary_id, **looked_up}
 
 
-def messages_to_load(kind: Kind) -> int:
+def messages_to_load(traits: ConversationTraits) -> int:
     """How many messages before the one that is asked a turn looks at."""
-    return RECENT if kind == "group" else MAX_CHAT_HISTORY
+    return RECENT if traits.selects_context else MAX_CHAT_HISTORY
 
 
 def given_to_one(material: TurnInput, anchor: Message | None) -> PromptInput:
@@ -87,10 +88,12 @@ def given_to_group(
     )
 
 
-def given_in_silence(material: TurnInput, profile: AgentProfile, kind: Kind, trigger: HumanMessage) -> PromptInput:
+def given_in_silence(
+    material: TurnInput, profile: AgentProfile, traits: ConversationTraits, trigger: HumanMessage
+) -> PromptInput:
     """What an agent that speaks unasked goes on from: the latest messages. The trigger itself is in no receipt."""
     selection = build_window_selection(drop_empty_replies(material.earlier))
-    if kind == "group":
+    if traits.selects_context:
         scribe = TranscriptRenderer(profile, material.message, quote=quoted_message, zone=load_zone(material.time_zone))
         history = scribe.render_history(selection, recent=material.earlier)
     else:

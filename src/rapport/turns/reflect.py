@@ -42,8 +42,8 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: TurnDeps) -
         paused = await Reflections(connection).paused(event.owner_id, event.conversation_id, spoken=event.spoken)
     if paused is None or not paused.said:
         return
-    autonomy = tools.allowed_autonomy(profile, event.kind, paused.autonomy)
-    remembers = profile.remembers and event.kind == "direct" and bool(paused.fresh)
+    autonomy = tools.allowed_autonomy(profile, event.traits, paused.autonomy)
+    remembers = profile.remembers and event.traits.may_use_memory and bool(paused.fresh)
     if autonomy is None and not remembers:
         return
     try:

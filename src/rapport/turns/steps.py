@@ -17,7 +17,8 @@ from rapport.context.prompt import build_system_prompt
 from rapport.context.situation import Situation
 from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimate_tokens
 from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.conversation import Kind, Message
+from rapport.domain.conversation import Message
+from rapport.domain.conversation_kind import ConversationTraits
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan
 from rapport.domain.memory import MemoryCandidate
@@ -91,10 +92,11 @@ class TurnDeps:
     model: str = ""
     """The name of the model, as RAPPORT_MODEL gives it."""
 
-    def allowed_autonomy(self, profile: AgentProfile, kind: Kind, wanted: bool | None) -> Autonomy | None:
+    def allowed_autonomy(
+        self, profile: AgentProfile, traits: ConversationTraits, choice: bool | None
+    ) -> Autonomy | None:
         """What may be planned in a conversation of this kind, where somebody has wanted follow-ups or not; None: nothing."""
-        is_on = self.autonomy and (kind == "direct" if wanted is None else wanted)
-        return profile.autonomy if is_on else None
+        return profile.autonomy if self.autonomy and traits.wants_follow_ups(choice) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ async def recall_memories(
     event: ClaimedEvent, material: TurnInput, profile: AgentProfile, query: Query, tools: TurnDeps
 ) -> Sequence[RecalledMemory]:
     """What the agent remembers that belongs to this turn. What one person has told it is not for a group to hear."""
-    if not profile.remembers or event.kind != "direct" or not material.has_memories:
+    if not profile.remembers or not event.traits.may_use_memory or not material.has_memories:
         return ()
     return await tools.recall.recall(event.owner_id, event.agent_id, query, tokens=estimate_tokens)
 
@@ -174,13 +176,13 @@ async def ask_model(
     is_called = event.trigger_type is None
     system = build_system_prompt(
         profile,
-        event.kind,
+        event.traits,
         findings.passages,
         defuse_ids(memories_block(findings.memories), retrieved),
         about=findings.about,
         called=is_called,
         looks_up=given.lookups is not None,
-        abilities=situation.describe_abilities(event.kind, is_called=is_called),
+        abilities=situation.describe_abilities(event.traits, is_called=is_called),
     )
     # A trigger is given exactly as it is (AUTO-3): there the time stands at the end of the instructions.
     closing = [] if is_called else [_sentences(situation.time_sentence, situation.person_sentence)]
@@ -193,7 +195,7 @@ async def ask_model(
         fresh=event.attempts == 1 if fresh is None else fresh,
         may_save=may_save,
         lookups=given.lookups,
-        note=_note(situation, profile, event.kind) if is_called else "",
+        note=_note(situation, profile, event.traits) if is_called else "",
         tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
     )
     remarks = [MemoryCandidate(storable(one["content"]), one["key"], "agent") for one in answer.saved]
@@ -202,24 +204,24 @@ async def ask_model(
 
 def describe_situation(event: ClaimedEvent, material: TurnInput, profile: AgentProfile, tools: TurnDeps) -> Situation:
     """Return what the prompt of this turn states about time, person and abilities."""
-    is_direct = event.kind == "direct"
     names = [one.author.name for one in (*material.earlier, material.message) if one.role == "user" and one.author]
     return Situation(
         tools.now(),
         material.time_zone,
-        names[-1] if names and is_direct else None,
+        names[-1] if names and not event.traits.has_many_speakers else None,
         has_notes=bool(material.note_counts.chunks),
-        remembers=profile.remembers and is_direct,
-        follows_up=tools.allowed_autonomy(profile, event.kind, material.autonomy) is not None and not material.is_muted,
+        remembers=profile.remembers and event.traits.may_use_memory,
+        follows_up=tools.allowed_autonomy(profile, event.traits, material.autonomy) is not None
+        and not material.is_muted,
     )
 
 
-def _note(situation: Situation, profile: AgentProfile, kind: Kind) -> str:
+def _note(situation: Situation, profile: AgentProfile, traits: ConversationTraits) -> str:
     """Return what stands beside the newest message. In a group the message itself bears its date, time and speaker."""
     limits = situation.limits_sentence if profile.grounding == "strict" else ""
     return (
         _sentences(limits)
-        if kind == "group"
+        if traits.has_many_speakers
         else _sentences(situation.time_sentence, situation.person_sentence, limits)
     )
 
@@ -238,7 +240,7 @@ def plan_follow_up(
     made: Sequence[PastFollowUp] = (),
 ) -> Plan | None:
     """The follow-up that the rules would make after this reply, and after those that are just being made."""
-    autonomy = tools.allowed_autonomy(profile, event.kind, material.autonomy)
+    autonomy = tools.allowed_autonomy(profile, event.traits, material.autonomy)
     if autonomy is None:
         return None
     said = [
@@ -252,7 +254,7 @@ def plan_follow_up(
 
 def get_speaking_owner(event: ClaimedEvent) -> str | None:
     """Return whose words alone count there: the owner's in a direct chat; in a group each person's are their own."""
-    return event.owner_id if event.kind == "direct" else None
+    return None if event.traits.has_many_speakers else event.owner_id
 
 
 def build_reply_message(event: ClaimedEvent, reply: Reply) -> Message:

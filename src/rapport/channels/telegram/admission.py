@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rapport.channels.telegram.update_types import Glance
+from rapport.domain.conversation_kind import DIRECT
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import checked_text
 
@@ -31,7 +32,7 @@ class Admission:
         In a group that is let in everybody may speak; directly only who is named, as a user or as a chat, which is the same.
         """
         for chat_id in (glance.chat_id, known_as):
-            if chat_id is not None and (chat_id in self.chats or (glance.kind == "direct" and chat_id in self.users)):
+            if chat_id is not None and (chat_id in self.chats or (glance.traits is DIRECT and chat_id in self.users)):
                 return chat_id
         return None
 

@@ -205,7 +205,7 @@ class Hearing:
             )
 
     async def _is_admin(self, chat: Chat, person: Person | None, *, anonymous: bool = False) -> bool:
-        if chat.kind == "direct" or anonymous:
+        if not chat.traits.has_admins or anonymous:
             return True
         if person is None:
             return False

@@ -14,6 +14,7 @@ from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.reading.extract import chat_of
 from rapport.channels.telegram.reading.names import is_number
 from rapport.channels.telegram.update_types import Glance
+from rapport.domain.conversation_kind import DIRECT, TRAITS, ConversationKind
 from rapport.ingest.archive_rows import mapping
 from rapport.storage.database import Connection, Database
 from rapport.storage.telegram import ChatMapping, Updates
@@ -93,9 +94,9 @@ class Inbox:
         )
 
 
-def remedy_for(chat_id: int, kind: str) -> str:
+def remedy_for(chat_id: int, kind: ConversationKind) -> str:
     """How to let a chat in."""
-    if kind == "direct":
+    if TRAITS[kind] is DIRECT:
         return f"to let this person in, set TELEGRAM_ALLOWED_USERS={chat_id} (several: with commas) and start again"
     return f"to let this group in, set TELEGRAM_ALLOWED_CHATS={chat_id} (several: with commas) and start again"
 

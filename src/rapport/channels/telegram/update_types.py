@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from rapport.domain.conversation import Author, Kind
+from rapport.domain.conversation import Author
+from rapport.domain.conversation_kind import TRAITS, ConversationKind, ConversationTraits
 from rapport.ingest.addressing import Facts
 
 
@@ -26,9 +27,13 @@ class Chat:
     """Where something happened."""
 
     id: int
-    kind: Kind
+    kind: ConversationKind
     title: str | None
     """Of a direct chat the person's name."""
+
+    @property
+    def traits(self) -> ConversationTraits:
+        return TRAITS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,15 @@ class Glance:
     """Where an update comes from and by whom, as far as that can be seen without reading it."""
 
     chat_id: int
-    kind: Kind
+    kind: ConversationKind
     title: str | None
     """Of a direct chat the person's name."""
     person_id: int | None
     person_name: str | None
+
+    @property
+    def traits(self) -> ConversationTraits:
+        return TRAITS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,7 @@ class Said:
     def facts(self) -> Facts:
         """The facts by which it is decided whether it is for the agent; an album's are of this message alone."""
         return Facts(
-            is_direct=self.chat.kind == "direct",
+            is_direct=self.chat.traits.is_always_addressed,
             mentions_agent=self.mentions_agent,
             replies_to_agent=self.replies_to_agent,
             is_bot=self.is_bot,

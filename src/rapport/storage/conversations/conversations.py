@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rapport.domain.conversation import FETCHED, Conversation, Kind
+from rapport.domain.conversation import FETCHED, Conversation
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.follow_up_requests import Permission
 from rapport.domain.ids import is_id, new_id
@@ -27,7 +28,7 @@ class Conversations:
         owner_id: str,
         *,
         agent_id: str,
-        kind: Kind = "direct",
+        kind: ConversationKind = "direct",
         channel: str = FETCHED,
         title: str | None = None,
         handle: str | None = None,

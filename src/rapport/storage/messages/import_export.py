@@ -11,7 +11,8 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from rapport.domain.chat_archive import KEY_PREFIX, TICK, ArchivedMessage, id_at, spaced
-from rapport.domain.conversation import Kind, Message, text_of
+from rapport.domain.conversation import Message, text_of
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.storage.conversations.conversations import no_such_conversation
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, message_of
@@ -91,7 +92,14 @@ class Archives:
     connection: Connection
 
     async def begin(
-        self, owner_id: str, conversation_id: str, *, agent_id: str, kind: Kind, title: str | None, at: datetime
+        self,
+        owner_id: str,
+        conversation_id: str,
+        *,
+        agent_id: str,
+        kind: ConversationKind,
+        title: str | None,
+        at: datetime,
     ) -> None:
         """Make the conversation of an archive, unless it is there already; it began when the first thing was said."""
         # Who comes second waits for the first one's commit, and then goes on with that conversation.

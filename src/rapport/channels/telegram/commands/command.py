@@ -44,11 +44,11 @@ class Command:
 
     @property
     def in_group(self) -> bool:
-        return self.conversation.kind == "group"
+        return self.conversation.traits.has_many_speakers
 
     async def is_for_all(self) -> bool:
         """Whether the asker may decide for everybody here."""
-        return not self.in_group or await self.asker_is_admin()
+        return not self.conversation.traits.has_admins or await self.asker_is_admin()
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def _never(order: Command, desk: CommandContext) -> str:
 
 
 def _is_on(order: Command, permission: Permission) -> bool:
-    return not order.in_group if permission.autonomy is None else permission.autonomy
+    return order.conversation.traits.wants_follow_ups(permission.autonomy)
 
 
 def _until(moment: datetime, clock: WallClock) -> str:

@@ -64,7 +64,7 @@ async def press(
             return None
     if asker_id.startswith(_PERSON) and asker_id != presser.id:
         return None
-    if conversation.kind == "group" and not await presser_is_admin():
+    if conversation.traits.has_admins and not await presser_is_admin():
         return None
     if answer == "no":
         return Notice("All right, I keep everything as it is.")
@@ -129,7 +129,7 @@ async def _forget(order: Command, desk: CommandContext) -> Notice:
         return Notice(await _erased(order.conversation, desk))
     to_press = f"{order.asker.id}:{order.conversation.id}"
     return Notice(
-        f"Shall I forget this {_place(order.conversation)}? This would go:\n\n{await _what_goes(order.conversation, desk)}"
+        f"Shall I forget this {order.conversation.traits.name}? This would go:\n\n{await _what_goes(order.conversation, desk)}"
         "\n\nIt can't be undone. Telegram's own copy of the chat stays. Without the buttons: `/forget yes`",
         buttons=[Button("Forget it", f"forget:yes:{to_press}"), Button("Keep it", f"forget:no:{to_press}")],
     )
@@ -139,11 +139,11 @@ async def _what_goes(conversation: Conversation, desk: CommandContext) -> str:
     async with desk.database.statement() as connection:
         waiting = len(await Timers(connection).pending(conversation.owner_id, conversation.id))
     goes = [
-        f"everything said in this {_place(conversation)} that I have stored, yours and mine",
+        f"everything said in this {conversation.traits.name} that I have stored, yours and mine",
         f"what I mean to come back to here ({_count(waiting)})",
         "what was set here: muted or not, follow-ups on or off",
     ]
-    if conversation.kind == "direct":
+    if conversation.traits.may_use_memory:
         count = (await desk.memory.stats(conversation.owner_id, conversation.agent_id)).count
         goes.append(f"all that I remember about you ({_count(count)})")
     return "\n".join(f"- {one}" for one in goes)
@@ -152,24 +152,20 @@ async def _what_goes(conversation: Conversation, desk: CommandContext) -> str:
 async def _erased(conversation: Conversation, desk: CommandContext) -> str:
     """Erase what there is; again, there is nothing left to do."""
     where = (conversation.owner_id, conversation.agent_id)
-    is_direct = conversation.kind == "direct"
+    has_memories = conversation.traits.may_use_memory
     # Memories first: after a crash between the two the conversation is still there, and a second attempt finds it. And once
     # more: until the conversation was gone, a turn that still ran may have noted something down.
-    if is_direct:
+    if has_memories:
         await desk.memory.delete_all(*where)
     with suppress(NotFound):
         await desk.core.erase(conversation.owner_id, conversation.id)
-    if is_direct:
+    if has_memories:
         await desk.memory.delete_all(*where)
-    also = ", and all that I remembered about you" if is_direct else ""
+    also = ", and all that I remembered about you" if has_memories else ""
     return (
-        f"Forgotten: everything said in this {_place(conversation)}, what was planned and set here{also}."
+        f"Forgotten: everything said in this {conversation.traits.name}, what was planned and set here{also}."
         " What you still see is Telegram's own copy."
     )
-
-
-def _place(conversation: Conversation) -> str:
-    return "group" if conversation.kind == "group" else "chat"
 
 
 def _count(things: int) -> str:

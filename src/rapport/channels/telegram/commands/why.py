@@ -168,7 +168,7 @@ class _Telling:
 
     def _is_asker(self, message: Message) -> bool:
         if message.author is None:
-            return self.explanation.conversation.kind == "direct"
+            return not self.explanation.conversation.traits.has_many_speakers
         return message.author.id == self.asker.id
 
 
@@ -197,7 +197,8 @@ async def _notes(connection: Connection, explanation: Explanation) -> list[str]:
     A group hears only of those: what else was found may be somebody's own, and have nothing to do with the question.
     """
     cited = [str(source["id"]) for source in explanation.reply.sources] if explanation.reply else []
-    also = [] if explanation.conversation.kind == "group" else [str(one["id"]) for one in explanation.notes]
+    shows_all = explanation.conversation.traits.shows_personal_data
+    also = [str(one["id"]) for one in explanation.notes] if shows_all else []
     ids = dict.fromkeys([*cited, *also])
     titles: list[str] = []
     for id_ in list(ids)[:MOST_OTHERS]:
@@ -212,7 +213,7 @@ async def _notes(connection: Connection, explanation: Explanation) -> list[str]:
 async def _memories(connection: Connection, explanation: Explanation) -> list[str]:
     conversation = explanation.conversation
     contents: list[str] = []
-    if conversation.kind == "group":  # what one person has told it is not for a group to hear
+    if not conversation.traits.shows_personal_data:
         return contents
     for one in explanation.memories[:MOST_OTHERS]:
         try:
