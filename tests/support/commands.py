@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tests.support.fork_server import fork_server
 from tests.support.waiting import LIMIT_SECONDS
 
 COMMAND = Path(sys.executable).with_name("rapport")
@@ -40,17 +41,22 @@ class Home:
 
     def run(self, *arguments: str, stdin: str | bytes = "", **environment: str) -> Ran:
         """Run `rapport` to its end, which must not be a traceback."""
-        ended = subprocess.run(
-            [COMMAND, *arguments],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            env=self.environment(**environment),
-            cwd=self.path,
-            timeout=LIMIT_SECONDS,
-            check=False,
-            start_new_session=True,
-        )
-        ran = Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        values = self.environment(**environment)
+        if "PYTHONPATH" in values:  # imports other modules than the process that forks has
+            ended = subprocess.run(
+                [COMMAND, *arguments],
+                input=given,
+                capture_output=True,
+                env=values,
+                cwd=self.path,
+                timeout=LIMIT_SECONDS,
+                check=False,
+            )
+            code, out, err = ended.returncode, ended.stdout, ended.stderr
+        else:
+            code, out, err = fork_server().run(list(arguments), stdin=given, environment=values, folder=self.path)
+        ran = Ran(code, out.decode(), err.decode())
         assert "Traceback" not in ran.out + ran.err, ran.out + ran.err
         return ran
 
