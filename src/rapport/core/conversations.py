@@ -9,7 +9,8 @@ from datetime import datetime
 from rapport.agents.profiles import get_agent
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.chat_archive import ArchivedMessage
-from rapport.domain.conversation import FETCHED, Author, Conversation, Kind
+from rapport.domain.conversation import FETCHED, Author, Conversation
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.read_models import ListedConversation
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.conversations.ephemeral import EphemeralConversations
@@ -37,7 +38,7 @@ class ConversationDirectory:
         owner_id: str,
         *,
         agent_id: str,
-        kind: Kind = "direct",
+        kind: ConversationKind = "direct",
         channel: str = FETCHED,
         title: str | None = None,
         handle: str | None = None,
