@@ -251,7 +251,7 @@ async def test_turns_side_by_side_each_log_their_own_conversation(log: Log, logg
     world = logged_world
     slow_one, quick_one = await world.conversation(), await world.conversation(agent_id="librarian")
     step = world.model.will_wait()
-    slow = await world.app.runtime.accept(Incoming("local", slow_one, "slow"))
+    slow = await world.app.worker.accept(Incoming("local", slow_one, "slow"))
     await step.begun.wait()
     await world.says(quick_one, "quick")
     assert step.gate is not None

@@ -101,8 +101,8 @@ def a_call(site: Site, chat: Chat, kind: str) -> Message:
 
 async def gathering(site: Site, app: App, rounds: int) -> None:
     """The whole of it, in turns; in rounds between, its parts."""
-    embedder = Stopwatch(app.chooser.embedder)
-    chooser = replace(app.chooser, embedder=embedder)
+    embedder = Stopwatch(app.context_selector.embedder)
+    chooser = replace(app.context_selector, embedder=embedder)
     whole, parts, embedding = Times(), Times(), Times()
     places = {f"{chat.messages:,} messages": chat for chat in (site.short, site.middling[0], site.larger, site.long)}
     for number in range(WARMING + rounds):
@@ -180,7 +180,7 @@ async def in_parts(site: Site, chooser: ContextSelector, chat: Chat, place: str,
 
 async def searching(site: Site, app: App, embedder: Embedder, count: int) -> None:
     """How near to the truth the closest messages are, and how long that takes, among everybody else's."""
-    enough = app.chooser.options.min_similarity
+    enough = app.context_selector.options.min_similarity
     print(
         f"\n| close in meaning, {LIMIT} each | asked about | overlap with exact search | of those from {enough:g} on, which"
         " count | mean similarity, and exactly | p50, p95 |"
@@ -300,7 +300,7 @@ async def run(folder: Path, given: argparse.Namespace) -> list[tuple[str, bool, 
         async with open_app(settings_for(database.url, model="builtin")) as app:
             await calm(given.calm)
             if "select" in given.parts:
-                choosing(site, app.chooser.options, given.rounds)
+                choosing(site, app.context_selector.options, given.rounds)
             if "gather" in given.parts:
                 await gathering(site, app, given.rounds)
             if "similar" in given.parts:

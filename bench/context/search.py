@@ -70,7 +70,7 @@ async def store(database: Database, dialogue: Dialogue, index: MessageEmbedding,
 
 def ways_of(app: App, stored: Stored) -> dict[str, Way]:
     """Return the ways of searching that are compared."""
-    embedder, end = app.chooser.embedder, stored.dialogue.turns[-1].at + timedelta(days=1)
+    embedder, end = app.context_selector.embedder, stored.dialogue.turns[-1].at + timedelta(days=1)
 
     authors = [Author(name.lower(), name) for name in stored.dialogue.people]
 
@@ -95,7 +95,7 @@ def ways_of(app: App, stored: Stored) -> dict[str, Way]:
         ),
         "words alone (BM25)": lambda question: plainly(question, by_words=True, by_meaning=False),
         "fused": lambda question: plainly(question, by_words=True, by_meaning=True),
-        "fused, names handled (the product)": lambda question: app.chooser.search(
+        "fused, names handled (the product)": lambda question: app.context_selector.search(
             LOCAL_USER, stored.conversation_id, question, before=end, limit=max(COUNTS)
         ),
     }
@@ -103,7 +103,7 @@ def ways_of(app: App, stored: Stored) -> dict[str, Way]:
 
 async def measure_recall(app: App) -> None:
     """Print which share of the answering turns each way finds among the first."""
-    index = MessageEmbedding(app.database, app.chooser.embedder)
+    index = MessageEmbedding(app.database, app.context_selector.embedder)
     shares: dict[str, dict[str, list[float]]] = {}
     sizes: list[str] = []
     for part in CASTS:
@@ -137,8 +137,8 @@ async def measure_recall(app: App) -> None:
 
 async def measure_cost(app: App, chats: Mapping[str, Chat], questions: Sequence[str]) -> bool:
     """Print what a search takes in a short and in a long chat, without embedding the question."""
-    embedder = Stopwatch(app.chooser.embedder)
-    chooser = replace(app.chooser, embedder=embedder)
+    embedder = Stopwatch(app.context_selector.embedder)
+    chooser = replace(app.context_selector, embedder=embedder)
     times = Times()
     for number in range(WARMING + ROUNDS):
         if number == WARMING:

@@ -39,7 +39,7 @@ async def speaking(site: Site, database: Database, embedder: Embedder, blocks: i
                 await accept(database, said(chat, text), worker_id="bench", claim=True)
                 times.add("accepting a message", place, began)
                 if indexing is not None:
-                    indexing.noticed(chat)
+                    indexing.enqueue(chat)
                 await asyncio.sleep(max(0.0, began + 1 / A_SECOND - time.perf_counter()))
         while (await index.go_on(chat)).more:
             pass
@@ -85,7 +85,7 @@ async def until_embedded(
     for _ in range(count):
         text = f"{site.chance.choice(site.lines.said).text} again"
         last = (await accept(database, said(chat, text), worker_id="bench", claim=True)).message_id
-        indexing.noticed(chat)
+        indexing.enqueue(chat)
     began = time.perf_counter()
     async with database.statement() as connection:
         while await vector_of(connection, LOCAL_USER, chat, last, embedder=embedder) is None:

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from rapport.channels.telegram.api import BotApi
     from rapport.channels.telegram.bot import TelegramBot
     from rapport.core.core import Core
-    from rapport.delivery.sender import Channel
+    from rapport.delivery.sender import OutgoingChannel
     from rapport.memory.memory_store import MemoryStore
     from rapport.metrics import Metrics
     from rapport.retrieval.library import Library
     from rapport.retrieval.ports import Embedder
     from rapport.retrieval.retriever import Retriever
-    from rapport.runtime.runtime import Runtime
+    from rapport.runtime.worker import Worker
     from rapport.storage.database import Database
     from rapport.turns.group_context import ContextSelector
     from rapport.turns.steps import TurnDeps
@@ -47,12 +47,12 @@ class App:
     settings: Settings
     database: Database
     agent: LangGraphAgent
-    runtime: Runtime
+    worker: Worker
     library: Library
     retriever: Retriever
     memory: MemoryStore
     metrics: Metrics
-    chooser: ContextSelector
+    context_selector: ContextSelector
     model: BaseChatModel
     health: ModelHealth
     core: Core
@@ -97,7 +97,7 @@ async def open_app(
     settings: Settings,
     *,
     model: BaseChatModel | None = None,
-    channels: Mapping[str, Channel] | None = None,
+    channels: Mapping[str, OutgoingChannel] | None = None,
     reaches_out: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> AsyncGenerator[App]:
@@ -109,7 +109,7 @@ async def open_app(
     if settings.failpoint:
         failpoints.arm(settings.failpoint)
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(open_database(settings, meanwhile=_import_the_rest))
+        database = await stack.enter_async_context(open_database(settings, meanwhile=_import_slow_modules))
         from rapport.agents.graph import LangGraphAgent
         from rapport.agents.health import ModelHealth
         from rapport.agents.metadata import verify_metadata
@@ -122,7 +122,7 @@ async def open_app(
         from rapport.retrieval.embedders.registry import close_embedder, make_embedder
         from rapport.retrieval.library import Library
         from rapport.retrieval.retriever import make_retriever
-        from rapport.runtime.runtime import Runtime
+        from rapport.runtime.worker import Worker
         from rapport.storage.migrate import migrate, schema_lock
         from rapport.storage.notes.note_index import NoteIndex
         from rapport.storage.notes.passage_search import PassageSearch
@@ -154,18 +154,18 @@ async def open_app(
             Recall(questions, memory),
             memory,
             metrics,
-            make_chooser(settings, database, questions),
+            make_context_selector(settings, database, questions),
             autonomy=settings.autonomy,
             now=now,
             model=settings.model,
         )
         api = await stack.enter_async_context(_telegram_api(settings)) if reaches_out else None
-        runtime = Runtime(
+        runtime = Worker(
             tools, saver, channels={**(channels or {}), **_ways_out(api, database)}, max_turns=settings.max_turns
         )
         stack.push_async_callback(runtime.stop)
         await runtime.start()
-        await _prepare(embedder, database, tools.context_selector)
+        await _warm_up(embedder, database, tools.context_selector)
         library = Library(database, embedder)
         core = make_core(
             runtime,
@@ -174,11 +174,11 @@ async def open_app(
             tools.retriever,
             memory,
             tools.context_selector,
-            on_timers_changed=runtime.timers_changed,
+            on_timers_changed=runtime.notice_timer_change,
         )
         telegram = None if api is None else _telegram(settings, api, runtime, tools)
         if telegram is not None:
-            runtime.attend(telegram)
+            runtime.add_source(telegram)
         yield App(
             settings,
             database,
@@ -213,7 +213,7 @@ async def _telegram_api(settings: Settings) -> AsyncGenerator[BotApi | None]:
         await api.close_connections()
 
 
-def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
+def _ways_out(api: BotApi | None, database: Database) -> dict[str, OutgoingChannel]:
     if api is None:
         return {}
     from rapport.channels.telegram.chat_mapping import CHANNEL
@@ -222,7 +222,7 @@ def _ways_out(api: BotApi | None, database: Database) -> dict[str, Channel]:
     return {CHANNEL: TelegramChannel(api, database)}
 
 
-def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: TurnDeps) -> TelegramBot:
+def _telegram(settings: Settings, api: BotApi, runtime: Worker, tools: TurnDeps) -> TelegramBot:
     from rapport.agents.profiles import COMPANION
     from rapport.channels.telegram.admission import read_admission
     from rapport.channels.telegram.bot import TelegramBot
@@ -232,13 +232,13 @@ def _telegram(settings: Settings, api: BotApi, runtime: Runtime, tools: TurnDeps
         api,
         read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users),
         CommandContext(tools.database, runtime, tools.context_selector, tools.memory_store, settings.autonomy),
-        runtime.delivery.post,
+        runtime.delivery_loop.post_notice,
         agent_id=COMPANION.id,
         webhook_url=settings.telegram_webhook_url,
     )
 
 
-def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> ContextSelector:
+def make_context_selector(settings: Settings, database: Database, embedder: Embedder) -> ContextSelector:
     """Chooses context as the settings say."""
     from rapport.context.engine import SelectionOptions
     from rapport.retrieval.embedders.wordllama import word_table
@@ -254,7 +254,7 @@ def make_chooser(settings: Settings, database: Database, embedder: Embedder) -> 
     return ContextSelector(database, embedder, choice)
 
 
-async def _prepare(embedder: Embedder, database: Database, chooser: ContextSelector) -> None:
+async def _warm_up(embedder: Embedder, database: Database, chooser: ContextSelector) -> None:
     """Load the embedder's weights if there is anything to search, and say if some of it can't be found by it; and what
     context is chosen with if there are groups."""
     from rapport.retrieval.embedders.local import LocalEmbedder
@@ -278,7 +278,7 @@ async def _prepare(embedder: Embedder, database: Database, chooser: ContextSelec
         embedder.warm()
 
 
-def _import_the_rest() -> None:
+def _import_slow_modules() -> None:
     """The slow imports (LangGraph above all), while Postgres starts on the other core."""
-    for name in ("rapport.agents.graph", "rapport.runtime.runtime"):
+    for name in ("rapport.agents.graph", "rapport.runtime.worker"):
         importlib.import_module(name)

@@ -295,10 +295,10 @@ async def test_what_is_noticed_is_embedded_at_once_and_an_import_with_the_next_l
 
     async with at_work(loop):
         await said(database, where, "one")
-        loop.noticed(where)
+        loop.enqueue(where)
         await has(1)
         await said(database, where, "two")
-        loop.noticed(where)
+        loop.enqueue(where)
         await has(2)
     monkeypatch.setattr(indexing, "SWEEP_SECONDS", 0.05)
     async with at_work(loop):

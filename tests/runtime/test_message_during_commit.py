@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rapport.runtime import runtime
+from rapport.runtime import worker as runtime
 from rapport.storage.database import own_connection
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
@@ -23,7 +23,7 @@ async def test_a_follow_up_that_is_told_twice_to_give_way_costs_no_connection(wo
         await until(lambda: world.sql(waiting, "%FOR NO KEY UPDATE OF c%"))
         event = (await world.sql("SELECT id FROM events WHERE state = 'running'"))[0][0]
         for _ in range(2):
-            world.runtime._heard(f"done {event}")  # pyright: ignore[reportPrivateUsage]
+            world.worker._handle_hint(f"done {event}")  # pyright: ignore[reportPrivateUsage]
             await asyncio.sleep(
                 0
             )  # so that it notices: the statement is being cancelled, which takes the server a moment

@@ -62,7 +62,7 @@ async def keep_silent(world: World, conversation: str, *, hours: float) -> list[
             return told
         await pass_time(world, max(due, 0.0) + 0.001)
         passed += max(due, 0.0)
-        world.runtime.timekeeper.wake()
+        world.worker.timer_loop.wake()
 
         async def fired() -> bool:
             return not await world.sql(

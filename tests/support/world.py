@@ -32,7 +32,7 @@ from rapport.domain.ids import new_id
 from rapport.domain.outgoing import Outgoing
 from rapport.domain.server_note import strip_note
 from rapport.domain.synthetic import is_synthetic
-from rapport.runtime.runtime import Runtime
+from rapport.runtime.worker import Worker
 from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
@@ -164,7 +164,7 @@ class RecordingChannel:
         self.sent.append(outgoing.text)
         yield f"platform-{len(self.sent)}"
 
-    async def locate(self, outgoing: Outgoing) -> str | None:
+    async def find_part(self, outgoing: Outgoing) -> str | None:
         raise OutcomeUnknown("nobody can tell")
 
     async def show_typing(self, conversation_id: str, message_id: str) -> None:
@@ -186,8 +186,8 @@ class World:
         return self.app.database
 
     @property
-    def runtime(self) -> Runtime:
-        return self.app.runtime
+    def worker(self) -> Worker:
+        return self.app.worker
 
     async def conversation(self, owner: str = "local", **settings: Any) -> str:
         """A new conversation, made in the database (which channel it belongs to can't be said over HTTP)."""
@@ -224,7 +224,7 @@ class World:
             timers = Timers(connection)
             timer = await timers.set(owner, conversation_id, timer_id=name, trigger_type=trigger_type, delay=0, **more)
         assert timer is not None
-        self.runtime.timekeeper.wake()
+        self.worker.timer_loop.wake()
 
         async def ended() -> Timer | None:
             async with self.database.statement() as connection:

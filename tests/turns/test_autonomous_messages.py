@@ -259,10 +259,10 @@ class Overhearing:
 
 
 def overhear(world: World) -> Overhearing:
-    tools = world.runtime._tools  # pyright: ignore[reportPrivateUsage]
+    tools = world.worker._deps  # pyright: ignore[reportPrivateUsage]
     ears = Overhearing(tools.recall.embedder)
     overheard = replace(tools, recall=replace(tools.recall, embedder=ears))
-    world.runtime._tools = overheard  # pyright: ignore[reportPrivateUsage]
+    world.worker._deps = overheard  # pyright: ignore[reportPrivateUsage]
     return ears
 
 

@@ -226,7 +226,7 @@ async def test_what_was_said_after_the_call_is_not_shown(world: World, model: Sc
     group, _ = await challenge(world)
     model.delay = lambda text: 0.3 if text.endswith("@bot first") else 0.0
     model.answers += [uses("get_conversation_history", limit=50), "So it is."]
-    ticket = await world.runtime.accept(Incoming("local", group, "@bot first", Author("dan", "Dan")), listen=False)
+    ticket = await world.worker.accept(Incoming("local", group, "@bot first", Author("dan", "Dan")), listen=False)
     await world.post(group, "meanwhile in Spain", author=CARA)
     assert (await ticket.reply()).text == "So it is."
     assert not any("meanwhile in Spain" in call.body for call in model.calls)

@@ -134,7 +134,7 @@ async def test_a_question_of_its_own_finds_what_was_said_long_ago(world: World) 
 
 async def indexed(world: World, group: str) -> None:
     """Every message of the group has its vector."""
-    index = MessageEmbedding(world.database, world.app.chooser.embedder)
+    index = MessageEmbedding(world.database, world.app.context_selector.embedder)
     while (await index.go_on(group)).more:
         pass
 
@@ -158,7 +158,7 @@ async def test_without_an_embedder_the_call_is_answered_all_the_same(
     group = await world.conversation(kind="group")
     await crowd(world, group, RECENT)
     await said(world, group, ANN, 3, "Shall we meet at eight?")
-    embedder = world.app.chooser.embedder
+    embedder = world.app.context_selector.embedder
     monkeypatch.setattr(type(embedder), "embed_question", Broken().embed_question)
     with capture_logs() as logs:
         reply = await world.says(group, "@bot is the museum open on Sundays?", author=ANN)
@@ -176,7 +176,7 @@ def test_a_chooser_reads_its_tables_before_anybody_calls(world: World) -> None:
         read.extend(texts)
         return np.zeros((len(texts), 256), np.float32)
 
-    chooser = replace(world.app.chooser, choice=SelectionOptions("recent", words=words))
+    chooser = replace(world.app.context_selector, choice=SelectionOptions("recent", words=words))
     chooser.warm_up()
     assert len(read) > RECENT
 
@@ -431,7 +431,7 @@ async def test_others_groups_are_out_of_reach(world: World) -> None:
     other = await world.conversation(kind="group")
     await said(world, other, ANN, 5, "The wifi password is swordfish-42.")
     foreign = await world.conversation("bob", kind="group")
-    await world.runtime.accept(Incoming("bob", foreign, "The wifi password is hunter-2."))
+    await world.worker.accept(Incoming("bob", foreign, "The wifi password is hunter-2."))
     group = await world.conversation(kind="group")
     await crowd(world, group, RECENT)
     await world.says(group, "@bot what is the wifi password?", author=DAN)

@@ -55,7 +55,7 @@ async def test_a_message_keeps_what_its_channel_knows_of_it(world: World) -> Non
 async def test_the_platforms_own_update_is_kept_and_never_loaded(world: World) -> None:
     where = await group(world)
     update = {"update_id": 7, "message": {"text": "hi", "from": {"is_premium": True}}}
-    ticket = await world.runtime.accept(Incoming("local", where, "hi", payload=update))
+    ticket = await world.worker.accept(Incoming("local", where, "hi", payload=update))
     assert await world.sql("SELECT payload FROM messages") == [(update,)]
     async with world.database.statement() as connection:
         message = await Messages(connection).get("local", where, ticket.accepted.message_id)
@@ -70,14 +70,14 @@ async def test_the_platforms_own_update_is_kept_and_never_loaded(world: World) -
 async def test_an_update_that_cant_be_kept_is_no_reason_to_lose_its_message(world: World, payload: Any) -> None:
     where = await group(world)
     assert storable_payload(payload) is None
-    await world.runtime.accept(Incoming("local", where, "hi", payload=payload))
+    await world.worker.accept(Incoming("local", where, "hi", payload=payload))
     assert await world.sql("SELECT content, payload FROM messages") == [("hi", None)]
 
 
 @pytest.mark.parametrize("text", ["\\u0000", "C:\\users\\u00001", "\\\\u0000"])
 async def test_an_update_that_only_speaks_of_a_nul_is_kept(world: World, text: str) -> None:
     where = await group(world)
-    await world.runtime.accept(Incoming("local", where, "hi", payload={"text": text, text: 1}))
+    await world.worker.accept(Incoming("local", where, "hi", payload={"text": text, text: 1}))
     assert await world.sql("SELECT payload FROM messages") == [({"text": text, text: 1},)]
     assert storable_payload({"text": f"{text}\x00"}) is None
     assert storable_payload({"text": f"\\\x00{text}"}) is None

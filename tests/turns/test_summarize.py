@@ -323,7 +323,7 @@ async def test_who_goes_on_talking_waits_for_no_other_conversations_summary(
     world: World, model: Summariser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few are made at a time; but what somebody waits for doesn't stand in line."""
-    monkeypatch.setattr("rapport.runtime.post_turn_jobs.AT_ONCE", 1)
+    monkeypatch.setattr("rapport.runtime.post_turn_jobs.MAX_RUNNING", 1)
     here, there, beyond = [await world.conversation() for _ in range(3)]
     held = model.will_hold_back()
     for conversation in (here, there, beyond):
@@ -447,7 +447,7 @@ async def test_what_waits_for_its_answer_is_not_covered(world: World, model: Sum
     slow = model.will_wait("re: number 6")
     waiting = [Incoming("local", conversation, f"number {number}") for number in range(6, 26)]
     for incoming in waiting:
-        await world.runtime.accept(incoming)
+        await world.worker.accept(incoming)
     await slow.begun.wait()
     await summarize("local", conversation, database=world.database, writer=world.app.agent)
     assert await summaries(world, conversation) == []  # twelve messages are answered: no more than the window
@@ -470,10 +470,10 @@ async def test_a_busy_conversation_is_summed_up_to_what_is_being_answered(world:
     conversation = await world.conversation(kind="group")
     await overheard(world, conversation, 100)
     slow = model.will_wait()
-    await world.runtime.accept(Incoming("local", conversation, "@bot what now?"))
+    await world.worker.accept(Incoming("local", conversation, "@bot what now?"))
     await slow.begun.wait()
     for number in range(30):
-        await world.runtime.accept(Incoming("local", conversation, f"while it thinks {number}"))
+        await world.worker.accept(Incoming("local", conversation, f"while it thinks {number}"))
     await summarize("local", conversation, database=world.database, writer=world.app.agent)
     (summary,) = await summaries(world, conversation)
     assert summary["metadata"]["replaced"] == 90

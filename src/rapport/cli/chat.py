@@ -191,7 +191,7 @@ class Terminal:
             assert self._conversation is not None
             content = checked_content(text, limit=self._app.settings.max_message_characters)
             incoming = Incoming(LOCAL_USER, self._conversation.id, content)
-            ticket = await self._app.runtime.accept(incoming, listen=True)
+            ticket = await self._app.worker.accept(incoming, listen=True)
             reply = await self._watch(ticket)
         except RapportError as error:
             self._console.print(str(error), style="red", markup=False)
@@ -210,7 +210,7 @@ class Terminal:
         stopping: set[asyncio.Future[bool]] = set()
 
         def stop() -> None:
-            stopping.add(asyncio.ensure_future(self._app.runtime.cancel(LOCAL_USER, conversation.id)))
+            stopping.add(asyncio.ensure_future(self._app.worker.cancel(LOCAL_USER, conversation.id)))
 
         loop.add_signal_handler(signal.SIGINT, stop)
         try:

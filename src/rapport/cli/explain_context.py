@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from rapport.agents.profiles import COMPANION, find_agent
-from rapport.app import make_chooser
+from rapport.app import make_context_selector
 from rapport.cli.note_library import open_library
 from rapport.cli.timeline import Told, Used, Why
 from rapport.domain.context_selection import RECENT, Strategy
@@ -36,7 +36,7 @@ async def explained(
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
             conversation_id, message_id = await _meant(connection, user, message, conversation)
-        chooser = make_chooser(settings, library.database, library.embedder)
+        chooser = make_context_selector(settings, library.database, library.embedder)
         explanation = await explain_reply(chooser, user, conversation_id, message_id, strategy=strategy)
         return explanation, await _told(library.database, explanation)
 
@@ -49,7 +49,7 @@ async def searched(
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
             place = await _conversation(connection, user, conversation)
-        chooser = make_chooser(settings, library.database, library.embedder)
+        chooser = make_context_selector(settings, library.database, library.embedder)
         return place, await chooser.search_all(user, place.id, question, thread_id=topic, limit=limit)
 
 

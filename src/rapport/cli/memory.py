@@ -244,7 +244,7 @@ async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
 
     async with open_library(settings) as (library, _):
         book = MemoryStore(library.database, library.embedder)
-        book.hearers.append(heard)
+        book.listeners.append(heard)
         yield book
         if hints:
             async with library.database.statement() as connection:

@@ -60,7 +60,7 @@ class Server(uvicorn.Server):
                 typer.echo(BUILTIN_HINT)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.runtime.begin_drain(FINISH_SECONDS)
+        self._app.worker.begin_drain(FINISH_SECONDS)
         self._app.library.stop()  # a long note takes minutes
         await super().shutdown(sockets)
 
@@ -120,23 +120,23 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
     from rapport.channels.http.server import Health, http_app
 
     return http_app(
-        app.runtime,
+        app.worker,
         app.database,
-        app.runtime.live,
+        app.worker.live_updates,
         loopback=app.settings.is_loopback,
         max_characters=app.settings.max_message_characters,
         model=app.settings.model,
         library=app.library,
         retriever=app.retriever,
         memory=app.memory,
-        chooser=app.chooser,
+        chooser=app.context_selector,
         limiter=limiter,
-        wake=app.runtime.timers_changed,
+        wake=app.worker.notice_timer_change,
         metrics=app.metrics,
         telegram=app.telegram is not None,
         model_health=app.health,
         called_by=_callers(app),
-        health=Health(app.runtime.presence.seconds_since_heartbeat, unhealthy_seconds),
+        health=Health(app.worker.heartbeat.seconds_since_heartbeat, unhealthy_seconds),
         trusted=trusted_networks(app.settings.trusted_proxies),
     )
 
@@ -172,7 +172,7 @@ async def work(settings: Settings) -> None:
         stop.then(lambda _number: told.set())
         typer.echo("Rapport's worker is running  (stop with Ctrl-C)")
         await told.wait()
-        await app.runtime.stop(seconds=FINISH_SECONDS)
+        await app.worker.stop(seconds=FINISH_SECONDS)
 
 
 def spare_the_collector() -> None:

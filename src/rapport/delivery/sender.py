@@ -17,12 +17,12 @@ from rapport.storage.work.outbox import Effect, Outbox
 
 log = structlog.get_logger()
 
-SEND_SECONDS = 60.0
-PATIENCE = 86_400.0
+SEND_TIMEOUT_SECONDS = 60.0
+GIVE_UP_AFTER_SECONDS = 86_400.0
 """Seconds after which what can't be sent is given up: an answer of yesterday answers nothing any more."""
-LONGEST_PAUSE = 300.0
+MAX_BACKOFF_SECONDS = 300.0
 """Seconds between two tries, unless the channel asks for more."""
-MARK_SECONDS = 0.5
+MARK_RETRY_SECONDS = 0.5
 """So long it is waited for a database that is away, before it is told again what became of something."""
 
 
@@ -38,7 +38,7 @@ class Unreachable(Permanent):
     """Nobody is there any more: the chat is gone, or whoever it was with wants to hear nothing."""
 
 
-class Channel(Protocol):
+class OutgoingChannel(Protocol):
     """A way to reach people outside."""
 
     def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
@@ -48,7 +48,7 @@ class Channel(Protocol):
         """
         ...
 
-    async def locate(self, outgoing: Outgoing) -> str | None:
+    async def find_part(self, outgoing: Outgoing) -> str | None:
         """What the platform calls the next part of it, of which it is not known whether it has arrived; None: it has not.
 
         Raises OutcomeUnknown if nobody can tell, Transient if that can't be found out now.
@@ -60,8 +60,8 @@ class Channel(Protocol):
         ...
 
 
-async def claim_waiting(
-    database: Database, channels: Collection[str], *, worker_id: str, limit: int, under_way: Collection[str]
+async def claim_due(
+    database: Database, channels: Collection[str], *, worker_id: str, limit: int, sending: Collection[str]
 ) -> list[Effect]:
     """The next things that are due, to be sent by this worker, which is at those `under_way`.
 
@@ -69,22 +69,22 @@ async def claim_waiting(
     """
     async with database.transaction() as connection:
         outbox = Outbox(connection)
-        await outbox.give_up_own(worker_id=worker_id, except_for=under_way)
+        await outbox.give_up_own(worker_id=worker_id, except_for=sending)
         if taken_back := await outbox.take_back():
             log.info("deliver.taken_back", messages=taken_back)
-        return await outbox.claim(worker_id=worker_id, channels=channels, limit=limit, patience=PATIENCE)
+        return await outbox.claim(worker_id=worker_id, channels=channels, limit=limit, patience=GIVE_UP_AFTER_SECONDS)
 
 
-async def deliver(database: Database, channels: Mapping[str, Channel], effect: Effect) -> None:
+async def deliver(database: Database, channels: Mapping[str, OutgoingChannel], effect: Effect) -> None:
     """Send it, or look for it if it may have arrived; and mark what became of it."""
     bound = log.bind(conversationId=effect.conversation_id, messageId=effect.outgoing.id, channel=effect.channel)
-    act = _look_for if effect.is_doubtful else _send
+    act = _check_arrival if effect.is_doubtful else _send
     try:
         await act(database, channels[effect.channel], effect)
     except (OutcomeUnknown, TimeoutError) as error:
         reason = str(error) or "no answer in time"
         if effect.is_doubtful:
-            await _park(database, effect, error, unknown=True)
+            await _give_up(database, effect, error, unknown=True)
             bound.warning("deliver.unknown", reason=reason)
             return
         delay = error.retry_after if isinstance(error, OutcomeUnknown) else 1.0
@@ -92,34 +92,34 @@ async def deliver(database: Database, channels: Mapping[str, Channel], effect: E
         bound.warning("deliver.doubtful", reason=reason)
     except Transient as error:
         if effect.is_overdue:
-            await _park(database, effect, error, unknown=effect.is_doubtful)
+            await _give_up(database, effect, error, unknown=effect.is_doubtful)
             bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
             return
-        pause = 0.0 if isinstance(error, NotYet) else min(2.0 ** min(effect.attempts, 10), LONGEST_PAUSE)
+        pause = 0.0 if isinstance(error, NotYet) else min(2.0 ** min(effect.attempts, 10), MAX_BACKOFF_SECONDS)
         delay = max(error.retry_after, pause)
         reason, doubt = str(error), effect.is_doubtful
         await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_doubtful=doubt))
         bound.info("deliver.delayed", reason=str(error), delay=delay)
     except Unreachable as error:
-        await _park(database, effect, error, unknown=False)
+        await _give_up(database, effect, error, unknown=False)
         await _mark(database, lambda outbox: Conversations(outbox.connection).lost(effect.conversation_id))
         bound.warning("deliver.unreachable", reason=str(error))
     except Permanent as error:
-        await _park(database, effect, error, unknown=False)
+        await _give_up(database, effect, error, unknown=False)
         bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
     except Exception as error:  # noqa: BLE001 - a channel may fail in any way; what may have arrived is not repeated
-        await _park(database, effect, error, unknown=True)
+        await _give_up(database, effect, error, unknown=True)
         bound.exception("deliver.unknown", reason=type(error).__name__)
     else:
         bound.info("deliver.looked_for" if effect.is_doubtful else "deliver.sent")
 
 
-async def _send(database: Database, channel: Channel, effect: Effect) -> None:
+async def _send(database: Database, channel: OutgoingChannel, effect: Effect) -> None:
     """Send it part by part, and mark each part that has arrived before the next one goes."""
     arriving = aiter(channel.send(effect.outgoing))
     while True:
         try:
-            async with asyncio.timeout(SEND_SECONDS):
+            async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 platform_id = await anext(arriving)
         except StopAsyncIteration:
             break
@@ -128,11 +128,11 @@ async def _send(database: Database, channel: Channel, effect: Effect) -> None:
     await _mark(database, lambda outbox: outbox.sent(effect))
 
 
-async def _look_for(database: Database, channel: Channel, effect: Effect) -> None:
+async def _check_arrival(database: Database, channel: OutgoingChannel, effect: Effect) -> None:
     """Whether the part that was on its way has arrived; what has not goes out as if it had never been tried."""
     try:
-        async with asyncio.timeout(SEND_SECONDS):
-            found = await channel.locate(effect.outgoing)
+        async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
+            found = await channel.find_part(effect.outgoing)
     except TimeoutError as error:  # who looks changes nothing, and may look again
         raise Transient("Not found within a minute.") from error
     if found is not None:
@@ -140,7 +140,7 @@ async def _look_for(database: Database, channel: Channel, effect: Effect) -> Non
     await _mark(database, lambda outbox: outbox.try_again(effect, error=None))
 
 
-async def _park(database: Database, effect: Effect, error: Exception, *, unknown: bool) -> None:
+async def _give_up(database: Database, effect: Effect, error: Exception, *, unknown: bool) -> None:
     await _mark(database, lambda outbox: outbox.give_up(effect, error=str(error), unknown=unknown))
 
 
@@ -153,4 +153,4 @@ async def _mark(database: Database, mark: Callable[[Outbox], Awaitable[None]]) -
                 return await mark(Outbox(connection))
         except Transient as error:
             log.warning("deliver.unmarked", reason=str(error))
-            await asyncio.sleep(MARK_SECONDS)
+            await asyncio.sleep(MARK_RETRY_SECONDS)

@@ -104,12 +104,12 @@ class MemoryStore:
 
     database: Database
     embedder: Embedder
-    hearers: list[Hearer] = field(default_factory=list[Hearer])
+    listeners: list[Hearer] = field(default_factory=list[Hearer])
 
     def announce(self, owner_id: str, changes: Sequence[Change]) -> None:
         """Tell whoever wants to hear it what has changed. Whoever calls `apply` calls this when it has committed."""
         for change in changes:
-            for hear in self.hearers:
+            for hear in self.listeners:
                 hear(owner_id, change.kind, change.memory)
 
     async def create(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:

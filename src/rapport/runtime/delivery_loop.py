@@ -8,77 +8,77 @@ from collections.abc import Mapping
 
 import structlog
 
-from rapport.delivery.sender import Channel, claim_waiting, deliver
+from rapport.delivery.sender import OutgoingChannel, claim_due, deliver
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.outgoing import Notice
-from rapport.runtime.tasks import end_all, is_set
+from rapport.runtime.tasks import end_all, wait_until_set
 from rapport.storage.database import Database
 from rapport.storage.work.outbox import Effect, Outbox
 
 log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
-LANES = 8
+MAX_CONCURRENT_SENDS = 8
 """Conversations that are sent to at once: one that hangs holds up nobody else."""
 
 
 class DeliveryLoop:
     """Sends whatever is due, in order within each conversation."""
 
-    def __init__(self, database: Database, channels: Mapping[str, Channel], *, worker_id: str) -> None:
+    def __init__(self, database: Database, channels: Mapping[str, OutgoingChannel], *, worker_id: str) -> None:
         self._database = database
         self._channels = channels
         self._worker_id = worker_id
         self._woken = asyncio.Event()
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._sending: dict[str, asyncio.Task[None]] = {}
         self._claiming = asyncio.Lock()
-        self._leaving = False
+        self._is_draining = False
 
     def wake(self) -> None:
         """There is something to send."""
         self._woken.set()
 
-    async def post(self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str) -> None:
+    async def post_notice(
+        self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str
+    ) -> None:
         """Have something said that is nobody's message; under the same name only once."""
         async with self._database.statement() as connection:
             await Outbox(connection).post(owner_id, conversation_id, notice, name=name, channel=channel)
         self._woken.set()
 
-    async def finish(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> None:
         """Begin nothing new, and let what is under way arrive: cut off, nobody would know whether it has."""
-        self._leaving = True
+        self._is_draining = True
         end = time.monotonic() + seconds
         async with self._claiming:  # what has just been claimed is under way, too
             pass
-        if self._under_way:
-            await asyncio.wait(list(self._under_way.values()), timeout=max(end - time.monotonic(), 0.0))
+        if self._sending:
+            await asyncio.wait(list(self._sending.values()), timeout=max(end - time.monotonic(), 0.0))
 
     async def run(self) -> None:
         """Deliver until cancelled."""
         try:
             while True:
                 try:
-                    while await self._begin():
+                    while await self._start_sends():
                         pass
                 except (Transient, Permanent) as error:
                     log.warning("deliver.waiting", reason=str(error))
                 except Exception as error:  # whatever went wrong with one message, the others are to be sent
                     log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
-                await is_set(self._woken, timeout=POLL_SECONDS)
+                await wait_until_set(self._woken, timeout=POLL_SECONDS)
                 self._woken.clear()
         finally:
-            await end_all(list(self._under_way.values()))
+            await end_all(list(self._sending.values()))
 
-    async def _begin(self) -> bool:
+    async def _start_sends(self) -> bool:
         """Begin to send what is due, if anything is and there are lanes; whether there was."""
         async with self._claiming:
-            under_way, free = self._under_way, LANES - len(self._under_way)
-            if self._leaving or free <= 0:
+            under_way, free = self._sending, MAX_CONCURRENT_SENDS - len(self._sending)
+            if self._is_draining or free <= 0:
                 return False
             who = self._worker_id
-            claimed = await claim_waiting(
-                self._database, self._channels, worker_id=who, limit=free, under_way=under_way
-            )
+            claimed = await claim_due(self._database, self._channels, worker_id=who, limit=free, sending=under_way)
             for effect in claimed:
                 under_way[effect.id] = asyncio.create_task(self._deliver(effect), name=f"deliver {effect.id}")
             return bool(claimed)
@@ -90,5 +90,5 @@ class DeliveryLoop:
             # What became of it can't be marked: it counts as unknown.
             log.error("deliver.unmarked", conversationId=effect.conversation_id, reason=str(error))
         finally:
-            del self._under_way[effect.id]
+            del self._sending[effect.id]
             self._woken.set()  # the next one of that conversation may go, and there is a lane

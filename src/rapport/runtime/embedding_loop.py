@@ -9,16 +9,16 @@ import structlog
 
 from rapport.domain.errors import RapportError
 from rapport.ingest.embed_messages import MessageEmbedding
-from rapport.runtime.tasks import is_set
+from rapport.runtime.tasks import wait_until_set
 
 log = structlog.get_logger()
 
-SWEEP_SECONDS = 30.0
+SWEEP_INTERVAL_SECONDS = 30.0
 """So often it is looked for what others have left: a process that crashed, an import."""
-GATHERING_SECONDS = 0.5
+BATCH_DELAY_SECONDS = 0.5
 """What is said within this is embedded together."""
-LONGEST_PAUSE = 60.0
-COMPLAINTS_SECONDS = 300.0
+MAX_BACKOFF_SECONDS = 60.0
+LOG_INTERVAL_SECONDS = 300.0
 """An embedder that is away for long is mentioned once in so long."""
 
 
@@ -30,14 +30,14 @@ class EmbeddingLoop:
         self._waiting: dict[str, None] = {}
         self._woken = asyncio.Event()
         self._pause = 1.0
-        self._complained_at = float("-inf")
+        self._logged_at = float("-inf")
 
-    def noticed(self, conversation_id: str) -> None:
+    def enqueue(self, conversation_id: str) -> None:
         """Something was said there."""
         self._waiting[conversation_id] = None
         self._woken.set()
 
-    def give_up(self, conversation_id: str) -> None:
+    def discard(self, conversation_id: str) -> None:
         """The conversation is being erased. What is just being embedded of it finds nothing to be stored with."""
         self._waiting.pop(conversation_id, None)
 
@@ -49,19 +49,19 @@ class EmbeddingLoop:
             try:
                 if time.monotonic() >= sweep_at:
                     await self._sweep()
-                    sweep_at = time.monotonic() + SWEEP_SECONDS
+                    sweep_at = time.monotonic() + SWEEP_INTERVAL_SECONDS
                 while self._waiting and time.monotonic() < sweep_at:  # one long chat must not hide the others
-                    await self._next()
+                    await self._embed_next()
                     self._pause = 1.0
-                await is_set(self._woken, timeout=max(0.0, sweep_at - time.monotonic()))
-                await asyncio.sleep(GATHERING_SECONDS)
+                await wait_until_set(self._woken, timeout=max(0.0, sweep_at - time.monotonic()))
+                await asyncio.sleep(BATCH_DELAY_SECONDS)
             except RapportError as error:
-                self._complain(str(error))
+                self._log_failure(str(error))
                 await asyncio.sleep(self._pause)
-                self._pause = min(self._pause * 2, LONGEST_PAUSE)
+                self._pause = min(self._pause * 2, MAX_BACKOFF_SECONDS)
             except Exception as error:  # whatever went wrong with one group, the others are to be embedded
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
-                await asyncio.sleep(LONGEST_PAUSE)
+                await asyncio.sleep(MAX_BACKOFF_SECONDS)
 
     async def _sweep(self) -> None:
         """Put every group that is behind on the list."""
@@ -70,7 +70,7 @@ class EmbeddingLoop:
             self._waiting |= dict.fromkeys(some)
             after = some[-1]
 
-    async def _next(self) -> None:
+    async def _embed_next(self) -> None:
         """One stretch of the group that waits longest; then it waits behind the others, if there is more of it."""
         conversation_id = next(iter(self._waiting))
         del self._waiting[conversation_id]
@@ -81,7 +81,7 @@ class EmbeddingLoop:
             self._waiting.setdefault(conversation_id)
             raise
 
-    def _complain(self, reason: str) -> None:
-        if time.monotonic() >= self._complained_at + COMPLAINTS_SECONDS:
-            self._complained_at = time.monotonic()
+    def _log_failure(self, reason: str) -> None:
+        if time.monotonic() >= self._logged_at + LOG_INTERVAL_SECONDS:
+            self._logged_at = time.monotonic()
             log.warning("messages.not_embedded", reason=reason, groups=len(self._waiting))

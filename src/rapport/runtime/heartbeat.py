@@ -33,7 +33,7 @@ class Heartbeat:
         self._worker_id = worker_id
         self._on_hint = on_hint
         self._joined = asyncio.Event()
-        self.has_company = False
+        self.has_peers = False
         """Whether other processes are there, as of the latest heartbeat: then hints are worth giving."""
 
     async def wait_joined(self) -> None:
@@ -49,7 +49,7 @@ class Heartbeat:
         while True:
             try:
                 async with own_connection(self._url) as connection:
-                    await self._stay(connection)
+                    await self._stay_joined(connection)
             except (Transient, Permanent) as error:
                 log.warning("worker.disconnected", worker=self._worker_id, reason=str(error))
                 # A restarting database is back within seconds; asking often is cheap and keeps the outage short.
@@ -58,11 +58,11 @@ class Heartbeat:
                 await self._restart.restart_if_ended()
                 await asyncio.sleep(pause)
 
-    async def _stay(self, connection: Connection) -> None:
+    async def _stay_joined(self, connection: Connection) -> None:
         workers = Workers(connection)
         await workers.join(self._worker_id)
         await connection.execute(f"LISTEN {HINTS}".encode())
-        self.has_company = await workers.has_others(self._worker_id)
+        self.has_peers = await workers.has_others(self._worker_id)
         self._heartbeat_at = time.monotonic()
         self._joined.set()
         self._on_hint("joined")
@@ -77,11 +77,11 @@ class Heartbeat:
                 # Others gave this worker up (a long pause, a suspended laptop): its fences protect what they did since.
                 log.warning("worker.rejoined", worker=self._worker_id)
                 await workers.join(self._worker_id)
-            self.has_company = await workers.has_others(self._worker_id)
+            self.has_peers = await workers.has_others(self._worker_id)
             self._heartbeat_at = time.monotonic()
 
 
-async def give_hint(database: Database, text: str) -> None:
+async def send_hint(database: Database, text: str) -> None:
     """Tell the other processes; if that fails they find out by looking."""
     with contextlib.suppress(Transient, Permanent):
         async with database.statement() as connection:

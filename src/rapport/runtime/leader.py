@@ -11,11 +11,11 @@ import structlog
 from rapport.domain.errors import Permanent, Transient
 from rapport.runtime.tasks import end_all
 from rapport.storage.database import Connection, own_connection
-from rapport.storage.work.workers import take_watch
+from rapport.storage.work.workers import try_leader_lock
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 class MessageSource(Protocol):
@@ -37,30 +37,30 @@ class MessageSource(Protocol):
 class LeaderLoop:
     """Kept by whoever holds its lock; when that process dies or loses its database, the next one takes over."""
 
-    def __init__(self, url: str, inlet: MessageSource) -> None:
+    def __init__(self, url: str, source: MessageSource) -> None:
         self._url = url
-        self._inlet = inlet
+        self._source = source
 
     async def run(self) -> None:
         """Stand by, keep the watch when it is free, and begin again whatever happens; ends only by being cancelled."""
         while True:
             try:
                 async with own_connection(self._url) as connection:
-                    while not await take_watch(connection, self._inlet.name):
-                        await asyncio.sleep(LOOK_SECONDS)
-                    await self._keep(connection)
+                    while not await try_leader_lock(connection, self._source.name):
+                        await asyncio.sleep(POLL_SECONDS)
+                    await self._lead(connection)
             except (Transient, Permanent) as error:
-                log.warning("watch.waiting", watch=self._inlet.name, reason=str(error))
+                log.warning("watch.waiting", watch=self._source.name, reason=str(error))
             except Exception as error:
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _keep(self, connection: Connection) -> None:
-        log.info("watch.kept", watch=self._inlet.name)
-        tasks = [asyncio.create_task(_until_cancelled(loop), name=self._inlet.name) for loop in self._inlet.loops]
+    async def _lead(self, connection: Connection) -> None:
+        log.info("watch.kept", watch=self._source.name)
+        tasks = [asyncio.create_task(_until_cancelled(loop), name=self._source.name) for loop in self._source.loops]
         try:
             while True:
-                ended, _ = await asyncio.wait(tasks, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                ended, _ = await asyncio.wait(tasks, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     task.result()
                 await connection.execute("SELECT 1")  # with the connection the lock is lost

@@ -18,8 +18,8 @@ from rapport.domain.errors import Busy, NotFound, Permanent, TooMany, Transient
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.live_updates import MemoryChange, Remembered
 from rapport.domain.memory import Memory
-from rapport.runtime.subscriptions import Place, Recollections, RunningTurn, Watcher
-from rapport.runtime.tasks import is_set
+from rapport.runtime.subscriptions import ConversationFeed, MemoryFeed, RunningTurn, Subscription
+from rapport.runtime.tasks import wait_until_set
 from rapport.storage.access.api_keys import HINTED_CHARACTERS
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
@@ -28,155 +28,155 @@ from rapport.storage.messages.new_messages import ConversationPosition, News, me
 log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
-AT_REST = 60.0
+IDLE_SECONDS = 60.0
 """Nobody watches: whoever comes wakes it."""
-MOST_HINTS = 1_000
+MAX_HINTS = 1_000
 """Kept while the database is away; the others find out by looking."""
-MOST_WATCHERS = 2_000
+MAX_SUBSCRIPTIONS = 2_000
 """Of one owner, in this process: whoever opens more has lost count of them, and the memory is everybody's."""
 
 
 class LiveUpdates:
     """One per process. It keeps nothing for those who watch but where they are: what they have missed is in the log."""
 
-    def __init__(self, database: Database, *, worker_id: str, has_company: Callable[[], bool]) -> None:
+    def __init__(self, database: Database, *, worker_id: str, has_peers: Callable[[], bool]) -> None:
         """`has_company` says whether other processes are there, to be told what happens here."""
         self._database = database
         self._worker_id = worker_id
-        self.has_company = has_company
-        self._places: dict[str, Place] = {}
-        self._recollections: dict[str, Recollections] = {}
+        self.has_peers = has_peers
+        self._feeds: dict[str, ConversationFeed] = {}
+        self._memory_feeds: dict[str, MemoryFeed] = {}
         self._turns: dict[str, RunningTurn] = {}
         self._woken = asyncio.Event()
-        self._news_in: set[str] = set()
-        self._look_at = 0.0
+        self._changed: set[str] = set()
+        self._poll_at = 0.0
         self._hints: dict[str, None] = {}
-        self._elsewhere: list[tuple[MemoryChange, str, str, str]] = []
+        self._remote_memory_changes: list[tuple[MemoryChange, str, str, str]] = []
         self._closed = False
-        self._access_hearers: list[Callable[[], None]] = []
+        self._access_callbacks: list[Callable[[], None]] = []
 
     # ---- those who watch
 
-    async def watch(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Watcher:
+    async def subscribe(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Subscription:
         """One who is told what is said after that number, or from now on.
 
         Raises NotFound, TooMany when the owner has too many of them, and Busy when it is too late.
         """
         if self._closed:
             raise Busy("The server is stopping; come back in a moment.", retry_after=1)
-        known = self._recollections.get(owner_id)
-        if known is not None and len(known.watchers) >= MOST_WATCHERS:
-            raise TooMany(f"{MOST_WATCHERS} connections of yours are open already: close some.", retry_after=10)
+        known = self._memory_feeds.get(owner_id)
+        if known is not None and len(known.subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise TooMany(f"{MAX_SUBSCRIPTIONS} connections of yours are open already: close some.", retry_after=10)
         async with self._database.statement() as connection:
             standing = await News(connection).standing(owner_id, conversation_id)
         # A number that was never given here is none: what it would keep back is wanted.
         seq = standing.newest if after is None else min(max(after, 0), standing.newest)
-        return Watcher(
+        return Subscription(
             owner_id,
             conversation_id,
             seq=seq,
-            standing=standing,
+            position=standing,
             database=self._database,
-            attend=self._attending,
+            attach=self._attach,
         )
 
     @contextmanager
-    def _attending(self, watcher: Watcher) -> Generator[tuple[Place, Recollections]]:
-        place = self._place(watcher)
-        recollections = self._recollections.setdefault(watcher.owner_id, Recollections())
-        place.watchers.add(watcher)
-        recollections.watchers.add(watcher)
+    def _attach(self, watcher: Subscription) -> Generator[tuple[ConversationFeed, MemoryFeed]]:
+        place = self._get_feed(watcher)
+        recollections = self._memory_feeds.setdefault(watcher.owner_id, MemoryFeed())
+        place.subscriptions.add(watcher)
+        recollections.subscriptions.add(watcher)
         try:
             yield place, recollections
         finally:
-            place.watchers.discard(watcher)
-            recollections.watchers.discard(watcher)
-            if not place.watchers and self._places.get(place.conversation_id) is place:
-                del self._places[place.conversation_id]
-            if not recollections.watchers and self._recollections.get(watcher.owner_id) is recollections:
-                del self._recollections[watcher.owner_id]
+            place.subscriptions.discard(watcher)
+            recollections.subscriptions.discard(watcher)
+            if not place.subscriptions and self._feeds.get(place.conversation_id) is place:
+                del self._feeds[place.conversation_id]
+            if not recollections.subscriptions and self._memory_feeds.get(watcher.owner_id) is recollections:
+                del self._memory_feeds[watcher.owner_id]
 
-    def _place(self, watcher: Watcher) -> Place:
-        place = self._places.get(watcher.conversation_id)
+    def _get_feed(self, watcher: Subscription) -> ConversationFeed:
+        place = self._feeds.get(watcher.conversation_id)
         if place is None:
-            place = Place(watcher.owner_id, watcher.conversation_id, watcher.standing)
+            place = ConversationFeed(watcher.owner_id, watcher.conversation_id, watcher.position)
             place.is_over = self._closed
             place.turn = self._turns.get(place.conversation_id)
             if place.turn is not None:
                 place.turn.draft.listeners += 1  # if the model has not been asked yet, it is let stream
-            self._places[place.conversation_id] = place
-            self.said(place.conversation_id)  # something may have been while nobody was here
+            self._feeds[place.conversation_id] = place
+            self.mark_changed(place.conversation_id)  # something may have been while nobody was here
         return place
 
-    def watchers(self, conversation_id: str) -> int:
+    def count_subscriptions(self, conversation_id: str) -> int:
         """How many watch a conversation here."""
-        place = self._places.get(conversation_id)
-        return 0 if place is None else len(place.watchers)
+        place = self._feeds.get(conversation_id)
+        return 0 if place is None else len(place.subscriptions)
 
-    def on_access_change(self, hear: Callable[[], None]) -> None:
+    def on_access_change(self, callback: Callable[[], None]) -> None:
         """Call that whenever a key or a session has ended or a key was made, before those who watch are checked."""
-        self._access_hearers.append(hear)
+        self._access_callbacks.append(callback)
 
     def close(self) -> None:
         """Everybody is sent away at once: they come back to a server that stays, and have missed nothing."""
         self._closed = True
-        for place in self._places.values():
+        for place in self._feeds.values():
             place.end()
 
     # ---- what happens in this process
 
-    def said(self, conversation_id: str) -> None:
+    def mark_changed(self, conversation_id: str) -> None:
         """Something was stored or changed there; call it when that is committed."""
-        if conversation_id in self._places:
-            self._news_in.add(conversation_id)
+        if conversation_id in self._feeds:
+            self._changed.add(conversation_id)
             self._woken.set()
 
-    def stored(self, conversation_id: str) -> None:
+    def announce_change(self, conversation_id: str) -> None:
         """The same, and the other processes are told."""
-        self.said(conversation_id)
-        self._tell(f"said {self._worker_id} {conversation_id}")
+        self.mark_changed(conversation_id)
+        self._queue_hint(f"said {self._worker_id} {conversation_id}")
 
-    def look(self) -> None:
+    def check_all(self) -> None:
         """Something may have happened anywhere."""
-        if self._places:
-            self._look_at = 0.0
+        if self._feeds:
+            self._poll_at = 0.0
             self._woken.set()
 
-    def began(self, event: ClaimedEvent, draft: Draft) -> None:
+    def begin_turn(self, event: ClaimedEvent, draft: Draft) -> None:
         """A turn begins. What nobody asked for is not told of before it is said."""
         if event.trigger_type is not None:
             return
         turn = self._turns[event.conversation_id] = RunningTurn(event.id, draft)
-        if event.conversation_id in self._places:
+        if event.conversation_id in self._feeds:
             draft.listeners += 1
-            self.said(event.conversation_id)
-        draft.on_news = lambda: self._wrote(event.conversation_id, turn)
+            self.mark_changed(event.conversation_id)
+        draft.on_news = lambda: self._wake_feed(event.conversation_id, turn)
 
-    def ended(self, event: ClaimedEvent, draft: Draft) -> None:
+    def end_turn(self, event: ClaimedEvent, draft: Draft) -> None:
         """That turn is over."""
         turn = self._turns.get(event.conversation_id)
         if turn is not None and turn.draft is draft:
             del self._turns[event.conversation_id]
 
-    def _wrote(self, conversation_id: str, turn: RunningTurn) -> None:
-        place = self._places.get(conversation_id)
+    def _wake_feed(self, conversation_id: str, turn: RunningTurn) -> None:
+        place = self._feeds.get(conversation_id)
         if place is not None and place.turn is turn:
             place.wake()
 
-    def remembered(self, owner_id: str, kind: MemoryChange, memory: Memory) -> None:
+    def announce_memory_change(self, owner_id: str, kind: MemoryChange, memory: Memory) -> None:
         """What is remembered about the owner has changed; call it when that is committed."""
-        if (recollections := self._recollections.get(owner_id)) is not None:
+        if (recollections := self._memory_feeds.get(owner_id)) is not None:
             recollections.add(Remembered(kind, memory.id, None if kind == "deleted" else memory))
-        self._tell(memory_hint(self._worker_id, kind, memory.agent_id, memory.id, owner_id))
+        self._queue_hint(memory_hint(self._worker_id, kind, memory.agent_id, memory.id, owner_id))
 
     # ---- other processes
 
-    def _tell(self, hint: str) -> None:
-        if self.has_company() and len(self._hints) < MOST_HINTS:
+    def _queue_hint(self, hint: str) -> None:
+        if self.has_peers() and len(self._hints) < MAX_HINTS:
             self._hints[hint] = None
             self._woken.set()
 
-    def heard(self, hint: str) -> bool:
+    def handle_hint(self, hint: str) -> bool:
         """A hint of another process; False if it is not about anything that is told here."""
         word, _, owner = hint.partition(" ")
         if word == "access":
@@ -186,19 +186,19 @@ class LiveUpdates:
             case ["said" | "memory", worker_id, *_] if worker_id == self._worker_id:
                 pass  # everybody hears a hint, also who gave it
             case ["said", _, conversation_id]:
-                self.said(conversation_id)
+                self.mark_changed(conversation_id)
             case ["memory", _, ("created" | "updated" | "deleted") as kind, agent_id, memory_id, owner_id]:
-                if owner_id in self._recollections:
-                    self._elsewhere.append((kind, agent_id, memory_id, owner_id))
+                if owner_id in self._memory_feeds:
+                    self._remote_memory_changes.append((kind, agent_id, memory_id, owner_id))
                     self._woken.set()
             case _:
                 return False
         return True
 
     def _change_access(self, owner: str) -> None:
-        for hear in self._access_hearers:
+        for hear in self._access_callbacks:
             hear()
-        for owner_id, recollections in self._recollections.items():
+        for owner_id, recollections in self._memory_feeds.items():
             if owner_id[:HINTED_CHARACTERS] == owner:
                 recollections.change_access()
 
@@ -208,43 +208,43 @@ class LiveUpdates:
         """Look and tell until cancelled: at once when there is something, else every second while anybody watches."""
         while True:
             try:
-                await self._tell_others()
-                await self._look()
+                await self._send_hints()
+                await self._poll_changes()
             except (Transient, Permanent) as error:
                 log.warning("live.waiting", reason=str(error))
-                self._look_at = 0.0
+                self._poll_at = 0.0
                 await asyncio.sleep(POLL_SECONDS)
             except Exception as error:
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
-                self._look_at = 0.0
+                self._poll_at = 0.0
                 await asyncio.sleep(POLL_SECONDS)
-            pause = max(self._look_at - time.monotonic(), 0.0) if self._places else AT_REST
-            await is_set(self._woken, timeout=pause)
+            pause = max(self._poll_at - time.monotonic(), 0.0) if self._feeds else IDLE_SECONDS
+            await wait_until_set(self._woken, timeout=pause)
             self._woken.clear()
 
-    async def _tell_others(self) -> None:
+    async def _send_hints(self) -> None:
         if hints := list(self._hints):
             self._hints.clear()
             async with self._database.statement() as connection:
                 await News(connection).tell(hints)
 
-    async def _look(self) -> None:
+    async def _poll_changes(self) -> None:
         """Read what is new: everywhere when it is time, else only where something is known to have happened."""
-        if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + POLL_SECONDS
-            self._news_in.update(self._places)
-        places = [place for name in self._news_in if (place := self._places.get(name)) is not None]
-        self._news_in.clear()
-        changed, self._elsewhere = self._elsewhere, []
+        if time.monotonic() >= self._poll_at:
+            self._poll_at = time.monotonic() + POLL_SECONDS
+            self._changed.update(self._feeds)
+        places = [place for name in self._changed if (place := self._feeds.get(name)) is not None]
+        self._changed.clear()
+        changed, self._remote_memory_changes = self._remote_memory_changes, []
         if not places and not changed:
             return
         async with self._database.statement() as connection:
             if places:
-                await self._see(places, News(connection))
+                await self._update_feeds(places, News(connection))
             for kind, agent_id, memory_id, owner_id in changed:
-                await self._recall(connection, kind, agent_id, memory_id, owner_id)
+                await self._load_memory_change(connection, kind, agent_id, memory_id, owner_id)
 
-    async def _see(self, places: Sequence[Place], news: News) -> None:
+    async def _update_feeds(self, places: Sequence[ConversationFeed], news: News) -> None:
         standings = await news.standings([place.conversation_id for place in places])
         for place in places:
             standing = standings.get(place.conversation_id)
@@ -253,9 +253,9 @@ class LiveUpdates:
                 continue
             if standing.newest > place.seq:
                 await place.catch_up(news, standing.newest)
-            self._notice(place, standing)
+            self._update_turn_and_timers(place, standing)
 
-    def _notice(self, place: Place, standing: ConversationPosition) -> None:
+    def _update_turn_and_timers(self, place: ConversationFeed, standing: ConversationPosition) -> None:
         turn = self._turns.get(place.conversation_id)
         if turn is not place.turn or standing.timers != place.timers:
             place.turn = turn
@@ -263,10 +263,10 @@ class LiveUpdates:
             place.timers = standing.timers
             place.wake()
 
-    async def _recall(
+    async def _load_memory_change(
         self, connection: Connection, kind: MemoryChange, agent_id: str, memory_id: str, owner_id: str
     ) -> None:
-        recollections = self._recollections.get(owner_id)
+        recollections = self._memory_feeds.get(owner_id)
         if recollections is None:
             return
         memory = None

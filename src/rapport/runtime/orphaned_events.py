@@ -14,7 +14,7 @@ from rapport.storage.work.events import Events
 
 log = structlog.get_logger()
 
-STRAY_SECONDS = 1.0
+ORPHANED_AFTER_SECONDS = 1.0
 
 
 class OrphanedEvents:
@@ -22,25 +22,25 @@ class OrphanedEvents:
 
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
-        self._since: dict[str, float] = {}
+        self._unknown_since: dict[str, float] = {}
 
     async def put_back(self, events: Events, running: Collection[str]) -> None:
         """What is this worker's by the database, and not among what it is running."""
         now = time.monotonic()
         unknown = await events.running_of(self._worker_id) - set(running)
-        self._since = {event_id: self._since.get(event_id, now) for event_id in unknown}
-        strays = {event_id for event_id, since in self._since.items() if now - since >= STRAY_SECONDS}
+        self._unknown_since = {event_id: self._unknown_since.get(event_id, now) for event_id in unknown}
+        strays = {event_id for event_id, since in self._unknown_since.items() if now - since >= ORPHANED_AFTER_SECONDS}
         if strays:
             await events.return_strays(self._worker_id, strays)
             log.warning("worker.strays", events=len(strays))
 
 
-async def put_back(database: Database, event: ClaimedEvent, why: str, *, delay: float) -> None:
+async def put_back(database: Database, event: ClaimedEvent, reason: str, *, delay: float) -> None:
     """Give an event that this process was at back to the queue, due in `delay` seconds."""
     try:
         async with database.transaction() as connection:
             events = Events(connection)
-            if await events.put_back(event, error=why, delay=delay):
+            if await events.put_back(event, error=reason, delay=delay):
                 await events.hint("queued")
     except (Transient, Permanent) as error:
         # Still ours in the database, but not in our memory: the next look for strays puts it back.

@@ -12,7 +12,7 @@ from rapport.storage.postgres.embedded import EmbeddedPostgres, EmbeddedPostgres
 log = structlog.get_logger()
 
 FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 30.0
 STABLE_SECONDS = 60.0
 """A server that has run for this long is started again without a pause."""
 
@@ -48,5 +48,5 @@ class PostgresRestart:
     def _back_off(self) -> None:
         now = time.monotonic()
         is_repeated = now - self._tried_at < STABLE_SECONDS + self._pause
-        self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS) if is_repeated else FIRST_PAUSE_SECONDS
+        self._pause = min(self._pause * 2, MAX_PAUSE_SECONDS) if is_repeated else FIRST_PAUSE_SECONDS
         self._tried_at = now

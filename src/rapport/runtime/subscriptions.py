@@ -22,13 +22,13 @@ from rapport.domain.live_updates import (
     TimersChanged,
     Wrote,
 )
-from rapport.runtime.tasks import is_set
+from rapport.runtime.tasks import wait_until_set
 from rapport.storage.database import Database
 from rapport.storage.messages.new_messages import PAGE, ConversationPosition, News
 
 TAIL_CHARACTERS = 500_000
 """What a place keeps of its latest messages, so that they are read once for everybody: who is further behind reads alone."""
-REMEMBERED = 1_000
+MAX_MEMORY_CHANGES = 1_000
 """Changes of an owner's memories that are kept for those who are slow."""
 
 
@@ -48,24 +48,24 @@ class Page:
 
 
 @dataclass(slots=True, eq=False)
-class Recollections:
+class MemoryFeed:
     """What has lately changed of an owner's memories, numbered."""
 
-    changes: deque[Remembered] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    changes: deque[Remembered] = field(default_factory=lambda: deque(maxlen=MAX_MEMORY_CHANGES))
     count: int = 0
     access_changes: int = 0
     """How often it became unsure whether those who watch still may."""
-    watchers: set[Watcher] = field(default_factory=set["Watcher"])
+    subscriptions: set[Subscription] = field(default_factory=set["Subscription"])
 
     def add(self, change: Remembered) -> None:
         self.changes.append(change)
         self.count += 1
-        for watcher in self.watchers:
+        for watcher in self.subscriptions:
             watcher.wake()
 
     def change_access(self) -> None:
         self.access_changes += 1
-        for watcher in self.watchers:
+        for watcher in self.subscriptions:
             watcher.wake()
 
     def after(self, number: int) -> list[Remembered]:
@@ -73,28 +73,28 @@ class Recollections:
         return list(self.changes)[len(self.changes) - missing :]
 
 
-class Place:
+class ConversationFeed:
     """A conversation that is watched here."""
 
-    def __init__(self, owner_id: str, conversation_id: str, standing: ConversationPosition) -> None:
+    def __init__(self, owner_id: str, conversation_id: str, position: ConversationPosition) -> None:
         self.owner_id = owner_id
         self.conversation_id = conversation_id
-        self.seq = standing.newest
+        self.seq = position.newest
         """Up to here everything has been seen by this process."""
-        self.timers = standing.timers
+        self.timers = position.timers
         self.timers_changed = 0
         self.is_over = False
         """Nothing more will be told here: the conversation is gone, or the server stops."""
-        self.watchers: set[Watcher] = set()
+        self.subscriptions: set[Subscription] = set()
         self.turn: RunningTurn | None = None
         """What is being answered; set when the message that it answers has been seen."""
         self._tail: deque[Said] = deque()
-        self._tail_from = standing.newest
+        self._tail_from = position.newest
         self._pages: weakref.WeakValueDictionary[int, Page] = weakref.WeakValueDictionary()
-        self._readings: dict[int, asyncio.Task[Page]] = {}
+        self._page_reads: dict[int, asyncio.Task[Page]] = {}
 
     def wake(self) -> None:
-        for watcher in self.watchers:
+        for watcher in self.subscriptions:
             watcher.wake()
 
     def end(self) -> None:
@@ -128,9 +128,9 @@ class Place:
             return Page([said for said in self._tail if said.seq > seq])
         if (page := self._pages.get(seq)) is not None:
             return page
-        reading = self._readings.get(seq)
+        reading = self._page_reads.get(seq)
         if reading is None:
-            reading = self._readings[seq] = asyncio.create_task(self._read(seq, database), name="read news")
+            reading = self._page_reads[seq] = asyncio.create_task(self._read(seq, database), name="read news")
             reading.add_done_callback(lambda done: done.cancelled() or done.exception())
         # Who goes away meanwhile doesn't break off what others wait for, nor a statement in its middle.
         return await asyncio.shield(reading)
@@ -145,13 +145,13 @@ class Place:
                 self._pages[seq] = page
             return page
         finally:
-            del self._readings[seq]
+            del self._page_reads[seq]
 
 
-Attending: TypeAlias = "Callable[[Watcher], AbstractContextManager[tuple[Place, Recollections]]]"
+Attach: TypeAlias = "Callable[[Subscription], AbstractContextManager[tuple[ConversationFeed, MemoryFeed]]]"
 
 
-class Watcher:
+class Subscription:
     """One who watches a place. It is told at its own pace: what it has not been told yet is kept for nobody alone."""
 
     def __init__(
@@ -160,19 +160,19 @@ class Watcher:
         conversation_id: str,
         *,
         seq: int,
-        standing: ConversationPosition,
+        position: ConversationPosition,
         database: Database,
-        attend: Attending,
+        attach: Attach,
     ) -> None:
         self.owner_id = owner_id
         self.conversation_id = conversation_id
-        self.standing = standing
+        self.position = position
         self.seq = seq
         """Up to here it has been told everything."""
         self._database = database
-        self._attend = attend
+        self._attach = attach
         self._turn: RunningTurn | None = None
-        self._at = 0
+        self._text_offset = 0
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -183,7 +183,7 @@ class Watcher:
 
         Raises Transient while what was said can't be read.
         """
-        with self._attend(self) as (place, recollections):
+        with self._attach(self) as (place, recollections):
             timers, remembered, access = place.timers_changed, recollections.count, recollections.access_changes
             while not place.is_over:
                 self._woken.clear()
@@ -191,11 +191,13 @@ class Watcher:
                     access = recollections.access_changes
                     yield AccessChanged()
                 upto = place.seq
-                for event in self._written():  # first: the end of an answer comes before the message that it has become
+                for (
+                    event
+                ) in self._read_draft():  # first: the end of an answer comes before the message that it has become
                     yield event
-                async for said in self._said(place, upto):
+                async for said in self._read_messages(place, upto):
                     yield said
-                for event in self._begun(place):
+                for event in self._read_new_turn(place):
                     yield event
                 if timers != place.timers_changed:
                     timers = place.timers_changed
@@ -204,11 +206,11 @@ class Watcher:
                 for change in changes:
                     yield change
                 if not self._woken.is_set():
-                    await is_set(self._woken, timeout=silence)
+                    await wait_until_set(self._woken, timeout=silence)
                     if not self._woken.is_set():
                         yield StillHere()
 
-    async def _said(self, place: Place, upto: int) -> AsyncGenerator[Said]:
+    async def _read_messages(self, place: ConversationFeed, upto: int) -> AsyncGenerator[Said]:
         while self.seq < upto:
             page = await place.after(self.seq, self._database)
             for said in page.said:
@@ -219,19 +221,19 @@ class Watcher:
             if not page.said:
                 self.seq = upto  # what there was is gone
 
-    def _written(self) -> Iterator[LiveEvent]:
+    def _read_draft(self) -> Iterator[LiveEvent]:
         if (turn := self._turn) is None:
             return
-        text, self._at = turn.draft.after(self._at)
+        text, self._text_offset = turn.draft.after(self._text_offset)
         if text:
             yield Wrote(turn.message_id, text)
         if turn.draft.is_over:
             self._turn = None
             yield Ended(turn.message_id, turn.draft.reply_id)
 
-    def _begun(self, place: Place) -> Iterator[LiveEvent]:
+    def _read_new_turn(self, place: ConversationFeed) -> Iterator[LiveEvent]:
         """A turn that has begun since; one that is over already is not told of, because what it has said is."""
         if self._turn is None and place.turn is not None and not place.turn.draft.is_over:
-            self._turn, self._at = place.turn, 0
+            self._turn, self._text_offset = place.turn, 0
             yield Began(place.turn.message_id)
-            yield from self._written()
+            yield from self._read_draft()

@@ -17,7 +17,7 @@ async def run_beside(job: Coroutine[None, None, None], *, name: str) -> AsyncGen
         await end_all([task])
 
 
-async def is_set(event: asyncio.Event, *, timeout: float) -> None:
+async def wait_until_set(event: asyncio.Event, *, timeout: float) -> None:
     """Until the event is set or the time is over. Not `wait_for`: up to Python 3.11 that can lose a cancellation."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout):

@@ -14,26 +14,26 @@ POLL_SECONDS = 0.5
 SILENCE_SECONDS = 15.0
 
 
-class Answers(Protocol):
+class PendingReplies(Protocol):
     """What a ticket needs of the runtime."""
 
     @property
-    def has_left(self) -> bool: ...
+    def is_drained(self) -> bool: ...
 
-    def runs(self, event_id: str, draft: Draft) -> bool: ...
+    def is_running(self, event_id: str, draft: Draft) -> bool: ...
 
-    def forget(self, event_id: str) -> None: ...
+    def forget_draft(self, event_id: str) -> None: ...
 
-    async def stored_reply(self, accepted: Accepted) -> Message | None: ...
+    async def load_reply(self, accepted: Accepted) -> Message | None: ...
 
 
 class Ticket:
     """What a channel holds after handing over a message: proof that it is stored, and a way to wait for the reply."""
 
-    def __init__(self, accepted: Accepted, draft: Draft | None, runtime: Answers) -> None:
+    def __init__(self, accepted: Accepted, draft: Draft | None, pending: PendingReplies) -> None:
         self.accepted = accepted
         self.draft = draft
-        self._runtime = runtime
+        self._pending = pending
 
     async def tokens(self) -> AsyncIterator[str]:
         """The reply's tokens as they come, if this process makes it, then it is time for `reply()`.
@@ -43,11 +43,11 @@ class Ticket:
         if self.draft is None:
             return
         while not self.draft.done.done():
-            if self._runtime.runs(self.accepted.message_id, self.draft):
+            if self._pending.is_running(self.accepted.message_id, self.draft):
                 async for token in self.draft.tokens(silence=SILENCE_SECONDS):
                     yield token
                 return
-            if self._runtime.has_left or await self._runtime.stored_reply(self.accepted) is not None:
+            if self._pending.is_drained or await self._pending.load_reply(self.accepted) is not None:
                 return
             await self.draft.wait(timeout=POLL_SECONDS)
             yield ""
@@ -59,10 +59,10 @@ class Ticket:
         try:
             while not self.draft.done.done():
                 # Perhaps another process answered: hints tell, polling makes sure.
-                elsewhere = not self._runtime.runs(self.accepted.message_id, self.draft)
-                if elsewhere and (reply := await self._runtime.stored_reply(self.accepted)) is not None:
+                elsewhere = not self._pending.is_running(self.accepted.message_id, self.draft)
+                if elsewhere and (reply := await self._pending.load_reply(self.accepted)) is not None:
                     return reply
-                if self._runtime.has_left:
+                if self._pending.is_drained:
                     raise Busy("The server is stopping. Your message is stored and will be answered.", retry_after=2)
                 await self.draft.wait(timeout=POLL_SECONDS)
             return self.draft.done.result()
@@ -71,4 +71,4 @@ class Ticket:
 
     def close(self) -> None:
         """Nobody waits any more."""
-        self._runtime.forget(self.accepted.message_id)
+        self._pending.forget_draft(self.accepted.message_id)

@@ -11,7 +11,7 @@ import structlog
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.follow_up import EXPIRES_AFTER
 from rapport.metrics import Metrics
-from rapport.runtime.tasks import is_set
+from rapport.runtime.tasks import wait_until_set
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Fired, Timers
 from rapport.storage.work.events import Events
@@ -19,11 +19,11 @@ from rapport.storage.work.events import Events
 log = structlog.get_logger()
 
 BATCH = 1_000
-CROWD = 20_000
+MAX_FIRED_AT_ONCE = 20_000
 """So many are fired before anything else is done about them."""
 POLL_SECONDS = 1.0
 """The longest sleep: a timer that another process has set is known by then, and none is due sooner than that."""
-SOONEST = 0.005
+MIN_PAUSE_SECONDS = 0.005
 
 
 class TimerLoop:
@@ -34,7 +34,7 @@ class TimerLoop:
         self._metrics = metrics
         self._on_fired = on_fired
         self._woken = asyncio.Event()
-        self.is_in_a_crowd = False
+        self.is_firing_many = False
         """Many are due at once: their turns begin when all of them have fired."""
 
     def wake(self) -> None:
@@ -45,52 +45,52 @@ class TimerLoop:
         """Keep time until cancelled."""
         while True:
             try:
-                pause = await self._fire()
+                pause = await self._fire_due()
             except (Transient, Permanent) as error:
                 log.warning("timers.waiting", reason=str(error))
                 pause = POLL_SECONDS
             except Exception as error:  # whatever went wrong with some timers, the others are due
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
                 pause = POLL_SECONDS
-            await is_set(self._woken, timeout=pause)
+            await wait_until_set(self._woken, timeout=pause)
             self._woken.clear()
 
-    async def _fire(self) -> float:
+    async def _fire_due(self) -> float:
         """Fire everything that is due; returns how long to sleep."""
-        while await self._fire_crowd():
+        while await self._fire_batches():
             pass
         async with self._database.statement() as connection:
             following = await Timers(connection).next_due()
-        return POLL_SECONDS if following is None else min(max(following, SOONEST), POLL_SECONDS)
+        return POLL_SECONDS if following is None else min(max(following, MIN_PAUSE_SECONDS), POLL_SECONDS)
 
-    async def _fire_crowd(self) -> bool:
+    async def _fire_batches(self) -> bool:
         """Fire many, and only then begin their turns and log them: neither keeps the others waiting. True if more are due."""
-        gone: list[Fired] = []
+        fired: list[Fired] = []
         more = True
         try:
-            while more and len(gone) < CROWD:
+            while more and len(fired) < MAX_FIRED_AT_ONCE:
                 async with self._database.statement() as connection:
                     batch = await Timers(connection).fire(limit=BATCH, late=EXPIRES_AFTER)
-                gone += batch
-                more = self.is_in_a_crowd = len(batch) == BATCH
+                fired += batch
+                more = self.is_firing_many = len(batch) == BATCH
         finally:
-            self.is_in_a_crowd = False
-            if gone:
-                await self._tell(gone)
+            self.is_firing_many = False
+            if fired:
+                await self._report(fired)
         return more
 
-    async def _tell(self, gone: Sequence[Fired]) -> None:
+    async def _report(self, fired: Sequence[Fired]) -> None:
         self._on_fired()
-        if any(timer.state == "fired" for timer in gone):
+        if any(timer.state == "fired" for timer in fired):
             with contextlib.suppress(Transient, Permanent):  # if that fails the others find out by looking
                 async with self._database.statement() as connection:
                     await Events(connection).hint("queued")
-        for number, timer in enumerate(gone, 1):
-            self._note(timer)
+        for number, timer in enumerate(fired, 1):
+            self._log_fired(timer)
             if number % 100 == 0:
                 await asyncio.sleep(0)  # whoever is being answered goes first
 
-    def _note(self, timer: Fired) -> None:
+    def _log_fired(self, timer: Fired) -> None:
         where = {"conversationId": timer.conversation_id, "timerId": timer.id, "trigger_type": timer.trigger_type}
         if timer.state == "expired":
             self._metrics.expired()

@@ -8,36 +8,36 @@ from collections.abc import AsyncGenerator, Mapping
 
 import structlog
 
-from rapport.delivery.sender import Channel
+from rapport.delivery.sender import OutgoingChannel
 from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent
 from rapport.runtime.tasks import end_all
 
 log = structlog.get_logger()
 
-FIRST_SECONDS = 0.3
+FIRST_AFTER_SECONDS = 0.3
 """An answer that is there at once needs no announcement; one that came after it would stay on the screen."""
-AGAIN_SECONDS = 4.0
+REPEAT_SECONDS = 4.0
 
 
 @contextlib.asynccontextmanager
-async def typing_shown(channels: Mapping[str, Channel], event: ClaimedEvent) -> AsyncGenerator[None]:
+async def show_typing(channels: Mapping[str, OutgoingChannel], event: ClaimedEvent) -> AsyncGenerator[None]:
     """While the block lasts. It holds up nothing, and that it can't be shown harms nothing."""
     channel = channels.get(event.channel)
     if channel is None or event.trigger_type is not None:  # nobody waits for what is said unasked
         yield
         return
-    task = asyncio.create_task(_show(channel, event), name=f"typing {event.id}")
+    task = asyncio.create_task(_repeat_typing(channel, event), name=f"typing {event.id}")
     try:
         yield
     finally:
         await end_all([task])
 
 
-async def _show(channel: Channel, event: ClaimedEvent) -> None:
-    await asyncio.sleep(FIRST_SECONDS)
+async def _repeat_typing(channel: OutgoingChannel, event: ClaimedEvent) -> None:
+    await asyncio.sleep(FIRST_AFTER_SECONDS)
     while True:
-        pause = AGAIN_SECONDS
+        pause = REPEAT_SECONDS
         try:
             await channel.show_typing(event.conversation_id, event.id)
         except Exception as error:  # noqa: BLE001 - the answer itself is what counts

@@ -259,7 +259,7 @@ async def test_a_stranger_who_would_erase_a_conversation_disturbs_nothing(world:
     waiting = asyncio.create_task(world.post(conversation, "one"))
     await slow.begun.wait()
     with pytest.raises(NotFound):
-        await world.runtime.erase("somebody else", conversation)
+        await world.worker.erase("somebody else", conversation)
     slow.go_on()
     assert (await waiting).json()["content"] == "still here"
 

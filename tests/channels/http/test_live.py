@@ -29,7 +29,7 @@ from tests.support.world import World, open_world, until
 async def elsewhere(world: World, database_url: str) -> AsyncGenerator[World]:
     """Another process on the same database."""
     async with open_world(database_url) as other:
-        await until(world.runtime.live.has_company)
+        await until(world.worker.live_updates.has_peers)
         yield other
 
 
@@ -61,7 +61,7 @@ async def test_who_watches_is_told_what_is_said_and_how_it_is_being_written(worl
         assert listener.named("ended") == [{"message_id": asked["id"], "reply_id": reply["id"]}]
         names = [event.name for event in listener.events if event.name not in ("token", "timers")]
         assert names == ["hello", "message", "started", "ended", "message"]
-    await until(lambda: world.runtime.live.watchers(thread) == 0)
+    await until(lambda: world.worker.live_updates.count_subscriptions(thread) == 0)
 
 
 async def test_who_comes_back_is_told_what_was_missed_and_nothing_twice(world: World) -> None:
@@ -295,7 +295,7 @@ async def test_a_key_that_is_revoked_hears_nothing_more(world: World, monkeypatc
 async def test_who_opens_too_many_streams_is_told_and_others_are_not(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rapport.runtime.live_updates.MOST_WATCHERS", 2)
+    monkeypatch.setattr("rapport.runtime.live_updates.MAX_SUBSCRIPTIONS", 2)
     threads = [await world.conversation() for _ in range(3)]
     async with listening(world.http, threads[0]) as first:
         async with listening(world.http, threads[1]):
@@ -303,7 +303,7 @@ async def test_who_opens_too_many_streams_is_told_and_others_are_not(
             assert refused.status_code == 429
             assert refused.headers["retry-after"] == "10"
             assert refused.json()["detail"] == "2 connections of yours are open already: close some."
-        await until(lambda: world.runtime.live.watchers(threads[1]) == 0)
+        await until(lambda: world.worker.live_updates.count_subscriptions(threads[1]) == 0)
         async with listening(world.http, threads[2]) as third:
             await world.says(threads[2], "hi")
             await third.until_said("hi", "re: hi")
@@ -325,10 +325,10 @@ async def test_a_server_that_stops_sends_everybody_away_at_once(world: World) ->
     async with listening(world.http, thread) as listener:
         asking = asyncio.create_task(world.says(thread, "Well?"))
         await step.begun.wait()
-        world.runtime.begin_drain(10 * LIMIT_SECONDS)
+        world.worker.begin_drain(10 * LIMIT_SECONDS)
         await asyncio.wait_for(listener.ended.wait(), LIMIT_SECONDS)
         with pytest.raises(Busy):
-            await world.runtime.live.watch("local", thread)
+            await world.worker.live_updates.subscribe("local", thread)
         step.go_on()
         assert (await asking)["content"] == "in the end"
 
@@ -336,9 +336,9 @@ async def test_a_server_that_stops_sends_everybody_away_at_once(world: World) ->
 async def test_nothing_is_looked_at_while_nobody_watches(world: World) -> None:
     thread = await world.conversation()
     await world.says(thread, "hello")
-    live = world.runtime.live
-    assert live.watchers(thread) == 0
-    assert not live._news_in  # pyright: ignore[reportPrivateUsage]
+    live = world.worker.live_updates
+    assert live.count_subscriptions(thread) == 0
+    assert not live._changed  # pyright: ignore[reportPrivateUsage]
     assert not live._hints  # pyright: ignore[reportPrivateUsage]
 
 
@@ -360,15 +360,15 @@ async def test_who_stops_reading_is_cut_off_and_nobody_else_notices(
     monkeypatch.setattr(sending, "PATIENCE", 1.0)
     monkeypatch.setattr(sending, "LOOK_SECONDS", 0.1)
     thread = await world.conversation(kind="group")
-    live = world.runtime.live
+    live = world.worker.live_updates
     clients = [stalled(world, thread) for _ in range(20)]
     async with listening(world.http, thread) as reader:
-        await until(lambda: live.watchers(thread) == 21)
+        await until(lambda: live.count_subscriptions(thread) == 21)
         texts = [f"{number} " + "x" * 20_000 for number in range(20)]
         for text in texts:
             assert (await world.post(thread, text)).status_code == 202
         await reader.until_said(*texts)
-        await until(lambda: live.watchers(thread) == 1)
+        await until(lambda: live.count_subscriptions(thread) == 1)
         assert (await world.post(thread, "still there?")).status_code == 202
         await reader.until(lambda: reader.messages[-1] == "still there?")
     for client in clients:
@@ -381,7 +381,7 @@ async def test_who_reads_slowly_is_waited_for(world: World, monkeypatch: pytest.
     thread = await world.conversation(kind="group")
     client = stalled(world, thread)
     client.setblocking(False)
-    await until(lambda: world.runtime.live.watchers(thread) == 1)
+    await until(lambda: world.worker.live_updates.count_subscriptions(thread) == 1)
     for number in range(10):
         await store(world, thread, f"{number} " + "y" * 20_000)
     loop, heard = asyncio.get_running_loop(), b""

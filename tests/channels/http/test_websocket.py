@@ -198,7 +198,7 @@ async def test_whoever_hangs_up_in_the_middle_is_answered_all_the_same(world: Wo
     step.go_on()
     await world.drain()
     assert [one["content"] for one in await world.history(thread)] == ["Are you there?", "patience pays"]
-    await until(lambda: world.runtime.live.watchers(thread) == 0)
+    await until(lambda: world.worker.live_updates.count_subscriptions(thread) == 0)
 
 
 # ---- what is refused
@@ -327,7 +327,7 @@ async def test_a_cookie_opens_it_only_for_a_page_of_this_server(world: World) ->
 async def test_a_server_that_stops_hangs_up_so_that_clients_come_back(world: World) -> None:
     thread = await world.conversation()
     async with calling(world, thread) as phone:
-        world.runtime.begin_drain(1)
+        world.worker.begin_drain(1)
         with pytest.raises(ConnectionClosed) as closed:
             await phone.hear()
         assert closed.value.rcvd is not None

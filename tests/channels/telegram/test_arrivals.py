@@ -69,7 +69,7 @@ async def test_an_update_that_comes_again_after_a_restart_is_known(town: Town) -
 
 async def test_what_was_stored_and_not_worked_through_is_after_a_restart(town: Town) -> None:
     """The process died after the update was stored and before anything was done about it."""
-    await town.world.runtime.stop()
+    await town.world.worker.stop()
     asked = town.ann_alone.says(town.ann, "hello")
     town.peer.updates.drop()
     assert town.world.app.telegram is not None
@@ -94,7 +94,7 @@ async def test_an_album_that_has_to_be_heard_again_is_answered(
 
 def failing(town: Town, monkeypatch: pytest.MonkeyPatch, error: Exception, *, times: int, word: str = "") -> None:
     """The core fails so many times to accept what has this word in it."""
-    accept = town.world.runtime.accept
+    accept = town.world.worker.accept
     left = times
 
     async def accepting(incoming: Incoming, *, listen: bool = False) -> Ticket:
@@ -104,7 +104,7 @@ def failing(town: Town, monkeypatch: pytest.MonkeyPatch, error: Exception, *, ti
             raise error
         return await accept(incoming, listen=listen)
 
-    monkeypatch.setattr(town.world.runtime, "accept", accepting)
+    monkeypatch.setattr(town.world.worker, "accept", accepting)
 
 
 # ---- somebody else has the updates
@@ -141,7 +141,7 @@ async def test_of_two_processes_one_asks_and_the_other_takes_over(town: Town) ->
         async with another_world(town) as second:
             await town.hears(town.ann_alone, town.ann, "hello")
             assert events(lines).count("watch.kept") == 0
-            await town.world.runtime.stop()
+            await town.world.worker.stop()
             began = time.monotonic()
             town.ann_alone.says(town.ann, "are you still there?")
             await town.peer.until_sent(town.ann_alone, 2)

@@ -166,7 +166,7 @@ async def test_a_group_that_has_moved_begins_anew_after_its_conversation_was_del
     await town.hears(moved, town.ben, "It is blue")
     for _ in range(2):
         [(owner, here)] = await town.world.sql("SELECT owner_id, id FROM conversations")
-        await town.world.runtime.erase(owner, here)
+        await town.world.worker.erase(owner, here)
         with logged() as lines:
             await town.hears(moved, town.ann, f"{TAG} what is the boat called?")
         assert town.peer.sent(moved)[-1].startswith("re: ")
@@ -202,7 +202,7 @@ async def test_what_comes_while_its_conversation_is_erased_begins_a_new_one(
         """Erased by somebody on the page, right after the chat was found to be that conversation."""
         place = await of_chat(places, chat_id)
         if place is not None and place.conversation_id == before:
-            await town.world.runtime.erase(owner, before)
+            await town.world.worker.erase(owner, before)
         return place
 
     monkeypatch.setattr(ChatMapping, "of_chat", found_and_erased)

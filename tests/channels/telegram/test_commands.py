@@ -58,7 +58,7 @@ async def must_not_be_asked() -> bool:
 
 
 def desk_of(world: World, *, autonomy: bool = True) -> CommandContext:
-    return CommandContext(world.database, world.runtime, world.app.chooser, world.app.memory, autonomy)
+    return CommandContext(world.database, world.worker, world.app.context_selector, world.app.memory, autonomy)
 
 
 async def found(world: World, where: str, owner: str = "local") -> Conversation:
@@ -421,7 +421,7 @@ async def test_the_button_can_be_done_without(world: World) -> None:
 async def test_what_is_being_answered_is_forgotten_too(world: World) -> None:
     where = await world.conversation()
     step = world.model.will_wait("noted")
-    await world.runtime.accept(Incoming("local", where, "My name is Ana and I live in Oslo."))
+    await world.worker.accept(Incoming("local", where, "My name is Ana and I live in Oslo."))
     await step.begun.wait()
     await asked(world, where, "/forget yes")
     step.go_on()
@@ -438,14 +438,14 @@ class Eventful:
     happens: Callable[[], Awaitable[object]]
 
     async def accept(self, incoming: Incoming, *, listen: bool = False) -> Ticket:
-        return await self.world.runtime.accept(incoming, listen=listen)
+        return await self.world.worker.accept(incoming, listen=listen)
 
     async def cancel(self, owner_id: str, conversation_id: str) -> bool:
-        return await self.world.runtime.cancel(owner_id, conversation_id)
+        return await self.world.worker.cancel(owner_id, conversation_id)
 
     async def erase(self, owner_id: str, conversation_id: str) -> None:
         await self.happens()
-        await self.world.runtime.erase(owner_id, conversation_id)
+        await self.world.worker.erase(owner_id, conversation_id)
 
 
 async def test_forgetting_is_finished_by_the_next_attempt(world: World) -> None:

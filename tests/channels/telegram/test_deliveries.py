@@ -305,7 +305,7 @@ async def test_a_send_that_is_under_way_arrives_before_the_server_is_gone(databa
                 return await world.sql("SELECT state FROM outbox") == [("sending",)]
 
             await until(is_under_way)
-            stopping = asyncio.ensure_future(world.runtime.stop())
+            stopping = asyncio.ensure_future(world.worker.stop())
             await asyncio.wait([stopping], timeout=0.2)
             assert not stopping.done()
             road.lets_go()
@@ -328,7 +328,7 @@ async def test_what_has_arrived_is_not_forgotten_when_the_database_is_away(
 
         monkeypatch.setattr(world.channel, "send", send)
         here = await world.conversation(channel="recording")
-        (await world.runtime.accept(Incoming("local", here, "hello"))).close()
+        (await world.worker.accept(Incoming("local", here, "hello"))).close()
         await until(lambda: any(line["event"] == "deliver.unmarked" for line in lines))
 
     async def marked() -> bool:

@@ -101,7 +101,7 @@ async def test_who_has_waited_long_for_updates_is_patient_with_telegram_afterwar
 ) -> None:
     """Half an hour of waiting is a thousand tries."""
     impatient.for_what_is_on_its_way(60)
-    monkeypatch.setattr(outbox, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(outbox, "MAX_BACKOFF_SECONDS", 0.1)
     town.peer.will(resets(after=True), on="sendMessage")
     town.team.says(town.ann, f"{TAG} hello")
     await until(lambda: is_doubtful(town))

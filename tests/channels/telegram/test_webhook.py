@@ -86,7 +86,7 @@ async def test_what_is_no_update_is_refused(called: Town, body: bytes, status: i
 async def test_when_telegram_is_told_that_all_is_well_it_is_stored(called: Town) -> None:
     update = update_of(called, "hello")
     # Whatever is stored now is not worked through any more.
-    await called.world.runtime.stop()
+    await called.world.worker.stop()
     assert (await call(called, update)).status_code == 200
     assert (await call(called, update)).status_code == 200
     [row] = await called.world.sql("SELECT update_id, payload::jsonb -> 'message' ->> 'text' FROM telegram_updates")

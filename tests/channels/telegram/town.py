@@ -159,7 +159,7 @@ async def restarted(
     town: Town, *, meanwhile: Callable[[], object] = lambda: None, **changes: Any
 ) -> AsyncGenerator[Town]:
     """The same town after its server has stopped, something has happened, and it has started again."""
-    await town.world.runtime.stop()
+    await town.world.worker.stop()
     meanwhile()
     async with another_world(town, **changes) as world:
         yield replace(town, world=world)

@@ -83,7 +83,7 @@ class Workers:
         return found.rowcount
 
 
-async def take_watch(connection: Connection, name: str) -> bool:
+async def try_leader_lock(connection: Connection, name: str) -> bool:
     """Whether this connection has the watch of that name now: until it is closed, and nobody else meanwhile."""
     found = await connection.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_WATCH, name))
     row = await found.fetchone()

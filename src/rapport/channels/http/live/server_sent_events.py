@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from rapport.channels.http.live.watching import Live, Showings, Shown, Watcher, seq_of, told
+from rapport.channels.http.live.watching import Live, Showings, Shown, Subscription, seq_of, told
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.json_bodies import StrictRoute
@@ -63,14 +63,14 @@ def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter
         """
         known = seq_of(last_event_id)  # a browser that comes back says it here, and the address is still the first one
         known = seq_of(after) if known is None else known
-        watcher = await live.watch(owner, thread_id, after=known)
+        watcher = await live.subscribe(owner, thread_id, after=known)
         return EventStream(_frames(watcher, request, caller, showings.to(owner), says_hello=known is None))
 
     return router
 
 
 async def _frames(
-    watcher: Watcher, request: Request, caller: Caller, shown: Shown, *, says_hello: bool
+    watcher: Subscription, request: Request, caller: Caller, shown: Shown, *, says_hello: bool
 ) -> AsyncGenerator[bytes]:
     yield f"retry: {COME_BACK_MS}\n\n".encode()
     if says_hello:

@@ -24,7 +24,7 @@ KNOWN_SECONDS = 15.0
 MOST_DIGITS = 18
 
 
-class Watcher(Protocol):
+class Subscription(Protocol):
     """Who is told what happens in a conversation."""
 
     @property
@@ -38,9 +38,9 @@ class Watcher(Protocol):
 class Live(Protocol):
     """What tells them."""
 
-    async def watch(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Watcher: ...
+    async def subscribe(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Subscription: ...
 
-    def on_access_change(self, hear: Callable[[], None]) -> None: ...
+    def on_access_change(self, callback: Callable[[], None]) -> None: ...
 
 
 def seq_of(text: str | None) -> int | None:
@@ -52,7 +52,7 @@ def seq_of(text: str | None) -> int | None:
     return int(text)
 
 
-async def told(watcher: Watcher, connection: HTTPConnection, caller: Caller) -> AsyncGenerator[LiveEvent]:
+async def told(watcher: Subscription, connection: HTTPConnection, caller: Caller) -> AsyncGenerator[LiveEvent]:
     """Yield what happens for as long as it can be read; then it ends, and may be asked for again.
 
     Raises Unauthorized as soon as the caller is not let in any more.

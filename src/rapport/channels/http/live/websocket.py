@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect
 
-from rapport.channels.http.live.watching import Live, Showings, Shown, Watcher, seq_of, told
+from rapport.channels.http.live.watching import Live, Showings, Shown, Subscription, seq_of, told
 from rapport.channels.http.problems import problem, problem_of, status_of, what_is_wrong
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
@@ -52,7 +52,7 @@ def websocket_routes(
         thread_id = websocket.query_params.get("threadId", "")
         try:
             owner = await caller(websocket)
-            watcher = await live.watch(owner, thread_id, after=seq_of(websocket.query_params.get("after")))
+            watcher = await live.subscribe(owner, thread_id, after=seq_of(websocket.query_params.get("after")))
         except RapportError as error:
             await websocket.send_denial_response(problem_of(error))
             return
@@ -104,7 +104,7 @@ class _Talk:
 
     websocket: WebSocket
     desk: _Desk
-    watcher: Watcher
+    watcher: Subscription
     shown: Shown
     caller: Caller
     asked: dict[str, _Asked] = field(default_factory=dict[str, _Asked])

@@ -52,7 +52,7 @@ class TelegramChannel:
                 sent = await self._send(part, {**where, "chat_id": chat_id, "reply_parameters": None})
             yield f"{chat_id}/{sent['message_id']}"
 
-    async def locate(self, outgoing: Outgoing) -> str | None:
+    async def find_part(self, outgoing: Outgoing) -> str | None:
         """Look for the part that was on its way among what the bot has in that chat and nobody has heard of."""
         chat_id = await self._chat(outgoing)
         await self._whereabouts.caught_up()

@@ -12,7 +12,7 @@ from rapport.storage.database import Database
 from rapport.storage.work.events import Events
 
 
-class WorkingState(Protocol):
+class CheckpointStore(Protocol):
     """LangGraph's checkpoints, as the runtime looks after them."""
 
     async def run(self) -> None: ...
@@ -22,16 +22,18 @@ class WorkingState(Protocol):
     async def adelete_thread(self, thread_id: str) -> None: ...
 
 
-async def forget(working_state: WorkingState, event: ClaimedEvent) -> None:
+async def delete_checkpoints(checkpoints: CheckpointStore, event: ClaimedEvent) -> None:
     """Of a turn that must not be shown nothing stays: its conversation may have been erased."""
     with contextlib.suppress(Transient, Permanent):
-        await working_state.adelete_thread(event.id)
+        await checkpoints.adelete_thread(event.id)
 
 
-async def erase(database: Database, working_state: WorkingState, owner_id: str, conversation_id: str) -> None:
+async def erase_conversation(
+    database: Database, checkpoints: CheckpointStore, owner_id: str, conversation_id: str
+) -> None:
     """Delete a conversation with all that belongs to it, and tell whoever runs its turn."""
     async with database.transaction() as connection:
         await Conversations(connection).lock(owner_id, conversation_id)
-        await working_state.flush()  # what is pending would otherwise be written after the rest is gone
+        await checkpoints.flush()  # what is pending would otherwise be written after the rest is gone
         await Events(connection).request_cancel(owner_id, conversation_id)
         await Conversations(connection).delete(owner_id, conversation_id)

@@ -81,7 +81,7 @@ async def test_a_message_waits_for_its_turn_behind_a_dead_workers_one(world: Wor
 async def test_an_event_that_nobody_runs_is_returned_to_the_line(world: World) -> None:
     """As after a client that was cancelled between the commit and the start of its turn."""
     conversation = await world.conversation()
-    await claimed_by(world.database, conversation, "stray", worker=world.runtime.worker_id)
+    await claimed_by(world.database, conversation, "stray", worker=world.worker.worker_id)
     await world.drain()
     assert len(await world.history(conversation)) == 2
 
@@ -153,7 +153,7 @@ async def test_stopping_lets_a_turn_finish(database_url: str) -> None:
         slow = world.model.will_wait("done")
         waiting = asyncio.create_task(world.says(conversation, "one"))
         await slow.begun.wait()
-        world.runtime.begin_drain(5)
+        world.worker.begin_drain(5)
         assert (await world.post(conversation, "late")).status_code == 503
         assert slow.gate is not None
         slow.gate.set()
@@ -166,7 +166,7 @@ async def test_stopping_hands_over_what_takes_too_long(database_url: str) -> Non
         slow = leaving.model.will_wait("never")
         waiting = asyncio.create_task(leaving.post(conversation, "one"))
         await slow.begun.wait()
-        leaving.runtime.begin_drain(0.1)
+        leaving.worker.begin_drain(0.1)
         response = await waiting
         assert (response.status_code, response.json()["content"]) == (200, "re: one")
         assert [m["content"] for m in await staying.history(conversation)] == ["one", "re: one"]
@@ -178,7 +178,7 @@ async def test_stopping_alone_says_that_the_message_is_kept(database_url: str) -
         slow = leaving.model.will_wait("never")
         waiting = asyncio.create_task(leaving.post(conversation, "one", client_message_id="a"))
         await slow.begun.wait()
-        leaving.runtime.begin_drain(0.1)
+        leaving.worker.begin_drain(0.1)
         response = await waiting
         assert response.status_code == 503
         assert int(response.headers["retry-after"]) >= 1
@@ -190,9 +190,9 @@ async def test_stopping_alone_says_that_the_message_is_kept(database_url: str) -
 
 async def test_nothing_is_accepted_while_stopping(world: World) -> None:
     conversation = await world.conversation()
-    world.runtime.begin_drain(0)
+    world.worker.begin_drain(0)
     with pytest.raises(Busy):
-        await world.runtime.accept(Incoming("local", conversation, "hello"))
+        await world.worker.accept(Incoming("local", conversation, "hello"))
     assert await world.sql("SELECT count(*) FROM messages") == [(0,)]
 
 
@@ -324,7 +324,7 @@ async def test_a_send_that_must_not_be_repeated_is_parked(world: World, error: E
 
 async def test_a_crash_between_send_and_mark_does_not_send_twice(world: World) -> None:
     conversation = await world.conversation(channel="recording")
-    event = await claimed_by(world.database, conversation, "hello", worker=world.runtime.worker_id)
+    event = await claimed_by(world.database, conversation, "hello", worker=world.worker.worker_id)
     async with world.database.transaction() as connection:
         # In one transaction, so that the world's own worker can't be quicker.
         await Events(connection).finish(event, Reply("hi"), agent_name="x", push=True)
@@ -441,7 +441,7 @@ async def test_erasing_a_conversation_and_finishing_its_turn_do_not_block_each_o
         erased = await world.http.delete(f"/chat/conversations/{conversation}")
         assert erased.status_code == 204
         assert (await waiting).status_code in {200, 404}
-    await world.runtime.stop(seconds=1)
+    await world.worker.stop(seconds=1)
     assert await world.sql("SELECT count(*) FROM checkpoints") == [(0,)]
 
 

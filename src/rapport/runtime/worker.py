@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from rapport.delivery.sender import Channel
+from rapport.delivery.sender import OutgoingChannel
 from rapport.domain.conversation import FETCHED, Incoming, Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
@@ -19,16 +19,16 @@ from rapport.ingest.accept import accept
 from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.runtime.delivery_loop import DeliveryLoop
 from rapport.runtime.embedding_loop import EmbeddingLoop
-from rapport.runtime.heartbeat import Heartbeat, give_hint
+from rapport.runtime.erasure import CheckpointStore, delete_checkpoints, erase_conversation
+from rapport.runtime.heartbeat import Heartbeat, send_hint
 from rapport.runtime.leader import LeaderLoop, MessageSource
 from rapport.runtime.live_updates import LiveUpdates
 from rapport.runtime.orphaned_events import OrphanedEvents, put_back
 from rapport.runtime.post_turn_jobs import PostTurnJobs
-from rapport.runtime.tasks import end_all, is_set
+from rapport.runtime.tasks import end_all, wait_until_set
 from rapport.runtime.ticket import Ticket
 from rapport.runtime.timer_loop import TimerLoop
-from rapport.runtime.typing_indicator import typing_shown
-from rapport.runtime.working_state import WorkingState, erase, forget
+from rapport.runtime.typing_indicator import show_typing
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.messages.messages import Messages
 from rapport.storage.work.events import Events, Superseded
@@ -50,74 +50,78 @@ class _Turn:
     task: asyncio.Task[None]
 
 
-class Runtime:
+class Worker:
     """One per process. What it must not lose is a row; what is in its memory only makes things faster."""
 
     def __init__(
         self,
-        tools: TurnDeps,
-        working_state: WorkingState,
+        deps: TurnDeps,
+        checkpoints: CheckpointStore,
         *,
-        channels: Mapping[str, Channel] | None = None,
+        channels: Mapping[str, OutgoingChannel] | None = None,
         max_turns: int = 256,
     ) -> None:
         self.worker_id = new_id()
-        self._tools = tools
-        self._database = tools.database
-        self._afterwards = PostTurnJobs(tools)
-        self._indexing = EmbeddingLoop(MessageEmbedding(tools.database, tools.retriever.embedder))
+        self._deps = deps
+        self._database = deps.database
+        self._post_turn_jobs = PostTurnJobs(deps)
+        self._embedding_loop = EmbeddingLoop(MessageEmbedding(deps.database, deps.retriever.embedder))
         self._channels = channels or {}
-        self._working_state = working_state
+        self._checkpoints = checkpoints
         self._max_turns = max_turns
         self._turns: dict[str, _Turn] = {}
         self._drafts: dict[str, Draft] = {}
-        self._strays = OrphanedEvents(self.worker_id)
-        self._inlets: list[MessageSource] = []
+        self._orphaned_events = OrphanedEvents(self.worker_id)
+        self._sources: list[MessageSource] = []
         self._more_followups = False
         self._wake = asyncio.Event()
-        self.timekeeper = TimerLoop(tools.database, metrics=tools.metrics, on_fired=self._fired)
-        self.delivery = DeliveryLoop(tools.database, self._channels, worker_id=self.worker_id)
+        self.timer_loop = TimerLoop(deps.database, metrics=deps.metrics, on_fired=self._handle_fired_timers)
+        self.delivery_loop = DeliveryLoop(deps.database, self._channels, worker_id=self.worker_id)
         self._accepting = 0
         self._stopping = False
-        self.has_left = False
+        self.is_drained = False
         self._drained: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
-        self.presence = Heartbeat(tools.database, self.worker_id, on_hint=self._heard)
-        self.live = LiveUpdates(tools.database, worker_id=self.worker_id, has_company=lambda: self.presence.has_company)
-        tools.memory_store.hearers.append(self.live.remembered)
+        self.heartbeat = Heartbeat(deps.database, self.worker_id, on_hint=self._handle_hint)
+        self.live_updates = LiveUpdates(
+            deps.database, worker_id=self.worker_id, has_peers=lambda: self.heartbeat.has_peers
+        )
+        deps.memory_store.listeners.append(self.live_updates.announce_memory_change)
 
     # ---- life
 
     async def start(self) -> None:
         """Join the workers and begin to look for work."""
         self._loops = [
-            asyncio.create_task(self.presence.run(), name="presence"),
+            asyncio.create_task(self.heartbeat.run(), name="presence"),
             asyncio.create_task(self._work(), name="work"),
-            asyncio.create_task(self.timekeeper.run(), name="timekeeper"),
-            asyncio.create_task(self._working_state.run(), name="working state"),
-            asyncio.create_task(self._indexing.run(), name="indexing"),
-            asyncio.create_task(self.live.run(), name="live"),
+            asyncio.create_task(self.timer_loop.run(), name="timekeeper"),
+            asyncio.create_task(self._checkpoints.run(), name="working state"),
+            asyncio.create_task(self._embedding_loop.run(), name="indexing"),
+            asyncio.create_task(self.live_updates.run(), name="live"),
         ]
         if self._channels:
-            self._loops.append(asyncio.create_task(self.delivery.run(), name="delivery"))
+            self._loops.append(asyncio.create_task(self.delivery_loop.run(), name="delivery"))
         try:
             async with asyncio.timeout(15):
-                await self.presence.wait_joined()
+                await self.heartbeat.wait_joined()
         except TimeoutError as error:
             raise Permanent(
                 "The database accepts no further connection for this worker's presence: is max_connections used up?"
             ) from error
 
-    def attend(self, inlet: MessageSource) -> None:
+    def add_source(self, source: MessageSource) -> None:
         """Let messages come in there too, from now on; one process at a time sees to it."""
-        self._inlets.append(inlet)
-        self._loops.append(asyncio.create_task(LeaderLoop(self._database.url, inlet).run(), name=f"watch {inlet.name}"))
+        self._sources.append(source)
+        self._loops.append(
+            asyncio.create_task(LeaderLoop(self._database.url, source).run(), name=f"watch {source.name}")
+        )
 
     def begin_drain(self, seconds: float) -> None:
         """Take nothing new; finish what runs within `seconds`, hand over the rest."""
         if self._drained is None:
             self._stopping = True
-            self.live.close()
+            self.live_updates.close()
             self._drained = asyncio.create_task(self._drain(seconds), name="drain")
 
     async def stop(self, *, seconds: float = 5.0) -> None:
@@ -127,7 +131,7 @@ class Runtime:
         await self._drained
         await end_all(self._loops)
         try:
-            await self._working_state.flush()
+            await self._checkpoints.flush()
             async with self._database.statement() as connection:
                 await Workers(connection).leave(self.worker_id)
         except (Transient, Permanent) as error:
@@ -139,11 +143,11 @@ class Runtime:
         while (self._turns or self._accepting) and time.monotonic() < end:
             await asyncio.sleep(0.02)
         left = [turn.task for turn in self._turns.values()]
-        await end_all([*left, *self._afterwards.close()])
-        await self.delivery.finish(end - time.monotonic())
+        await end_all([*left, *self._post_turn_jobs.close()])
+        await self.delivery_loop.drain(end - time.monotonic())
         if left or self._drafts:
             await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer at once, and the client still waits
-        self.has_left = True
+        self.is_drained = True
         for draft in self._drafts.values():
             draft.nudge()
 
@@ -161,14 +165,16 @@ class Runtime:
             if accepted.claimed is not None:
                 self._begin(accepted.claimed)
             elif not accepted.answered:
-                self._indexing.noticed(accepted.conversation_id)  # a group's; what is answered there, with its answer
+                self._embedding_loop.enqueue(
+                    accepted.conversation_id
+                )  # a group's; what is answered there, with its answer
             if not incoming.is_bot:
-                await self._give_way(accepted)
+                await self._interrupt_follow_ups(accepted)
         finally:
             self._accepting -= 1
         if not accepted.repeated:
-            self.live.stored(accepted.conversation_id)
-            self._tools.metrics.received()
+            self.live_updates.announce_change(accepted.conversation_id)
+            self._deps.metrics.received()
             log.info(
                 "chat.event",
                 conversationId=accepted.conversation_id,
@@ -177,7 +183,7 @@ class Runtime:
                 messageId=accepted.message_id,
             )
         if accepted.answered and not claim:
-            await give_hint(self._database, "queued")  # this process has its hands full: somebody else may be free
+            await send_hint(self._database, "queued")  # this process has its hands full: somebody else may be free
         return Ticket(accepted, draft, self)
 
     async def cancel(self, owner_id: str, conversation_id: str, message_id: str | None = None) -> bool:
@@ -192,17 +198,17 @@ class Runtime:
 
     async def erase(self, owner_id: str, conversation_id: str) -> None:
         """Delete a conversation with all that was said in it, and only then stop its turn: the next in line must not begin."""
-        await erase(self._database, self._working_state, owner_id, conversation_id)
-        self._afterwards.give_up(conversation_id)
-        self._indexing.give_up(conversation_id)
+        await erase_conversation(self._database, self._checkpoints, owner_id, conversation_id)
+        self._post_turn_jobs.cancel(conversation_id)
+        self._embedding_loop.discard(conversation_id)
         running = [turn for turn in self._turns.values() if turn.event.conversation_id == conversation_id]
         for turn in running:
             turn.draft.cancel()
         if running:
             await asyncio.wait([turn.task for turn in running], timeout=HAND_OVER_SECONDS)
-        self.live.stored(conversation_id)
+        self.live_updates.announce_change(conversation_id)
 
-    async def stored_reply(self, accepted: Accepted) -> Message | None:
+    async def load_reply(self, accepted: Accepted) -> Message | None:
         """The reply, if there is one yet; raises NotFound when the conversation is gone and there will be none."""
         where = (accepted.owner_id, accepted.conversation_id)
         async with self._database.statement() as connection:
@@ -211,12 +217,12 @@ class Runtime:
                 await Conversations(connection).get(*where)
             return reply
 
-    def runs(self, event_id: str, draft: Draft) -> bool:
+    def is_running(self, event_id: str, draft: Draft) -> bool:
         """Whether this very draft is being written here (a later attempt at the same event has another one)."""
         turn = self._turns.get(event_id)
         return turn is not None and turn.draft is draft
 
-    def forget(self, event_id: str) -> None:
+    def forget_draft(self, event_id: str) -> None:
         """Nobody waits for this event here any more."""
         if event_id not in self._turns:
             self._drafts.pop(event_id, None)
@@ -238,7 +244,7 @@ class Runtime:
         draft.cancelled |= event.is_cancelled
         task = asyncio.create_task(self._run(event, draft), name=f"turn {event.id}")
         self._turns[event.id] = _Turn(event, draft, task)
-        self.live.began(event, draft)
+        self.live_updates.begin_turn(event, draft)
         draft.nudge()  # it may have stood in line for a while, with somebody waiting for its tokens
 
     async def _run(self, event: ClaimedEvent, draft: Draft) -> None:
@@ -246,18 +252,18 @@ class Runtime:
         # For every line that is logged in this task, however deep.
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
-            await self._afterwards.settled(event.conversation_id)
+            await self._post_turn_jobs.wait_for_summary(event.conversation_id)
             push = event.channel != FETCHED  # by whichever process has that channel
-            async with typing_shown(self._channels, event):
+            async with show_typing(self._channels, event):
                 if event.trigger_type is not None:
-                    finished = await follow_up(event, self._tools, draft=draft, push=push)
+                    finished = await follow_up(event, self._deps, draft=draft, push=push)
                 else:
-                    finished = await answer_message(event, self._tools, draft=draft, push=push)
+                    finished = await answer_message(event, self._deps, draft=draft, push=push)
                     draft.finish(finished.reply)
-            await self._go_on(event, finished)
+            await self._finish_turn(event, finished)
         except Superseded as gone:
             log.info("turn.superseded", reason=str(gone))
-            await forget(self._working_state, event)
+            await delete_checkpoints(self._checkpoints, event)
         except asyncio.CancelledError:
             await asyncio.shield(put_back(self._database, event, "handed over", delay=0))
             raise
@@ -276,45 +282,45 @@ class Runtime:
             )
             await put_back(self._database, event, str(error), delay=min(5.0, 0.25 * 2**event.attempts))
         finally:
-            if self.runs(event.id, draft):
+            if self.is_running(event.id, draft):
                 del self._turns[event.id]
             if self._drafts.get(event.id) is draft:
                 del self._drafts[event.id]
-            self.live.ended(event, draft)
+            self.live_updates.end_turn(event, draft)
             draft.leave()  # whoever still waits finds the reply of the next attempt in the log
             if event.trigger_type is not None and self._more_followups:
                 self._wake.set()  # the next one has its place
 
-    async def _go_on(self, event: ClaimedEvent, finished: Finished | FollowUpResult) -> None:
+    async def _finish_turn(self, event: ClaimedEvent, finished: Finished | FollowUpResult) -> None:
         """What follows from a turn's end: its reply is sent, its waiters are told, the line moves on."""
-        self.live.stored(event.conversation_id)
+        self.live_updates.announce_change(event.conversation_id)
         if isinstance(finished, FollowUpResult):
             log.info("autonomy.follow_up", **finished.facts)
-            self._tools.metrics.followed_up(**finished.facts)
+            self._deps.metrics.followed_up(**finished.facts)
         elif event.accepted_by != self.worker_id:
-            await give_hint(self._database, f"done {event.id}")
+            await send_hint(self._database, f"done {event.id}")
         if finished.reply is not None:
-            self.delivery.wake()
+            self.delivery_loop.wake()
             if event.traits.selects_context:
-                self._indexing.noticed(event.conversation_id)
+                self._embedding_loop.enqueue(event.conversation_id)
         if finished.more:
-            await self._next(event.conversation_id)
+            await self._claim_next(event.conversation_id)
         elif finished.reply is not None and not self._stopping:
-            self._afterwards.begin(event, crowded=finished.crowded)
+            self._post_turn_jobs.begin(event, crowded=finished.crowded)
 
-    async def _give_way(self, accepted: Accepted) -> None:
+    async def _interrupt_follow_ups(self, accepted: Accepted) -> None:
         """Somebody has spoken: whatever was under way because nobody did ends, here and elsewhere."""
-        self._afterwards.give_way(accepted.conversation_id)
+        self._post_turn_jobs.cancel_reflection(accepted.conversation_id)
         for _, trigger_type in accepted.overtaken:
-            self._tools.metrics.followed_up(trigger_type, "superseded")
+            self._deps.metrics.followed_up(trigger_type, "superseded")
         if accepted.interrupted is not None:
-            self._heard(f"done {accepted.interrupted}")
-            await give_hint(self._database, f"done {accepted.interrupted}")
+            self._handle_hint(f"done {accepted.interrupted}")
+            await send_hint(self._database, f"done {accepted.interrupted}")
 
-    async def _next(self, conversation_id: str) -> None:
+    async def _claim_next(self, conversation_id: str) -> None:
         """Go on with the conversation's next event."""
         if self._stopping:
-            await give_hint(self._database, "queued")
+            await send_hint(self._database, "queued")
             return
         async with self._database.statement() as connection:
             claimed = await Events(connection).claim_waiting(worker_id=self.worker_id, conversation_id=conversation_id)
@@ -329,9 +335,9 @@ class Runtime:
 
     # ---- the loop
 
-    def _heard(self, hint: str) -> None:
+    def _handle_hint(self, hint: str) -> None:
         """A hint of another process: worth a look, never more."""
-        if self.live.heard(hint):
+        if self.live_updates.handle_hint(hint):
             return
         word, _, event_id = hint.partition(" ")
         if word == "cancel":
@@ -345,21 +351,21 @@ class Runtime:
                 draft.nudge()
         else:
             self._wake.set()
-            for inlet in self._inlets:
+            for inlet in self._sources:
                 inlet.wake()
 
     def _cancel_here(self, event_id: str) -> None:
         if (turn := self._turns.get(event_id)) is not None:
             turn.draft.cancel()
 
-    def _fired(self) -> None:
+    def _handle_fired_timers(self) -> None:
         self._wake.set()
-        self.live.look()
+        self.live_updates.check_all()
 
-    def timers_changed(self) -> None:
+    def notice_timer_change(self) -> None:
         """Somebody has set, moved or cancelled a timer."""
-        self.timekeeper.wake()
-        self.live.look()
+        self.timer_loop.wake()
+        self.live_updates.check_all()
 
     async def _work(self) -> None:
         """Look for work now and then, and at once when there is a hint."""
@@ -370,7 +376,7 @@ class Runtime:
                 log.warning("worker.waiting", reason=str(error))
             except Exception as error:
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
-            await is_set(self._wake, timeout=POLL_SECONDS)
+            await wait_until_set(self._wake, timeout=POLL_SECONDS)
             self._wake.clear()
 
     async def _poll_work(self) -> None:
@@ -384,14 +390,14 @@ class Runtime:
             events = Events(connection)
             for event_id in await events.cancelled(worker_id=self.worker_id):
                 self._cancel_here(event_id)
-            await self._strays.put_back(events, self._turns)
+            await self._orphaned_events.put_back(events, self._turns)
             free = self._max_turns - len(self._turns)
             claimed = await events.claim_waiting(worker_id=self.worker_id, limit=free) if free > 0 else []
             # What nobody waits for has a quarter of the places, so that there is room for those who speak meanwhile.
             unasked = sum(turn.event.trigger_type is not None for turn in self._turns.values())
             free = min(free - len(claimed), max(1, self._max_turns // 4) - unasked)
             waiting: list[ClaimedEvent] = []
-            if free > 0 and not self.timekeeper.is_in_a_crowd:
+            if free > 0 and not self.timer_loop.is_firing_many:
                 waiting = await events.claim_waiting(worker_id=self.worker_id, limit=free, followups=True)
             self._more_followups = len(waiting) >= free
             claimed += waiting
