@@ -46,7 +46,7 @@ class OutOfBounds(ArithmeticError):
 
 
 def work_out(sentence: str) -> str | None:
-    """The answer to a sum asked in words or signs; None if the sentence asks for none."""
+    """Return the answer to a sum asked in words or signs; None if the sentence asks for none."""
     sentence = sentence.strip()
     if not sentence or len(sentence) > _LONGEST:
         return None
@@ -84,7 +84,7 @@ def _answer(shown: str, expression: str) -> str | None:
 
 
 def evaluate(expression: str) -> Fraction:
-    """The exact value of an expression in + - * / // % ** and brackets; raises rather than run away."""
+    """Return the exact value of an expression in + - * / // % ** and brackets; raises rather than run away."""
     if len(expression) > 2 * _LONGEST:
         raise OutOfBounds
     return _value(ast.parse(expression, mode="eval").body)
@@ -137,7 +137,7 @@ def _bounded(value: Fraction) -> Fraction:
 
 
 def _written(value: Fraction) -> tuple[str, bool]:
-    """The number as people write it, and whether that is all of it."""
+    """Return the number as people write it, and whether that is all of it."""
     if value.denominator == 1:
         return str(value.numerator), True
     rounded = round(value, 6)

@@ -1,4 +1,4 @@
-"""Where no set phrase may answer: somebody in danger, and somebody who has just had bad news."""
+"""Recognise messages that no set phrase may answer: somebody in danger, and somebody who has just had bad news."""
 
 import re
 from collections.abc import Iterable
@@ -41,19 +41,19 @@ GENTLE = (
     "I hope today is a little kinder to you. How are you?",
     "How has today been for you so far?",
 )
-"""What can be said after any loss, and by somebody who knows no more than that there was one."""
+"""Lines that can be said after any loss, and by somebody who knows no more than that there was one."""
 
 
 def in_danger(text: str) -> bool:
-    """Whether the text speaks of harming oneself."""
+    """Return whether the text speaks of harming oneself."""
     return bool(_IN_DANGER.search(text))
 
 
 def brings_bad_news(text: str) -> bool:
-    """Whether the text tells of a loss, an illness, a parting or the like: nothing to be brisk about."""
+    """Return whether the text tells of a loss, an illness, a parting or the like: nothing to be brisk about."""
     return bool(_LOSS.search(_ONLY_A_THING.sub(" ", text.replace("’", "'")[:2000])))
 
 
 def weighed_down(texts: Iterable[str]) -> bool:
-    """Whether any of the texts is of that kind."""
+    """Return whether any of the texts is of that kind."""
     return any(brings_bad_news(text) for text in texts)

@@ -39,7 +39,7 @@ def _title(source: Source) -> str:
 
 
 def _gist(sources: list[Source]) -> str:
-    """The first sentence under each heading, in the order of the note."""
+    """Return the first sentence under each heading, in the order of the note."""
     parts: list[str] = []
     used: list[Source] = []
     for source in sources:

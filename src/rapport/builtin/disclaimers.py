@@ -1,4 +1,4 @@
-"""What the built-in model cannot do, said plainly, with one sentence on how to get a model that can."""
+"""Say plainly what the built-in model cannot do, with one sentence on how to get a model that can."""
 
 import re
 
@@ -66,7 +66,7 @@ _UNKNOWN_AGAIN = (
 
 
 def beyond(text: str) -> str | None:
-    """The ability a text asks for that this model lacks."""
+    """Return the ability a text asks for that this model lacks."""
     return next((ability for pattern, ability in _BEYOND if pattern.search(text[:600])), None)
 
 
@@ -89,5 +89,5 @@ def not_known(book: Phrasebook) -> str:
 
 
 def with_switch(text: str, book: Phrasebook) -> str:
-    """The text, and how to switch if this window has not said so yet; a group is mostly not who could."""
+    """Return the text, and how to switch if this window has not said so yet; a group is mostly not who could."""
     return text if book.in_group or book.has_said(_SWITCH_MARK) else f"{text} {SWITCH}"

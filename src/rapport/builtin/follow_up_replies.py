@@ -116,7 +116,7 @@ _DANGLING = re.compile(r"\b(?:that|there|it|its|this|so|those|these|they|them|tw
 
 
 def follow_up(trigger: str, window: Window, name: str | None, book: Phrasebook) -> str:
-    """A natural line of the given kind, or a plainer one where that kind would not fit; never a word about why it is sent."""
+    """Return a natural line of the given kind, or a plainer one where that kind would not fit; never a word about why it is sent."""
     if window.last and in_danger(window.last.text):
         return AFTERWARDS if book.has_said(REPLY) else REPLY
     if weighed_down(turn.text for turn in [t for t in window.turns if t.role == "user"][-_WHILE_SORE:]):
@@ -132,13 +132,13 @@ def follow_up(trigger: str, window: Window, name: str | None, book: Phrasebook) 
 
 
 def last_topic(window: Window, *, stated: bool = False) -> str | None:
-    """The latest thing a person said that has a subject (`stated`: as a statement); thanks and a bare yes have none."""
+    """Return the latest thing a person said that has a subject (`stated`: as a statement); thanks and a bare yes have none."""
     people = (GREETING.sub("", turn.text) for turn in reversed(window.turns) if turn.role == "user")
     return next((text for text in people if _has_subject(text) and not (stated and not statement(text))), None)
 
 
 def _own_words(window: Window) -> list[str]:
-    """What the person who spoke last has said that has a subject, the latest first."""
+    """Return what the person who spoke last has said that has a subject, the latest first."""
     speaker = window.last.speaker if window.last else None
     own = (t for t in reversed(window.turns) if t.role == "user" and t.speaker == speaker)
     texts = (GREETING.sub("", turn.text).strip() for turn in own)
@@ -153,7 +153,7 @@ def _has_subject(text: str) -> bool:
 
 
 def _language(said: Sequence[str]) -> str | None:
-    """The foreign language that the person writes in: of the latest words that are enough to tell."""
+    """Return the foreign language that the person writes in: of the latest words that are enough to tell."""
     telling = next((text for text in said if len(words(text)) >= 3), None) or next(iter(said), None)
     return foreign(telling) if telling else None
 
@@ -231,7 +231,7 @@ def _check_in(said: Sequence[str], book: Phrasebook) -> str:
 
 
 def _filled(templates: Sequence[str], general: Sequence[str], book: Phrasebook, **filling: str) -> str:
-    """One of the templates with its filling; a general line if all have been said or the filling can't be repeated, or
+    """Return one of the templates with its filling; a general line if all have been said or the filling can't be repeated, or
     nothing if there is none."""
     left = [each for each in templates if not book.has_said(each.format(**filling))]
     if not left or any(_TELLTALE.search(each) for each in filling.values()):
@@ -240,7 +240,7 @@ def _filled(templates: Sequence[str], general: Sequence[str], book: Phrasebook, 
 
 
 def _open_question(window: Window) -> str | None:
-    """What the agent asked in reply to the last words of anybody, if it can stand alone."""
+    """Return what the agent asked in reply to the last words of anybody, if it can stand alone."""
     spoken = [place for place, turn in enumerate(window.turns) if turn.role == "user"]
     # What stands further on has been said unasked: only the first of these lines is a reply.
     reply = next(iter(window.turns[spoken[-1] + 1 if spoken else 0 :]), None)

@@ -59,13 +59,13 @@ class Passage:
 
 
 def answer(question: str, earlier: str, sources: list[Source], *, threshold: float) -> str | None:
-    """The one to three sentences that answer, tagged and listed; None if the sources do not cover it."""
+    """Return the one to three sentences that answer, tagged and listed; None if the sources do not cover it."""
     chosen = search(question, earlier, sources, threshold=threshold)
     return _cited(chosen) if chosen else None
 
 
 def search(question: str, earlier: str, sources: list[Source], *, threshold: float) -> list[Passage]:
-    """The one to three passages that answer, the best first; none if the sources do not cover it."""
+    """Return the one to three passages that answer, the best first; none if the sources do not cover it."""
     found = passages_of(sources)
     wanted = _query(question, earlier)
     if not found or not wanted:
@@ -89,12 +89,12 @@ def search(question: str, earlier: str, sources: list[Source], *, threshold: flo
 
 
 def _truly_meets(passage: Passage, wanted: dict[str, float], kind: Kind) -> bool:
-    """A heading alone is not an answer, unless the sentence under it is of the kind asked for."""
+    """Return False for a heading alone, which is no answer unless the sentence under it is of the kind asked for."""
     return any(term in passage.terms for term in wanted) or (kind is not Kind.OPEN and gives(kind, passage.text))
 
 
 def passages_of(sources: list[Source]) -> list[Passage]:
-    """Every sentence of the sources, in order, up to a bound."""
+    """Return every sentence of the sources, in order, up to a bound."""
     found: list[Passage] = []
     for source in sources:
         before = ""
@@ -105,7 +105,7 @@ def passages_of(sources: list[Source]) -> list[Passage]:
 
 
 def _query(question: str, earlier: str) -> dict[str, float]:
-    """The question's terms by weight: the asking sentences count in full, what leads up to them less."""
+    """Return the question's terms by weight: the asking sentences count in full, what leads up to them less."""
     asking = [each for each in sentences(question) if each.rstrip().endswith(("?", "？"))]
     if not asking:
         wanted = dict.fromkeys(terms(question), 1.0)
@@ -136,7 +136,7 @@ _FILLERS = frozenset(
 
 
 def _weights(found: list[Passage]) -> dict[str, float]:
-    """How telling each term is: one that most sentences share tells little."""
+    """Return how telling each term is: one that most sentences share tells little."""
     seen = Counter(term for passage in found for term in passage.terms | passage.context)
     return {term: math.log(1.5 + len(found) / count) for term, count in seen.items()}
 

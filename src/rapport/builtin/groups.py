@@ -49,27 +49,27 @@ _ON_POINT_THERE = (
 
 
 def points_up(window: Window, text: str) -> bool:
-    """Whether a message only points at what stands above it: "@bot" and "@bot ^"; in a direct chat only the arrow does."""
+    """Return whether a message only points at what stands above it: "@bot" and "@bot ^"; in a direct chat only the arrow does."""
     return bool(_POINTS_UP.match(text)) and (is_group(window) or window.anchor is not None or bool(_ARROW.search(text)))
 
 
 def asks_view(text: str) -> bool:
-    """Whether a message asks what is thought of something that others said."""
+    """Return whether a message asks what is thought of something that others said."""
     return bool(_ASKS_VIEW.search(text.strip()))
 
 
 def asks_to_sum_up(text: str) -> bool:
-    """Whether a message wants to be told where the talk stands."""
+    """Return whether a message wants to be told where the talk stands."""
     return bool(_SUMS_UP.match(text))
 
 
 def asks_whats_open(text: str) -> bool:
-    """Whether a message asks what is left to answer or to decide."""
+    """Return whether a message asks what is left to answer or to decide."""
     return bool(_WHATS_OPEN.match(text))
 
 
 def question_above(window: Window) -> str | None:
-    """The question that somebody points at: the message replied to, else the latest that others asked."""
+    """Return the question that somebody points at: the message replied to, else the latest that others asked."""
     if window.anchor:
         return window.anchor if is_question(window.anchor) else None
     asker = window.last.speaker if window.last else None
@@ -80,7 +80,7 @@ def question_above(window: Window) -> str | None:
 
 
 def view(window: Window, text: str, book: Phrasebook) -> str | None:
-    """An answer about the latest substantive message of the others; None if no view was asked for."""
+    """Return an answer about the latest substantive message of the others; None if no view was asked for."""
     if not points_up(window, text) and not asks_view(text):
         return None
     points = _points(window)
@@ -93,7 +93,7 @@ def view(window: Window, text: str, book: Phrasebook) -> str | None:
 
 
 def _points(window: Window) -> list[str]:
-    """What is on the table: the message replied to, else the latest of up to two other people, and the asker's own."""
+    """Return what is on the table: the message replied to, else the latest of up to two other people, and the asker's own."""
     if window.anchor:
         return [f"You're pointing at this: “{finished(quotable(window.anchor, 160))}”"]
     asker = window.last.speaker if window.last else None
@@ -113,7 +113,7 @@ def _attributed(turn: Turn, asker: str | None) -> str:
 
 
 def is_group(window: Window) -> bool:
-    """Whether several people talk here."""
+    """Return whether several people talk here."""
     return window.group or len({turn.speaker for turn in window.turns if turn.role == "user" and turn.speaker}) > 1
 
 
@@ -122,7 +122,7 @@ def _asks(text: str) -> bool:
 
 
 def is_substantive(text: str) -> bool:
-    """Whether a message says something that one could take up."""
+    """Return whether a message says something that one could take up."""
     return (
         bool(content_words(text))
         and len(text.split()) >= 3

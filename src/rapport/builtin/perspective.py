@@ -38,7 +38,7 @@ _THEIRS = ((re.compile(r"\btheir\b"), "my"), (re.compile(r"\bthemsel(?:f|ves)\b"
 
 
 def clauses(sentence: str) -> list[str]:
-    """A sentence's statements, one by one, without the words that only lead into them."""
+    """Return a sentence's statements, one by one, without the words that only lead into them."""
     parts = (_OPENERS.sub("", part.strip()).strip(" ,.!") for part in _CLAUSE.split(sentence.replace("’", "'")))
     return [part.lower() if part.isupper() and len(part) > 4 else part for part in parts if part]
 

@@ -15,7 +15,7 @@ class Phrasebook:
 
     def __init__(self, content: Iterable[str], said: Sequence[str], *, in_group: bool = False) -> None:
         self.in_group = in_group
-        """Whether several people read it: mostly not those who run the server, and nobody may come back to it."""
+        """True if several people read it: mostly not those who run the server, and nobody may come back to it."""
         digest = blake2b(digest_size=8)
         for part in content:
             digest.update(part.encode("utf-8", "surrogatepass"))
@@ -24,7 +24,7 @@ class Phrasebook:
         self._said = tuple(said)
 
     def pick(self, phrasings: Sequence[str]) -> str:
-        """One of the templates: one never said in this window, else the one said longest ago."""
+        """Return one of the templates: one never said in this window, else the one said longest ago."""
         start = self._seed % len(phrasings)
         rotated = [*phrasings[start:], *phrasings[:start]]
         return min(rotated, key=self._last_said)
@@ -33,13 +33,13 @@ class Phrasebook:
         return any(fragment in text for text in self._said)
 
     def _last_said(self, template: str) -> int:
-        """How recently the template was used: 0 for never, rising to the latest reply."""
+        """Return how recently the template was used: 0 for never, rising to the latest reply."""
         fixed = max(re.split(r"\{\w+\}", template), key=len).strip()
         return max((n for n, text in enumerate(self._said, 1) if fixed and fixed in text), default=0)
 
 
 def quotable(text: str, limit: int = 120) -> str:
-    """Somebody's words on one line, cut at a word, and free of anything that reads as a citation."""
+    """Return somebody's words on one line, cut at a word, and free of anything that reads as a citation."""
     flat = _SPACE.sub(" ", _FENCE.sub(" ", text)).strip()
     flat = _HALF_TAG.sub("(", _SPACE.sub(" ", _TAG.sub("", flat))).strip()
     flat = flat.replace(" .", ".").replace(" ,", ",")
@@ -55,7 +55,7 @@ def capitalised(text: str) -> str:
 
 
 def finished(text: str) -> str:
-    """The text as a sentence with an end."""
+    """Return the text as a sentence with an end."""
     text = text.rstrip(" ,;:-")
     return text if text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{text}."
 

@@ -1,4 +1,4 @@
-"""What the model was given, read once: the prompt, who said what, and what is asked of it now."""
+"""Read once what the model was given: the prompt, who said what, and what is asked of it now."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _GROUP = "This is a group chat."
 # Signs that turn the direction of writing around: whoever repeats them turns around what stands behind them.
 _TURNS_DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _OWN = "you ("
-"""How the agent's own lines begin in a quoted chat; no name has a parenthesis there."""
+"""The beginning of the agent's own lines in a quoted chat; no name has a parenthesis there."""
 _IMAGE_KINDS = frozenset({"image", "image_url", "input_image"})
 
 Role = Literal["user", "assistant"]
@@ -58,17 +58,17 @@ class Window:
 
     @property
     def instructions(self) -> str:
-        """The prompt without what it quotes: a source is read as a source and as nothing else."""
+        """Return the prompt without what it quotes: a source is read as a source and as nothing else."""
         return _unquoted(self.system)
 
     @property
     def last(self) -> Turn | None:
-        """The latest thing a person said."""
+        """Return the latest thing a person said."""
         return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
 
     @property
     def earlier(self) -> tuple[Turn, ...]:
-        """What people said before that."""
+        """Return what people said before that."""
         return tuple(turn for turn in self.turns if turn.role == "user")[:-1]
 
     @property
@@ -130,12 +130,12 @@ def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
 
 
 def _is_summary(message: HumanMessage) -> bool:
-    """What stands for earlier messages."""
+    """Return what stands for earlier messages."""
     return message.additional_kwargs.get("lc_source") == "summarization"
 
 
 def _is_beforehand(message: HumanMessage) -> bool:
-    """What quotes the chat before a call, and names the message that it replies to."""
+    """Return what quotes the chat before a call, and names the message that it replies to."""
     return message.additional_kwargs.get("lc_source") == "context"
 
 
@@ -147,7 +147,7 @@ def _chat_turn(each: Utterance) -> Turn:
 
 
 def _recalled(summary: str) -> list[Turn]:
-    """What a summary of this model's own holds of what people said, in their words; of others' summaries nothing."""
+    """Return what a summary of this model's own holds of what people said, in their words; of others' summaries nothing."""
     items = (item for said in _SAID.findall(summary) for item in said.rstrip(" .").split("; "))
     return [_turn(each, None, False, as_transcript=False) for item in items for each in utterances(item)]
 
@@ -163,7 +163,7 @@ def _turn(each: Utterance, name: str | None, image: bool, *, as_transcript: bool
 
 
 def _named(speaker: str | None) -> str | None:
-    """A speaker, unless it is one whom the chat has no name for."""
+    """Return a speaker, unless it is one whom the chat has no name for."""
     return None if speaker == "someone" else speaker
 
 

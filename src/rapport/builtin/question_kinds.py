@@ -1,4 +1,4 @@
-"""Whether something is asked, and what kind of answer it expects."""
+"""Decide whether a text asks something, and what kind of answer it expects."""
 
 import re
 from enum import Enum
@@ -8,7 +8,7 @@ from rapport.builtin.language.words import words
 
 
 class Kind(Enum):
-    """What an answer has to contain."""
+    """The kinds of content that an answer must have."""
 
     TIME = "time"
     NUMBER = "number"
@@ -49,18 +49,18 @@ _PERSONAL = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|we|we're|our|us)\b", re.
 
 
 def is_question(sentence: str) -> bool:
-    """Whether the sentence asks, with or without a question mark."""
+    """Return whether the sentence asks, with or without a question mark."""
     text = sentence.strip()
     return text.rstrip(" \"')”").endswith(("?", "？", "؟")) or bool(_OPENS_QUESTION.match(text))
 
 
 def asks(sentence: str) -> bool:
-    """Whether the sentence wants to be told something, as a question or as an order."""
+    """Return whether the sentence wants to be told something, as a question or as an order."""
     return is_question(sentence) or bool(_REQUEST.match(sentence.strip()))
 
 
 def is_request(text: str) -> bool:
-    """Whether an answer about some subject is expected: a question, an order to tell, or bare keywords."""
+    """Return whether an answer about some subject is expected: a question, an order to tell, or bare keywords."""
     text = text.strip()
     if is_question(text) or _REQUEST.match(text) or "?" in text:
         return True
@@ -73,7 +73,7 @@ def kind_of(question: str) -> Kind:
 
 
 def gives(kind: Kind, text: str) -> bool:
-    """Whether a text holds something of the kind."""
+    """Return whether a text holds something of the kind."""
     match kind:
         case Kind.TIME:
             return bool(_DIGIT.search(text)) or not (TIME_WORDS | NUMBER_WORDS).isdisjoint(words(text))

@@ -80,7 +80,7 @@ _NICE_TO_MEET = (
 
 
 def reply_to(messages: Sequence[BaseMessage]) -> str:
-    """The reply: never empty, at most 2,000 characters, whatever the messages hold."""
+    """Return the reply: never empty, at most 2,000 characters, whatever the messages hold."""
     window = read(messages)
     if window.summary_wanted:
         return summarise(window)
@@ -134,7 +134,7 @@ def _about_text(window: Window, text: str, book: Phrasebook) -> str:
 
 
 def _among_people(window: Window, text: str, offered: list[Source], *, points: bool) -> str | None:
-    """What is said to a group that is about to decide something, or wants to know where it stands."""
+    """Return what is said to a group that is about to decide something, or wants to know where it stands."""
     if asks_whats_open(text):
         return still_open(window)
     if points or asks_to_sum_up(text):
@@ -144,7 +144,7 @@ def _among_people(window: Window, text: str, offered: list[Source], *, points: b
 
 
 def _known(window: Window, question: str, offered: list[Source]) -> str | None:
-    """The answer to a question that somebody points at, if there is one: from what was said, the sources or by arithmetic."""
+    """Return the answer to a question that somebody points at, if there is one: from what was said, the sources or by arithmetic."""
     asked = next((each for each in reversed(sentences(question)) if asks(each)), question)
     return recall(window, asked) or (_blended(window, question, offered) if offered else None) or work_out(asked)
 
@@ -195,7 +195,7 @@ def _conversation(window: Window, text: str, offered: list[Source], book: Phrase
 
 
 def _direct(window: Window, text: str, name: str | None, book: Phrasebook) -> str | None:
-    """What needs no knowledge: set pieces, sums, short answers, introductions and lists."""
+    """Return what needs no knowledge: set pieces, sums, short answers, introductions and lists."""
     if said := set_piece(text, name, book) or repeated(text, window.replies):
         return said
     if total := next((found for each in (text, *sentences(text)[-1:]) if (found := work_out(each))), None):
@@ -219,7 +219,7 @@ def _introduced(text: str, name: str | None, book: Phrasebook) -> str | None:
 
 
 def _named(topic_text: str | None) -> str | None:
-    """What to call a topic when coming back to it."""
+    """Return what to call a topic when coming back to it."""
     if topic_text is None:
         return None
     if options(topic_text):
@@ -230,7 +230,7 @@ def _named(topic_text: str | None) -> str | None:
 
 
 def _informed(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:
-    """What needs to be known: from what people said, else from the sources, else honestly not at all."""
+    """Return what needs to be known: from what people said, else from the sources, else honestly not at all."""
     asked = [each for each in sentences(text) if asks(each)]
     if asked and (remembered := recall(window, asked[-1])):
         return remembered

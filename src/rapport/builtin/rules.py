@@ -28,7 +28,7 @@ _ABOUT_PEOPLE = re.compile(
 
 
 def asks_to_break_rules(text: str) -> bool:
-    """Whether the text tells the model to drop its instructions, show them, or become something else."""
+    """Return whether the text tells the model to drop its instructions, show them, or become something else."""
     broken = _BREAK.search(text)
     if broken and not _ABOUT_PEOPLE.search(text[: broken.start()]):
         return True

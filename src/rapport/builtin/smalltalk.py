@@ -169,7 +169,7 @@ def greet(name: str | None, book: Phrasebook, *, again: bool) -> str:
 
 
 def set_piece(text: str, name: str | None, book: Phrasebook, *, polite_only: bool = False) -> str | None:
-    """The reply to a set piece; None if the text is none."""
+    """Return the reply to a set piece; None if the text is none."""
     bare = text.replace("’", "'").strip(" \t\n.!?,…:;)(")
     if not bare or len(bare.split()) > _LONGEST:
         return None
@@ -183,7 +183,7 @@ def set_piece(text: str, name: str | None, book: Phrasebook, *, polite_only: boo
 
 
 def repeated(text: str, replies: tuple[str, ...]) -> str | None:
-    """The last reply once more, when somebody asks for it."""
+    """Return the last reply once more, when somebody asks for it."""
     if replies and _REPEAT.match(text.strip(" .!?,")):
         return f"I said: {quotable(replies[-1], 600)}"
     return None

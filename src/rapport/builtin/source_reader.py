@@ -22,12 +22,12 @@ class Source:
 
 
 def is_strict(system: str) -> bool:
-    """Whether the prompt allows nothing but its sources."""
+    """Return whether the prompt allows nothing but its sources."""
     return bool(_STRICT.search(system))
 
 
 def parse(system: str) -> list[Source]:
-    """The sources of a prompt in their order; empty if it has no such block."""
+    """Return the sources of a prompt in their order; empty if it has no such block."""
     start = _HEADER.search(system)
     if start:
         block = system[start.end() :]

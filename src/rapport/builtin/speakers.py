@@ -1,4 +1,4 @@
-"""Who says what inside one message: group chats arrive as `Name: text` or `[Name, time] text` lines."""
+"""Find who says what inside one message: group chats arrive as `Name: text` or `[Name, time] text` lines."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Utterance:
 
 
 def utterances(text: str) -> list[Utterance]:
-    """The message line by line where lines name their speakers, else the message as it is."""
+    """Return the message line by line where lines name their speakers, else the message as it is."""
     if "[" not in text and ":" not in text:
         return [Utterance(text)]
     found: list[Utterance] = []
@@ -47,7 +47,7 @@ def utterances(text: str) -> list[Utterance]:
 
 
 def chat_in(text: str) -> list[Utterance]:
-    """A group chat quoted between markers: only what stands at the beginning of a line has a speaker."""
+    """Return a group chat quoted between markers: only what stands at the beginning of a line has a speaker."""
     found: list[Utterance] = []
     for line in (line for chat in _CHAT.finditer(text) for line in chat.group(2).splitlines()):
         if line.startswith("[") and (each := _bracketed(line)):
@@ -58,7 +58,7 @@ def chat_in(text: str) -> list[Utterance]:
 
 
 def quoted(text: str) -> list[Utterance]:
-    """Only the `[Name, time] text` lines: the one form that is no ordinary prose."""
+    """Return only the `[Name, time] text` lines: the one form that is no ordinary prose."""
     return [each for line in text.splitlines() if (each := _bracketed(line))]
 
 

@@ -1,4 +1,4 @@
-"""What a message is about: its main statement, its subject, or the two options it weighs."""
+"""Find what a message is about: its main statement, its subject, or the two options it weighs."""
 
 import re
 
@@ -61,7 +61,7 @@ _SHORT_CHOICE = re.compile(r"^\W*([\w' -]{2,40}?),? or ([\w' -]{2,40}?)\s*\?+\s*
 
 
 def options(text: str) -> tuple[str, str] | None:
-    """The two things a message weighs against each other, turned towards the reader."""
+    """Return the two things a message weighs against each other, turned towards the reader."""
     head = text.replace("’", "'")[:1500]
     match = _BETWEEN.search(head) or _WEIGHS.search(head) or _SHORT_CHOICE.match(head)
     if not match:
@@ -84,12 +84,12 @@ def without_shared_words(first: str, second: str) -> tuple[str, str]:
 
 
 def statement(text: str) -> str | None:
-    """The message's own main clause turned towards the reader ("you're moving to Porto"), if it has a short one."""
+    """Return the message's own main clause turned towards the reader ("you're moving to Porto"), if it has a short one."""
     return next(iter(declared(text)), None)
 
 
 def declared(text: str) -> list[str]:
-    """The short statements of a message turned towards the reader: the sender's own before others, the latest first."""
+    """Return the short statements of a message turned towards the reader: the sender's own before others, the latest first."""
     stated = [c for s in sentences(text[:2000]) if not is_question(s) for c in clauses(s)]
     fitting = [c for c in stated if len(words(_TRAILING.sub("", c))) >= 3 and len(c) <= _LONGEST_ECHO and _declares(c)]
     own = [clause for clause in fitting if re.match(r"(?:i|i'm|i've|i'll|my|we|we're|our)\b", clause, re.IGNORECASE)]
@@ -102,7 +102,7 @@ def _towards_reader(clause: str) -> str:
 
 
 def subject(text: str) -> str | None:
-    """A short noun phrase for what the message is about ("your kitchen"), else its first telling words in quotes."""
+    """Return a short noun phrase for what the message is about ("your kitchen"), else its first telling words in quotes."""
     head = text.replace("’", "'")[:1500]
     best: tuple[int, str] | None = None
     for match in _DETERMINED.finditer(head):
@@ -132,7 +132,7 @@ def _telling(head: str) -> str | None:
 
 
 def _run(phrase: str) -> str:
-    """The words of a phrase up to the first that cannot belong to a noun."""
+    """Return the words of a phrase up to the first that cannot belong to a noun."""
     taken: list[str] = []
     for n, word in enumerate(phrase.split()):
         if word.lower() == "of" and taken:

@@ -73,7 +73,7 @@ def _facts(sentence: str) -> Iterable[str]:
 
 
 def _answer_to(following: tuple[Turn, ...]) -> str:
-    """The first sentence of the reply, if there was one and it answered."""
+    """Return the first sentence of the reply, if there was one and it answered."""
     reply = next((turn.text for turn in following[:1] if turn.role == "assistant"), "")
     told = [each for each in sentences(reply.split("\nSources:")[0]) if not each.endswith("?")]
     if not told or _NO_ANSWER.search(reply):
@@ -82,7 +82,7 @@ def _answer_to(following: tuple[Turn, ...]) -> str:
 
 
 def _earlier(window: Window) -> dict[str, list[str]]:
-    """What an earlier summary of this conversation held: it is folded in, not lost."""
+    """Return what an earlier summary of this conversation held: it is folded in, not lost."""
     found: dict[str, list[str]] = {section: [] for section in _SECTIONS}
     for text in (window.instructions, *(turn.text for turn in window.turns)):
         for section, items in _EARLIER.findall(text):

@@ -35,10 +35,10 @@ class Theme:
     asked: re.Pattern[str]
     said: tuple[re.Pattern[str], ...]
     latest: bool = False
-    """Whether there is one such thing at a time, so that a newer statement replaces an older one."""
+    """True if there is one such thing at a time, so that a newer statement replaces an older one."""
 
     def among(self, clauses: Iterable[str]) -> list[int]:
-        """The places of the clauses that answer, in order."""
+        """Return the places of the clauses that answer, in order."""
         stated = list(clauses)
         for wording in self.said:
             if found := [place for place, clause in enumerate(stated) if wording.search(clause)]:

@@ -1,4 +1,4 @@
-"""What somebody can be asked about later: a thing of theirs, something they have to do, a choice they have to make."""
+"""Find what somebody can be asked about later: a thing of theirs, something they have to do, a choice they have to make."""
 
 import re
 from collections.abc import Sequence
@@ -106,35 +106,35 @@ _LASTING = re.compile(
 
 
 def lasting(text: str) -> bool:
-    """Whether the text tells what is so and stays so: nothing there could be news of."""
+    """Return whether the text tells what is so and stays so: nothing there could be news of."""
     return bool(_LASTING.search(_flat(text)))
 
 
 def own_thing(text: str) -> str | None:
-    """The last thing of the sender's own that the text names ("your kitchen"); None unless it is surely a noun."""
+    """Return the last thing of the sender's own that the text names ("your kitchen"); None unless it is surely a noun."""
     named = [noun for match in _OWNED.finditer(_flat(text)) if (noun := _noun(match.group(1)))]
     return f"your {quotable(named[-1], 40)}" if named else None
 
 
 def taste(text: str) -> str | None:
-    """What the text says its sender likes ("pizza with mushrooms"), if that is all it says."""
+    """Return what the text says its sender likes ("pizza with mushrooms"), if that is all it says."""
     match = _LIKES.match(_flat(text).strip())
     return match.group(1) if match and _POINTING.isdisjoint(match.group(1).lower().split()) else None
 
 
 def is_alive(thing: str) -> bool:
-    """Whether it is somebody, an animal or a part of one's body: nobody "gets far" with those."""
+    """Return whether it is somebody, an animal or a part of one's body: nobody "gets far" with those."""
     return thing.rsplit(" ", 1)[-1].lower() in _LIVING
 
 
 def task(text: str) -> str | None:
-    """The clause, as the sender wrote it, that says what they are at or have to do; the latest one."""
+    """Return the clause, as the sender wrote it, that says what they are at or have to do; the latest one."""
     stated = [c for s in sentences(_flat(text)) if not asks(s) for c in clauses(s)]
     return next((clause for clause in reversed(stated) if _MUST.match(clause) or _DOING.match(clause)), None)
 
 
 def object_of(clause: str) -> str | None:
-    """What a task is done to ("the shed"); None unless it is surely a thing."""
+    """Return what a task is done to ("the shed"); None unless it is surely a thing."""
     for match in _DONE_TO.finditer(clause):
         noun = _noun(match.group(2))
         if noun and not is_alive(noun):
@@ -143,7 +143,7 @@ def object_of(clause: str) -> str | None:
 
 
 def echoed(clause: str) -> str | None:
-    """A plain clause about what the sender is doing, turned towards them; None if it can't be repeated as it is."""
+    """Return a plain clause about what the sender is doing, turned towards them; None if it can't be repeated as it is."""
     if not (_DOING.match(clause) and len(clause) <= _LONGEST_ECHO and _PLAIN.match(clause)) or _SHORTHAND.search(
         clause
     ):
@@ -153,7 +153,7 @@ def echoed(clause: str) -> str | None:
 
 
 def until(text: str) -> str | None:
-    """The plain clause, turned towards its sender, that says what they have to do by when ("you have to tell them by Friday")."""
+    """Return the plain clause, turned towards its sender, that says what they have to do by when ("you have to tell them by Friday")."""
     stated = [c for s in sentences(_flat(text)) if not asks(s) for c in clauses(s)]
     due = next((c for c in reversed(stated) if _DUE.match(c) and _BY_THEN.search(c) and _PLAIN.match(c)), None)
     if due is None or len(due) > _LONGEST_ECHO or _NEGATED.search(due):
@@ -163,7 +163,7 @@ def until(text: str) -> str | None:
 
 
 def decides(text: str) -> bool:
-    """Whether the text says that there is something to decide."""
+    """Return whether the text says that there is something to decide."""
     return bool(_DECIDES.search(_flat(text))) and not has_decided(text)
 
 
@@ -176,7 +176,7 @@ def _flat(text: str) -> str:
 
 
 def _noun(phrase: str) -> str | None:
-    """The words of a phrase up to the first that cannot belong to a noun; None if that leaves nothing to talk about."""
+    """Return the words of a phrase up to the first that cannot belong to a noun; None if that leaves nothing to talk about."""
     taken: list[str] = []
     following = [each.strip("'-") for each in phrase.split()]
     for word, after in zip(following, [*following[1:], ""], strict=True):

@@ -160,7 +160,7 @@ _ON_GUESS = ("“{guess}” could be it. What would confirm that?", "Possibly, y
 
 
 def continue_with(text: str, book: Phrasebook, *, answering: bool = False) -> str:
-    """One sentence taking up the message and one open question; always something, never at length."""
+    """Return one sentence taking up the message and one open question; always something, never at length."""
     if both := options(text):
         first, second = both
         return capitalised(book.pick(_BOTH).format(A=capitalised(first), b=second))
@@ -185,7 +185,7 @@ def continue_with(text: str, book: Phrasebook, *, answering: bool = False) -> st
 
 
 def _phrasings(said: str, text: str) -> tuple[str, ...]:
-    """The ways to take up a statement, by its own mood, or else by that of the message around it."""
+    """Return the ways to take up a statement, by its own mood, or else by that of the message around it."""
     own = turned_around(said)  # turned twice it is in the user's person again
     mood = _mood_of(own)
     if mood != "bad" and _mood_of(text) == "bad":
@@ -200,12 +200,12 @@ def _phrasings(said: str, text: str) -> tuple[str, ...]:
 
 
 def is_guess(text: str) -> bool:
-    """A guess put as a question ("maybe the pool?"): the asker wants it weighed, not answered."""
+    """Return a guess put as a question ("maybe the pool?"): the asker wants it weighed, not answered."""
     return bool(_GUESS.match(text.strip()))
 
 
 def short_answer(text: str, topic: str | None, book: Phrasebook) -> str | None:
-    """The reply to yes, no, maybe, fine and why; None if the text says more than that."""
+    """Return the reply to yes, no, maybe, fine and why; None if the text says more than that."""
     bare = text.replace("’", "'").strip(" .!?,…")
     for pattern, about, bare_replies in _SHORT:
         if pattern.match(bare):
@@ -221,6 +221,6 @@ def _mood_of(text: str) -> str | None:
 
 
 def _weight(said: str) -> int:
-    """How much weighs what is said, the heaviest first."""
+    """Return how much weighs what is said, the heaviest first."""
     own = turned_around(said)
     return _ORDER.index(_mood_of(own) or "other")

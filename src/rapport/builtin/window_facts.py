@@ -1,4 +1,4 @@
-"""What people have said of themselves in this window, and answers from it in their own words."""
+"""Find what people have said of themselves in this window, and answer from it in their own words."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -80,7 +80,7 @@ class Fact:
 
 
 def known_name(window: Window) -> str | None:
-    """What the person writing now is called, if they or the chat have said so."""
+    """Return what the person writing now is called, if they or the chat have said so."""
     last = window.last
     if last and last.speaker:
         return quotable(last.speaker, 40)
@@ -94,7 +94,7 @@ def known_name(window: Window) -> str | None:
 
 
 def _bare_name(text: str) -> str | None:
-    """A name given as the whole answer to being asked for it."""
+    """Return a name given as the whole answer to being asked for it."""
     match = _BARE_NAME.match(text.strip())
     return capitalised(match.group(1)) if match and match.group(1).lower() not in NOT_NAMES | STOP_WORDS else None
 
@@ -108,7 +108,7 @@ def name_in(text: str) -> str | None:
 
 
 def list_in(text: str) -> list[str]:
-    """The items of "remember: milk, eggs"; empty if the text is no such list."""
+    """Return the items of "remember: milk, eggs"; empty if the text is no such list."""
     match = _LIST.match(text.strip())
     if not match:
         return []
@@ -130,7 +130,7 @@ def statements(turns: Iterable[Turn]) -> list[Fact]:
 
 
 def recall(window: Window, question: str) -> str | None:
-    """An answer from what was said earlier; None if the question is not of that kind or nothing fits."""
+    """Return an answer from what was said earlier; None if the question is not of that kind or nothing fits."""
     if _DEFINES.match(question):
         return None
     if _ASKS_NAME.search(question):
@@ -153,7 +153,7 @@ def recall(window: Window, question: str) -> str | None:
 
 
 def asks_about_self(question: str) -> bool:
-    """Whether only the asker's own words could answer."""
+    """Return whether only the asker's own words could answer."""
     return bool(_ABOUT_SELF.search(question)) and bool(_SELF.search(question)) and not _WANTS_ADVICE.search(question)
 
 
@@ -174,7 +174,7 @@ def _last_list(window: Window) -> list[str]:
 
 
 def _themed(facts: Sequence[Fact], question: str) -> list[Fact]:
-    """What was said on the theme of the question; of a theme's own words only those beyond it narrow the choice."""
+    """Return what was said on the theme of the question; of a theme's own words only those beyond it narrow the choice."""
     own = [fact for fact in facts if _SELF.search(fact.clause)]
     for theme in THEMES:
         if theme.asked.search(question):
@@ -185,7 +185,7 @@ def _themed(facts: Sequence[Fact], question: str) -> list[Fact]:
 
 
 def _matching(facts: Sequence[Fact], question: str, share: float) -> list[Fact]:
-    """The statements that share enough of the question's words, best and latest first."""
+    """Return the statements that share enough of the question's words, best and latest first."""
     wanted = set(terms(_HOW.sub("", question))) - _ASKING_WORDS
     if not wanted:
         return []

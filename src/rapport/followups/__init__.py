@@ -1,1 +1,1 @@
-"""What the agent does unasked: when to follow up, whether it may, and that nothing of it shows (AUTO)."""
+"""Follow up: decide when, check the gates, and keep the mechanism hidden (AUTO)."""

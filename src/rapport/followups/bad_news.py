@@ -70,18 +70,18 @@ _CONDOLES = re.compile(
 
 @lru_cache(KNOWN)
 def bad_news(text: str) -> bool:
-    """Whether a person tells of something sad that happened to them."""
+    """Return whether a person tells of something sad that happened to them."""
     return bool(_BAD_NEWS.search(beginning_and_end(text)))
 
 
 @lru_cache(KNOWN)
 def condoles(text: str) -> bool:
-    """Whether a reply answers a death."""
+    """Return whether a reply answers a death."""
     return bool(_CONDOLES.search(beginning_and_end(text)))
 
 
 def since_bad_news(said: Sequence[Message]) -> Sequence[Message] | None:
-    """What was said since the user turned from bad news to something else; all of it without any, None if they have not."""
+    """Return what was said since the user turned from bad news to something else; all of it without any, None if they have not."""
     sad = [index for index, message in enumerate(said) if _is_sad(message)]
     if not sad:
         return said

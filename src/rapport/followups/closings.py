@@ -1,4 +1,4 @@
-"""Whether somebody has closed a conversation, or had better be left alone: then nothing is said unasked (AUTO-1)."""
+"""Decide whether somebody has closed a conversation or should be left alone: then there is no follow-up (AUTO-1)."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ _CALL_FOR_HELP = re.compile(
 
 
 def closed(text: str, *, answers_an_offer: bool = False, is_first: bool = False) -> bool:
-    """Whether this message ends the conversation, or asks to be left alone.
+    """Return whether this message ends the conversation, or asks to be left alone.
 
     `answers_an_offer`: it was said to "Anything else?", where a mere no is enough. `is_first`: nothing was said before it,
     so a word that also greets is a greeting.
@@ -181,7 +181,7 @@ def closed(text: str, *, answers_an_offer: bool = False, is_first: bool = False)
 
 
 def _says_farewell(said: str, *, is_first: bool) -> bool:
-    """Whether the last clause that says anything is a farewell and nothing but."""
+    """Return whether the last clause that says anything is a farewell and nothing but."""
     clauses = [clause for each in _SPLIT.split(said) if (clause := each.strip())]
     for position, clause in enumerate(reversed(clauses)):
         if "?" in clause:
@@ -201,7 +201,7 @@ def _says_farewell(said: str, *, is_first: bool) -> bool:
 
 
 def only_thanks(text: str) -> bool:
-    """Whether a message thanks and says nothing else."""
+    """Return whether a message thanks and says nothing else."""
     said = plain(text[-_LONGEST:])
     rest, thanks = _THANKS.subn(" ", said)
     return bool(thanks) and not [word for word in _WORD.findall(rest) if word not in _PADDING]
@@ -209,18 +209,18 @@ def only_thanks(text: str) -> bool:
 
 @lru_cache(KNOWN)
 def in_distress(text: str) -> bool:
-    """Whether a person tells of an emergency or of despair: somebody to whom a cheerful line would be an insult."""
+    """Return whether a person tells of an emergency or of despair: somebody to whom a cheerful line would be an insult."""
     return bool(_DISTRESS.search(beginning_and_end(text)))
 
 
 @lru_cache(KNOWN)
 def sends_for_help(text: str) -> bool:
-    """Whether a reply points to an emergency service: whoever wrote it saw what was going on."""
+    """Return whether a reply points to an emergency service: whoever wrote it saw what was going on."""
     return bool(_CALL_FOR_HELP.search(beginning_and_end(text)))
 
 
 def beginning_and_end(text: str) -> str:
-    """A message on one line, plain; of a very long one its beginning and its end."""
+    """Return a message on one line, plain; of a very long one its beginning and its end."""
     if len(text) > 2 * _LONGEST:
         text = f"{text[:_LONGEST]} {text[-_LONGEST:]}"
     return " ".join(plain(text).split())

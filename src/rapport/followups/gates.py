@@ -1,4 +1,4 @@
-"""Whether a follow-up may be made at this moment, and what holds it back if not (AUTO-10)."""
+"""Decide whether a follow-up may be sent now, and which gate suppresses it if not (AUTO-10)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rapport.domain.follow_up import Autonomy, FollowUpState, Gate, QuietHours
 
 _DAY = timedelta(days=1)
 _NO_ZONES = frozenset({"localtime", "Factory"})
-"""What some systems keep beside the zones: the first means another zone on every machine, the second means none."""
+"""Files that some systems keep beside the zones: the first means another zone on every machine, the second means none."""
 _LONGEST_SHOWN = 40
 
 
 def closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
-    """The first gate, in the order of `GATES`, that holds a follow-up back, or None: then it may be made.
+    """Return the first gate, in the order of `GATES`, that holds a follow-up back, or None: then it may be made.
 
     Whether it repeats an earlier one ("repeated") is not seen here: that takes the conversation's words (matters.py).
     `server` says whether the server lets its agents follow up at all; `autonomy` is None for an agent that never does.
@@ -46,7 +46,7 @@ def _wanted(standing: FollowUpState) -> bool:
 
 
 def _too_soon(standing: FollowUpState, autonomy: Autonomy) -> bool:
-    """A previous follow-up that seems to lie ahead was made before the clock was set back. It holds nothing back: how long
+    """Return a previous follow-up that seems to lie ahead was made before the clock was set back. It holds nothing back: how long
     ago it really was can't be known, waiting for that moment to come again may take hours, and the count of follow-ups in
     a row still bounds what can be said."""
     return _follows_within(autonomy.min_gap, standing)
@@ -64,7 +64,7 @@ def _follows_within(seconds: float, standing: FollowUpState) -> bool:
 
 
 def quiet_now(quiet: QuietHours | None, now: datetime) -> bool:
-    """Whether it is quiet for that person: from the first time their clock shows `begin` to the last time it shows `end`.
+    """Return whether it is quiet for that person: from the first time their clock shows `begin` to the last time it shows `end`.
 
     So an hour that a clock shows twice is quiet for as long as either reading says so, and a moment that a clock jumps over
     counts as reached at the jump. Hours that end when they begin are never quiet: whoever wants to hear nothing at all
@@ -85,7 +85,7 @@ def quiet_now(quiet: QuietHours | None, now: datetime) -> bool:
 
 
 def _has_passed(wall: datetime, now: datetime, zone: ZoneInfo, *, fold: int) -> bool:
-    """Whether the clock of that zone has shown this time: once (`fold=0`), or for the last time (`fold=1`)."""
+    """Return whether the clock of that zone has shown this time: once (`fold=0`), or for the last time (`fold=1`)."""
     moment = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
     if moment.astimezone(zone).replace(tzinfo=None) != wall:  # the clock jumps over it
         return now.astimezone(zone).replace(tzinfo=None) >= wall
@@ -93,7 +93,7 @@ def _has_passed(wall: datetime, now: datetime, zone: ZoneInfo, *, fold: int) -> 
 
 
 def checked_zone(name: str) -> str:
-    """The proper name of a time zone, whatever its capitals; raises InvalidInput, with a suggestion, if there is none."""
+    """Return the proper name of a time zone, whatever its capitals; raises InvalidInput, with a suggestion, if there is none."""
     found = _zones().get(name.strip().lower())
     if found is None:
         near = difflib.get_close_matches(name[:_LONGEST_SHOWN].lower(), _zones(), n=1, cutoff=0.7)
@@ -113,5 +113,5 @@ def _zone(name: str) -> ZoneInfo:
 
 @cache
 def _zones() -> dict[str, str]:
-    """Every zone by its name in small letters. A name is looked up here before it becomes the name of a file."""
+    """Return every zone by its name in small letters. A name is looked up here before it becomes the name of a file."""
     return {name.lower(): name for name in {*available_timezones(), "UTC"} - _NO_ZONES}

@@ -1,4 +1,4 @@
-"""Whether a reply to a follow-up gives away how it came about (AUTO-9)."""
+"""Decide whether a follow-up reveals its trigger or mechanism (AUTO-9)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHORTEST_PROMPT = 4
 _SHORTEST_SENTENCE = 6
 """Words of a sentence that gives a longer prompt away: "Follow up on it." does not."""
 _RUN = 8
-"""So many words in a row in common are a quotation."""
+"""Number of consecutive common words that count as a quotation."""
 _NEARLY = 0.8
 _SLACK = 3
 """Words that may be slipped in between those of the prompt."""
@@ -42,7 +42,7 @@ _CONTRACTIONS = (
 
 
 def leak_in(reply: str, *, prompts: Collection[str]) -> Leak | None:
-    """What kind of machinery the reply talks about, or None: then a person can't tell that nobody had asked.
+    """Return what kind of machinery the reply talks about, or None: then a person can't tell that nobody had asked.
 
     `prompts` are the texts that no reply may repeat, word for word or nearly so.
     """
@@ -68,7 +68,7 @@ def _repeats(text: str, prompt: str) -> bool:
 
 
 def _canonical(text: str) -> list[str]:
-    """The stems of a plain text, where speaking to the user and speaking of the user are the same."""
+    """Return the stems of a plain text, where speaking to the user and speaking of the user are the same."""
     for pattern, replacement in _CONTRACTIONS:
         text = pattern.sub(replacement, text)
     return [stem(word) for word in _WORD.findall(text)]
@@ -84,7 +84,7 @@ def _runs(found: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _nearly(said: Sequence[str], piece: Sequence[str]) -> bool:
-    """Whether some stretch of the reply holds nearly all words of the piece in their order, and all that matter."""
+    """Return whether some stretch of the reply holds nearly all words of the piece in their order, and all that matter."""
     wanted = Counter(piece)
     content = {word for word in piece if word not in SMALL_WORDS}
     enough = _NEARLY * len(piece)
@@ -99,7 +99,7 @@ def _nearly(said: Sequence[str], piece: Sequence[str]) -> bool:
 
 
 def _in_order(stretch: Sequence[str], piece: Sequence[str]) -> int:
-    """How many words of the piece stand in the stretch in the same order."""
+    """Return how many words of the piece stand in the stretch in the same order."""
     best = [0] * (len(piece) + 1)
     for word in stretch:
         diagonal = 0

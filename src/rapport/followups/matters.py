@@ -22,13 +22,13 @@ _ENOUGH = 2
 
 
 def matter_of(text: str) -> str:
-    """A few content words of the text, as they are written there; never empty unless the text is."""
+    """Return a few content words of the text, as they are written there; never empty unless the text is."""
     kept = [word for word in _WRITTEN.findall(text) if plain(word) not in SMALL_WORDS and len(word) > 1]
     return shortened(" ".join(kept[:_MOST_WORDS]) or text, _LONGEST)
 
 
 def same_matter(a: str, b: str) -> bool:
-    """Whether two matters share most of their content words: inflection, order and small words don't count."""
+    """Return whether two matters share most of their content words: inflection, order and small words don't count."""
     if words(a) == words(b):
         return True
     these, those = _stems(a), _stems(b)

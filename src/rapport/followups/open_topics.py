@@ -1,4 +1,4 @@
-"""What a conversation leaves open: a question nobody answered, a decision to make, something somebody set out to do (AUTO-1)."""
+"""Find what a conversation leaves open: a question nobody answered, a decision to make, something somebody set out to do (AUTO-1)."""
 
 from __future__ import annotations
 
@@ -262,13 +262,13 @@ class LooseEnd:
 
 
 def is_offer(reply: str) -> bool:
-    """Whether a reply ends with a question of mere courtesy, to which "no" says that nothing more is wanted."""
+    """Return whether a reply ends with a question of mere courtesy, to which "no" says that nothing more is wanted."""
     last = _sentences(reply)[-1:]
     return bool(last) and last[0].rstrip("*_ ").endswith("?") and _is_courtesy(last[0])
 
 
 def open_question(reply: str) -> str | None:
-    """The last question of a reply that expects an answer and does not get it in the same breath."""
+    """Return the last question of a reply that expects an answer and does not get it in the same breath."""
     parts = [part.rstrip("*_ ") for part in _own_sentences(reply)]
     for index in range(len(parts) - 1, -1, -1):
         asks = parts[index].endswith(_QUESTION_MARKS)
@@ -281,17 +281,17 @@ def open_question(reply: str) -> str | None:
 
 
 def is_hollow(question: str) -> bool:
-    """Whether a question has no subject of its own: "What follows from that?" can be asked about anything."""
+    """Return whether a question has no subject of its own: "What follows from that?" can be asked about anything."""
     return all(word in _HOLLOW for word in content_words(question))
 
 
 def asks_for_a_fact(question: str) -> bool:
-    """Whether a question wants to know when, where, who or how many: even without a subject that has one answer."""
+    """Return whether a question wants to know when, where, who or how many: even without a subject that has one answer."""
     return bool(_PARTICULAR & set(words(question)[:3]))
 
 
 def _left_open(question: str, remarks: Sequence[str]) -> bool:
-    """Whether what is said after a question leaves it to the user: it is put to them, or little more is said."""
+    """Return whether what is said after a question leaves it to the user: it is put to them, or little more is said."""
     if any(_ANSWERS_ITSELF.match(plain(remark)) for remark in remarks):
         return False
     return bool(_TO_YOU & set(words(question))) or all(len(words(remark)) <= _SHORT_TAIL for remark in remarks)
@@ -304,7 +304,7 @@ def _is_courtesy(question: str) -> bool:
 
 @lru_cache(KNOWN)
 def open_decision(text: str) -> LooseEnd | None:
-    """The last decision that the speaker says they have to make and have not made by the end of the message."""
+    """Return the last decision that the speaker says they have to make and have not made by the end of the message."""
     for sentence in reversed(_own_sentences(text)):
         said = " ".join(plain(sentence).split())
         if decided(said):
@@ -318,13 +318,13 @@ def open_decision(text: str) -> LooseEnd | None:
 
 @lru_cache(KNOWN)
 def decided(text: str) -> bool:
-    """Whether a decision was made."""
+    """Return whether a decision was made."""
     return bool(_DECIDED.search(plain(text)))
 
 
 @lru_cache(KNOWN)
 def open_task(text: str) -> LooseEnd | None:
-    """The last thing that the speaker says they are going to do themselves and have not done by the end of the message."""
+    """Return the last thing that the speaker says they are going to do themselves and have not done by the end of the message."""
     later: list[str] = []
     for sentence in reversed(_own_sentences(text)):
         said = " ".join(plain(sentence).split())
@@ -338,7 +338,7 @@ def open_task(text: str) -> LooseEnd | None:
 
 @dataclass(frozen=True, slots=True)
 class _Deed:
-    """What somebody is going to do, in plain letters, and where in the sentence that begins."""
+    """Find what somebody is going to do, in plain letters, and where in the sentence that begins."""
 
     text: str
     begin: int
@@ -346,7 +346,7 @@ class _Deed:
 
 
 def _as_written(sentence: str, said: str, deed: _Deed) -> str:
-    """The deed with its capitals and accents, which the plain text has lost; words are the same in both."""
+    """Return the deed with its capitals and accents, which the plain text has lost; words are the same in both."""
     written = sentence.split()
     if len(written) != len(said.split()):
         return deed.text
@@ -378,7 +378,7 @@ def _is_task(verb: str, deed: str) -> bool:
 
 
 def settles(text: str, deed: str) -> bool:
-    """Whether a later remark says that it is done, or that it needn't be."""
+    """Return whether a later remark says that it is done, or that it needn't be."""
     said = plain(text)
     if _deed(" ".join(said.split())):
         return False
@@ -392,7 +392,7 @@ def settles(text: str, deed: str) -> bool:
 
 
 def _own_sentences(text: str) -> list[str]:
-    """The sentences of a message without what it quotes."""
+    """Return the sentences of a message without what it quotes."""
     return _sentences(_QUOTED.sub(" ", text[-_LONGEST:]))
 
 

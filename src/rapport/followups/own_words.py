@@ -21,7 +21,7 @@ IMPORTED = "import:"
 _LONGEST = 16_000
 """Characters of a message that are looked at."""
 _FORWARDED = "[forwarded"
-"""How a channel begins the text of a message that was forwarded."""
+"""The words with which a channel begins the text of a message that was forwarded."""
 _BLOCK = re.compile(
     r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|<blockquote\b.*?(?:</blockquote>|\Z)|<pre\b.*?(?:</pre>|\Z)",
     re.DOTALL | re.IGNORECASE,
@@ -34,7 +34,7 @@ _MAIL = re.compile(
 )
 _QUOTATION = re.compile(r'"[^"\n]{1,1000}"|“[^“”\n]{1,1000}”|„[^„“”\n]{1,1000}[“”]|«[^«»\n]{1,1000}»|`[^`\n]{1,1000}`')
 _WORDS_OF_A_TITLE = 4
-"""What stands in quotation marks and is no longer than this is a name or a title, and the person's own."""
+"""Number of words: text in quotation marks that is no longer than this is a name or a title, and the person's own."""
 _SHORTEST_BEGINNING = 4
 _LONGEST_CLAIM = 2_000
 _LONGEST_ENDING = 2

@@ -1,4 +1,4 @@
-"""Whether, when and about what to follow up, by rules: they hold for every model, and plan alone for those that can't (AUTO-1)."""
+"""Plan by rules whether, when and about what to follow up: they hold for every model, and plan alone for those that can't (AUTO-1)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ USUAL_DELAY: dict[TriggerType, float] = {
 GAP_MARGIN_SECONDS = 60.0
 """A follow-up is planned this much later than it may come: the one before it is dated a moment after its successor is planned."""
 _RECENT = 3
-"""So many of a person's latest messages may leave something open."""
+"""Number of a person's latest messages that may leave something open."""
 _SUBSTANCE = 3
 """Content words from which on a message has a subject."""
 _EXCHANGES = 2
@@ -90,7 +90,7 @@ class _Talk:
     """Return what the user wrote themselves, oldest first: without what others wrote and what they quoted."""
     reply: Message
     before: str
-    """What the agent had said before the user's last message."""
+    """The agent's messages before the user's last message."""
     unasked: tuple[Message, ...]
     """Follow-ups made since the user's last message."""
     is_after_bad_news: bool
@@ -100,7 +100,7 @@ class _Talk:
 def plan_by_rules(
     said: Sequence[Message], *, earlier: Sequence[PastFollowUp], autonomy: Autonomy, owner_id: str | None = None
 ) -> Plan | None:
-    """The follow-up that the strongest open end of a conversation calls for, or None; the same for the same talk.
+    """Return the follow-up that the strongest open end of a conversation calls for, or None; the same for the same talk.
 
     `said` is its newest part, oldest first, ending with the agent's reply; `earlier` are the follow-ups made before. Only the
     words of the person who wrote last count and, with `owner_id` (in a direct chat), only the owner's.
@@ -115,7 +115,7 @@ def plan_by_rules(
 
 
 def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy, owner_id: str | None = None) -> bool:
-    """Whether nothing may be said unasked after this, whatever it would be about."""
+    """Return whether nothing may be said unasked after this, whatever it would be about."""
     talk = _talk(said, owner_id)
     return talk is None or _is_full(talk, autonomy)
 
@@ -144,7 +144,7 @@ def _is_full(talk: _Talk, autonomy: Autonomy) -> bool:
 
 
 def fits(plan: Plan, *, said: Sequence[Message], earlier: Sequence[PastFollowUp], owner_id: str | None = None) -> bool:
-    """Whether this has not been brought up before: neither its matter, until the user speaks of it again, nor its type since
+    """Return whether this has not been brought up before: neither its matter, until the user speaks of it again, nor its type since
     the user's last message."""
     talk = _talk(said, owner_id)
     return talk is not None and _is_new(plan, talk, earlier)
@@ -156,7 +156,7 @@ def _is_new(plan: Plan, talk: _Talk, earlier: Sequence[PastFollowUp]) -> bool:
 
 
 def clamped(plan: Plan, autonomy: Autonomy) -> Plan:
-    """The plan with a delay that the agent's limits allow; one that is no number becomes what is usual for the type."""
+    """Return the plan with a delay that the agent's limits allow; one that is no number becomes what is usual for the type."""
     delay = USUAL_DELAY[plan.trigger_type] if math.isnan(plan.delay) else plan.delay
     longest = max(autonomy.min_delay, autonomy.max_delay)
     return replace(plan, delay=min(max(delay, autonomy.min_delay), longest))
@@ -196,7 +196,7 @@ def _talk(said: Sequence[Message], owner_id: str | None = None) -> _Talk | None:
 
 
 def _openings(talk: _Talk) -> Iterator[Plan]:
-    """What is open, strongest first: what the user has to do comes before a question that only asks back."""
+    """Yield what is open, strongest first: what the user has to do comes before a question that only asks back."""
     # Asking again what was asked unasked is nagging.
     asked = None if talk.unasked else open_question(talk.reply.text)
     asks_back = asked is not None and _asks_back(asked, talk)
@@ -212,7 +212,7 @@ def _openings(talk: _Talk) -> Iterator[Plan]:
 
 
 def _asks_back(asked: str, talk: _Talk) -> bool:
-    """Whether a question brings nothing of its own: every word that counts is the user's, or goes with anything."""
+    """Return whether a question brings nothing of its own: every word that counts is the user's, or goes with anything."""
     theirs = {stem(word) for word in content_words(talk.people[-1].text)}
     own = [word for word in content_words(asked) if stem(word) not in theirs]
     return is_hollow(" ".join(own))
@@ -277,7 +277,7 @@ def _to_them(match: re.Match[str]) -> str:
 
 
 def _lull(talk: _Talk, *, exchanges: int) -> Iterator[Plan]:
-    """A conversation about something of the user's own that simply went quiet; small talk and look-ups don't call for more."""
+    """Yield a conversation about something of the user's own that simply went quiet; small talk and look-ups don't call for more."""
     with_substance = [message for message in talk.people if len(content_words(message.text)) >= _SUBSTANCE]
     own = [message for message in with_substance if _OWN & set(words(message.text))]
     if len(with_substance) < exchanges or not own or only_thanks(talk.people[-1].text):

@@ -1,4 +1,4 @@
-"""What a model is asked for once a conversation pauses, in a form that needs no parsing of prose (AUTO-1, MEM)."""
+"""Define what a model decides after a pause, as a form that needs no parsing of prose (AUTO-1, MEM)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FollowUp(BaseModel):
 
 
 class Reflection(BaseModel):
-    """What to do about the pause in the conversation, and what to keep of it."""
+    """Decide what to do about the pause in the conversation, and what to keep of it."""
 
     follow_up: FollowUp | None = Field(
         default=None,
@@ -86,7 +86,7 @@ Write each in the language of the user, as one sentence that stands alone and be
 
 
 def transcript(said: Sequence[Message]) -> str:
-    """The conversation with its speakers. Each line of what was said is marked, so that no content can pass for a speaker."""
+    """Return the conversation with its speakers. Each line of what was said is marked, so that no content can pass for a speaker."""
     return "\n".join(_quoted(message) for message in said if not is_synthetic(message) and message.text.strip())
 
 
@@ -125,7 +125,7 @@ def plan_from(
     autonomy: Autonomy,
     owner_id: str | None = None,
 ) -> Plan | None:
-    """The plan that a model decided on, as far as the rules allow it: they know when to be silent, whatever a model says."""
+    """Return the plan that a model decided on, as far as the rules allow it: they know when to be silent, whatever a model says."""
     if follow_up is None or leaves_no_room(said, autonomy=autonomy, owner_id=owner_id):
         return None
     if is_unfounded(follow_up, said=said, owner_id=owner_id):

@@ -1,4 +1,4 @@
-"""What starts a follow-up: a message that the system made and that says so in its metadata alone (AUTO-1, AUTO-3)."""
+"""Make the trigger of a follow-up: a message of the system that only its metadata identifies (AUTO-1, AUTO-3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def synthetic_message(
     reason: str | None,
     id: str,  # noqa: A002 - LangChain's name for it
 ) -> HumanMessage:
-    """A message with the prompt as its content; what it is, and why it was made, stands in `additional_kwargs` only."""
+    """Return a message with the prompt as its content; what it is, and why it was made, stands in `additional_kwargs` only."""
     tags: dict[str, Any] = {"synthetic": True, "trigger_type": trigger_type, "lc_source": "autonomy"}
     if reason:
         tags["trigger_reason"] = reason
@@ -38,7 +38,7 @@ def synthetic_message(
 
 
 def known_trigger_type(name: str) -> TriggerType:
-    """The type of that name; an unknown name stands for a check-in, and the log says so."""
+    """Return the type of that name; an unknown name stands for a check-in, and the log says so."""
     known = trigger_type_of(name)
     if known is None:
         log.warning("autonomy.unknown_trigger", trigger_type=name[:_LONGEST_NAME])

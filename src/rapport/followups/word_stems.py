@@ -71,7 +71,7 @@ _SMALL_WORDS = """
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a list written as prose."""
+    """Return the words of a list written as prose."""
     return frozenset(text.split())
 
 
@@ -93,7 +93,7 @@ _IRREGULAR = {
 
 
 def plain(text: str) -> str:
-    """The text in small letters, without accents, invisible characters and fancy quotes; line breaks stay."""
+    """Return the text in small letters, without accents, invisible characters and fancy quotes; line breaks stay."""
     bare = _INVISIBLE.sub("", text.translate(_QUOTES))
     if bare.isascii():
         return bare.lower()
@@ -102,7 +102,7 @@ def plain(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Every word of the text, plain; unspaced scripts come as pairs of characters."""
+    """Return every word of the text, plain; unspaced scripts come as pairs of characters."""
     return list(_words(text))
 
 
@@ -118,7 +118,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def content_words(text: str) -> list[str]:
-    """The words that carry content, plain."""
+    """Return the words that carry content, plain."""
     return list(_content_words(text))
 
 
@@ -129,7 +129,7 @@ def _content_words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """One form for a word's inflections: `calls`, `calling` and `called` are the same."""
+    """Return one form for a word's inflections: `calls`, `calling` and `called` are the same."""
     word = word.removesuffix("'s")
     if word in _IRREGULAR:
         return _IRREGULAR[word]
@@ -148,12 +148,12 @@ def _undoubled(word: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, in order, none empty."""
+    """Return the sentences of a text, in order, none empty."""
     return [part for piece in _SENTENCE_END.split(text) if (part := piece.strip(" \t\"'*_>-•"))]
 
 
 def shortened(text: str, longest: int) -> str:
-    """The text on one line, cut at a word if it is too long."""
+    """Return the text on one line, cut at a word if it is too long."""
     line = "".join(each if each.isprintable() else " " for each in text)
     line = " ".join(line.split())
     if len(line) <= longest:

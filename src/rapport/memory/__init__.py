@@ -1,1 +1,1 @@
-"""What is remembered about people: where it comes from, and when it comes to mind (MEM)."""
+"""Remember facts about people: extract, store and recall them (MEM)."""

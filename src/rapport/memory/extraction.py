@@ -1,4 +1,4 @@
-"""What is worth remembering of what a user says about themselves, by rules: rather nothing than something wrong (MEM)."""
+"""Extract by rules what is worth remembering of what users say about themselves: rather nothing than something wrong (MEM)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _by_rule(text: str) -> Fact | None:
 
 
 def _asked_for(text: str) -> Fact | None:
-    """What no rule knows but the user wants remembered: in the third person where that is safe, else in their words."""
+    """Return what no rule knows but the user wants remembered: in the third person where that is safe, else in their words."""
     if len(text.split()) < _FEWEST_WORDS or _IMPERATIVE.match(text):
         return None
     if own := _OWN.match(text):

@@ -69,7 +69,7 @@ def sentence(predicate: str, *, subject: str = USER) -> str:
 
 
 def object_of(text: str) -> str | None:
-    """What a verb is about, without what comes after it; None if only the conversation around it says what that is."""
+    """Return what a verb is about, without what comes after it; None if only the conversation around it says what that is."""
     stripped = text.strip(" .,!?-*_~'")
     thing = stripped if _LISTED.match(stripped) else _CUT.sub("", stripped).strip(" .,!?-*_~'")
     if not thing or len(thing) > LONGEST_OBJECT or len(thing.split()) > MOST_WORDS or _DEICTIC.search(thing):

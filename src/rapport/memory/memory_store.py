@@ -30,7 +30,7 @@ _PRECISION = 0.0005
 _WARN_EVERY = CAPACITY // 20
 """Places between two warnings: one for every memory would drown the log."""
 _MOST_TWINS = 50
-"""So many that seem to say the same are looked at more closely."""
+"""Number of similar memories that are compared exactly."""
 _FULL = (
     f"All {CAPACITY:,} places for memories are taken: nothing was stored. Forget some that matter no longer, or edit one"
     " that is there."
@@ -60,7 +60,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one memory."""
+    """The outcome for one memory."""
 
     kind: MemoryChange
     memory: Memory
@@ -73,22 +73,22 @@ Hearer: TypeAlias = Callable[[str, MemoryChange, Memory], None]
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What storing some remarks did."""
+    """The result of storing memory candidates."""
 
     changes: Sequence[Change] = ()
     refused: Sequence[MemoryCandidate] = ()
-    """What found no place."""
+    """Candidates that were not stored because the store is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How full a book is, and with what."""
+    """The number of memories, by origin."""
 
     count: int
     capacity: int
     share: float
     warning: str | None
-    """What to do, once it is nearly full."""
+    """A warning when the store is nearly full."""
     oldest: datetime | None
     newest: datetime | None
     by_origin: Mapping[Origin, int]
@@ -113,7 +113,7 @@ class MemoryStore:
                 hear(owner_id, change.kind, change.memory)
 
     async def create(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:
-        """A new memory. Raises Duplicate if one says the same or has its key, Full if there is no place."""
+        """Return a new memory. Raises Duplicate if one says the same or has its key, Full if there is no place."""
         [new] = await self._embedded([checked(remark)])
         async with self.database.transaction() as connection:
             memories = Memories(connection)
@@ -221,12 +221,12 @@ class MemoryStore:
     async def page(
         self, owner_id: str, agent_id: str, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> list[Memory]:
-        """What is remembered, the newest first; `before` is the (created_at, id) of the last one seen."""
+        """Return what is remembered, the newest first; `before` is the (created_at, id) of the last one seen."""
         async with self.database.statement() as connection:
             return await Memories(connection).page(owner_id, agent_id, limit=limit, before=before)
 
     async def search(self, owner_id: str, agent_id: str, query: str, limit: int) -> list[tuple[Memory, float]]:
-        """What is remembered about something, best first, with similarities. Raises Transient."""
+        """Return what is remembered about something, best first, with similarities. Raises Transient."""
         checked_text(query, what="q", limit=MAX_QUERY)
         if not visible(query):
             return []
@@ -236,14 +236,14 @@ class MemoryStore:
         return await self.near(owner_id, agent_id, await self.embedder.embed_question(query), limit)
 
     async def near(self, owner_id: str, agent_id: str, vector: Vector, limit: int) -> list[tuple[Memory, float]]:
-        """What is remembered about something whose vector is known already."""
+        """Return what is remembered about something whose vector is known already."""
         async with self.database.statement() as connection:
             return await Memories(connection).nearest(
                 owner_id, agent_id, embedder=self.embedder.name, vector=vector, limit=limit
             )
 
     async def stats(self, owner_id: str, agent_id: str) -> Stats:
-        """How full the book is."""
+        """Return how full the book is."""
         async with self.database.statement() as connection:
             held = await Memories(connection).holdings(owner_id, agent_id)
         share = held.count / CAPACITY
@@ -272,7 +272,7 @@ class MemoryStore:
         return [Prepared(one, self.embedder.name, vector) for one, vector in zip(remarks, vectors, strict=True)]
 
     async def _vectors(self, contents: Sequence[str]) -> list[Vector]:
-        """A vector for each text, the whole of it."""
+        """Return a vector for each text, the whole of it."""
         cut = [pieces_of(content) for content in contents]
         texts = [piece for pieces in cut for piece in pieces]
         vectors = iter(await self.embedder.embed(texts) if texts else [])
@@ -280,7 +280,7 @@ class MemoryStore:
 
 
 def checked(remark: MemoryCandidate) -> MemoryCandidate:
-    """The remark as it is stored; raises InvalidInput or TooLarge with a sentence for whoever wrote it."""
+    """Return the remark as it is stored; raises InvalidInput or TooLarge with a sentence for whoever wrote it."""
     content = checked_text(remark.content, what="content", limit=MAX_CHARACTERS).strip()
     if not visible(content):
         raise InvalidInput("The memory is empty: `content` needs at least one visible character.")
@@ -288,7 +288,7 @@ def checked(remark: MemoryCandidate) -> MemoryCandidate:
 
 
 def checked_key(key: str) -> str | None:
-    """The key as it is stored; None for one with nothing in it."""
+    """Return the key as it is stored; None for one with nothing in it."""
     stripped = checked_text(key, what="key", limit=MAX_KEY).strip()
     return stripped if visible(stripped) else None
 
@@ -319,7 +319,7 @@ async def _upserted(memories: Memories, owner_id: str, agent_id: str, write: Pre
 async def _twins(
     memories: Memories, owner_id: str, agent_id: str, new: Prepared, *, but: str | None = None
 ) -> list[Memory]:
-    """The memories that say the same, but for one, the most similar first."""
+    """Return the memories that say the same, but for one, the most similar first."""
     found = await memories.twins(
         owner_id,
         agent_id,
@@ -333,7 +333,7 @@ async def _twins(
 
 
 async def _added(memories: Memories, owner_id: str, agent_id: str, new: Prepared) -> Memory | None:
-    """A new memory, if there is a place for it."""
+    """Return a new memory, if there is a place for it."""
     count = await memories.count(owner_id, agent_id)
     if count >= CAPACITY:
         return None
@@ -344,7 +344,7 @@ async def _added(memories: Memories, owner_id: str, agent_id: str, new: Prepared
 
 
 async def _rewritten(memories: Memories, before: Memory, new: Prepared, *, key: str | None) -> Memory:
-    """The memory with the newer words, and where these come from."""
+    """Return the memory with the newer words, and where these come from."""
     now = replace(
         before,
         key=key,
@@ -357,7 +357,7 @@ async def _rewritten(memories: Memories, before: Memory, new: Prepared, *, key: 
 
 
 def _mean(vectors: Sequence[Vector]) -> Vector:
-    """The direction of them all together, at length 1."""
+    """Return the direction of them all together, at length 1."""
     if len(vectors) == 1:
         return vectors[0]
     summed = [math.fsum(numbers) for numbers in zip(*vectors, strict=True)]

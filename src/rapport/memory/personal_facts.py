@@ -54,7 +54,7 @@ def rule(pattern: str, make: Make) -> Rule:
 
 
 def says(predicate: str, key: str | None = None) -> Make:
-    """The same fact whatever else was said; `{0}` is what the rule's first group found, as somebody else says it."""
+    """Return the same fact whatever else was said; `{0}` is what the rule's first group found, as somebody else says it."""
     return lambda match: Fact(sentence(predicate.format(*(theirs(group or "") for group in match.groups()))), key)
 
 

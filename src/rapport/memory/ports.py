@@ -1,4 +1,4 @@
-"""What this room needs of an embedder."""
+"""The embedder as the memory package uses it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Which vectors these are: vectors of another name are never compared with them."""
+        """Return which vectors these are: vectors of another name are never compared with them."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text."""
+        """Return one vector for each text."""
         ...
 
     async def embed_question(self, question: str) -> Vector:
-        """The vector to look for."""
+        """Return the vector to look for."""
         ...

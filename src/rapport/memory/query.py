@@ -1,4 +1,4 @@
-"""What memories are looked up by: the words of a person, never those that the system put into their mouth (MEM-2)."""
+"""Choose the text by which memories are searched: the words of a person, never a trigger (MEM-2)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NOTHING = Query("", "none")
 
 
 def query_for(current: HumanMessage, history: Sequence[Message], summary: Message | None) -> Query:
-    """The text of `current`; if the system wrote it or it has no words, what a person said last, else the summary.
+    """Return the text of `current`; if the system wrote it or it has no words, what a person said last, else the summary.
 
     `history` is the conversation before `current`, oldest first. Whatever it holds, synthetic content is never returned.
     """
@@ -79,7 +79,7 @@ def query_for(current: HumanMessage, history: Sequence[Message], summary: Messag
 
 
 def asks_for_everything(text: str) -> bool:
-    """Whether somebody wants to hear all that is known of them, in English, German, French or Spanish."""
+    """Return whether somebody wants to hear all that is known of them, in English, German, French or Spanish."""
     asked = " ".join(text.replace("’", "'").split())
     return len(asked) <= _LONGEST_WISH and bool(_EVERYTHING.search(asked))
 

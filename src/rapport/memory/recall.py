@@ -1,4 +1,4 @@
-"""What an agent remembers when it needs it: the memories that are near what is talked about, few enough for a prompt."""
+"""Recall memories that are similar to the current message, few enough for a prompt."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ALWAYS = frozenset({"name", "diet", "allergy"})
 """Keys, up to a colon, of what belongs into any conversation, near or not: what to call somebody, and what could make them ill."""
 MOST_ALWAYS = 5
 LOOKED_AT = 200
-"""So many of the nearest are fetched, to find what always belongs among them: more than nearly anybody has."""
+"""Number of nearest memories to load, to find those that always belong: more than nearly anybody has."""
 
 _DEFUSED = str.maketrans({"[": "(", "]": ")", "<": "‹", ">": "›", "{": "(", "}": ")", "`": "'"})
 
 
 class QuestionEmbedder(Protocol):
-    """What this module needs of an embedder."""
+    """The embedder as recall uses it."""
 
     @property
     def name(self) -> str: ...
@@ -47,7 +47,7 @@ class QuestionEmbedder(Protocol):
 
 
 class MemorySearch(Protocol):
-    """What this module needs of the book of memories."""
+    """The memory store as recall uses it."""
 
     async def near(
         self, owner_id: str, agent_id: str, vector: Vector, limit: int
@@ -74,7 +74,7 @@ class Recall:
     async def recall(
         self, owner_id: str, agent_id: str, query: Query, *, tokens: Callable[[str], int], limit: int = 20
     ) -> list[RecalledMemory]:
-        """The memories that belong to the query, nearest first, within the budget by `tokens`; raises nothing.
+        """Return the memories that belong to the query, nearest first, within the budget by `tokens`; raises nothing.
 
         To somebody who asks for everything that is known of them all belong, the newest before others.
         """
@@ -94,12 +94,12 @@ class Recall:
 
 
 def memories_block(recalled: Sequence[RecalledMemory]) -> str:
-    """The memories as a prompt has them: a heading and one line each, nothing in which can end or imitate the list."""
+    """Return the memories as a prompt has them: a heading and one line each, nothing in which can end or imitate the list."""
     return "\n".join([HEADING, *(_line(one.content) for one in recalled)]) if recalled else ""
 
 
 def _chosen(nearest: Sequence[tuple[Memory, float]], floor: float, limit: int) -> list[RecalledMemory]:
-    """The nearest that are near enough, and a few that always belong, best first."""
+    """Return the nearest that are near enough, and a few that always belong, best first."""
     always = [one for one, _ in nearest if one.key is not None and one.key.partition(":")[0] in ALWAYS][:MOST_ALWAYS]
     near = [one for one, similarity in nearest[:limit] if similarity >= floor]
     wanted = {one.id for one in [*always, *near][:limit]}
@@ -107,7 +107,7 @@ def _chosen(nearest: Sequence[tuple[Memory, float]], floor: float, limit: int) -
 
 
 def _newest(nearest: Sequence[tuple[Memory, float]], limit: int) -> list[RecalledMemory]:
-    """The latest, near or not, in the order they came."""
+    """Return the latest, near or not, in the order they came."""
     latest = sorted((one for one, _ in nearest), key=lambda one: one.updated_at, reverse=True)[:limit]
     wanted = {one.id for one in latest}
     return [RecalledMemory(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]

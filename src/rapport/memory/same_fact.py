@@ -27,7 +27,7 @@ def can_be_same(one: str, other: str) -> bool:
 
 
 def adds_nothing(newer: str, older: str) -> bool:
-    """Whether the newer text is the older one, or that with some words left out that deny nothing."""
+    """Return whether the newer text is the older one, or that with some words left out that deny nothing."""
     said = iter(_words(older))
     left_out: list[str] = []
     for word in _words(newer):
@@ -41,7 +41,7 @@ def adds_nothing(newer: str, older: str) -> bool:
 
 
 def pieces_of(text: str) -> list[str]:
-    """The text in pieces that an embedder reads whole, cut between words where there are any."""
+    """Return the text in pieces that an embedder reads whole, cut between words where there are any."""
     pieces: list[str] = []
     while len(text) > PIECE:
         space = max(text.rfind(" ", 1, PIECE), text.rfind("\n", 1, PIECE))

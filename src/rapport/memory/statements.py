@@ -1,4 +1,4 @@
-"""What of a message its writer states in their own name: no quotations, questions, conditions, hearsay, jokes, secrets."""
+"""Find what the writer of a message states in their own name: no quotations, questions, conditions, hearsay, jokes, secrets."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ _I_AM = re.compile(r"^(?:i'm|i am|im)\b(?! (?:in|at) )", re.IGNORECASE)
 
 
 def statements_in(text: str) -> list[Statement]:
-    """The clauses of a message that its writer means as they stand."""
+    """Return the clauses of a message that its writer means as they stand."""
     if len(text) > MAX_CHARACTERS:
         return []
     text = collapsed(text.translate(_STRAIGHT))
@@ -201,7 +201,7 @@ def statements_in(text: str) -> list[Statement]:
 
 
 def _own_lines(text: str) -> Iterator[str]:
-    """The lines that are not somebody else's: no code, forwarded mail, quoted lines or transcripts."""
+    """Yield the lines that are not somebody else's: no code, forwarded mail, quoted lines or transcripts."""
     text = _CODE.sub("\n", text)
     if mail := _MAIL.search(text):
         text = text[: mail.start()]
@@ -248,17 +248,17 @@ def _stated(sentence: str, *, may_ask: bool) -> Iterator[Statement]:
 
 
 def _is_meant(clause: str) -> bool:
-    """Whether it is said without reserve, and holds beyond this moment."""
+    """Return whether it is said without reserve, and holds beyond this moment."""
     return bool(_GAVE_UP.match(clause)) or not (_HEDGED.search(clause) or _MOMENTARY.search(clause))
 
 
 def _has_colon(body: str) -> bool:
-    """Whether something is announced before it is said; a time of day is not."""
+    """Return whether something is announced before it is said; a time of day is not."""
     return bool(re.search(r":(?!\d\d)", body))
 
 
 def _before_the_question(sentence: str) -> str:
-    """What is stated before it is asked: "I'm vegan, what can I eat?"; nothing when the statement itself is the question."""
+    """Return what is stated before it is asked: "I'm vegan, what can I eat?"; nothing when the statement itself is the question."""
     parts = re.split(r",\s*|\s+(?:and|so|but)\s+", sentence)
     for place in range(1, len(parts)):
         rest = ", ".join(parts[place:])
@@ -282,7 +282,7 @@ def _trimmed(clause: str) -> str:
 
 
 def _with_subject(split: re.Pattern[str], clause: str, begins: re.Pattern[str], subject: str) -> Iterator[str]:
-    """The parts of a clause that share its subject, each with it; the whole clause if it does not begin with one."""
+    """Yield the parts of a clause that share its subject, each with it; the whole clause if it does not begin with one."""
     if not begins.match(clause):
         yield clause
         return

@@ -162,7 +162,7 @@ SERVES_NO_MEMORY = _all(
     getting_up waking_up sport sports responsibility responsibilities adulting cleaning cooking mathematics maths math
     """
 )
-"""What people call themselves allergic to when they are not."""
+"""Things that people call themselves allergic to when they are not."""
 
 NOT_PLACES = _all(
     """

@@ -49,7 +49,7 @@ NOTE_MARK = "only write English"
 
 
 def foreign(text: str) -> str | None:
-    """The language or script of a text that is clearly not English; None if it is, or if it is hard to tell."""
+    """Return the language or script of a text that is clearly not English; None if it is, or if it is hard to tell."""
     sample = text[:400]
     latin = len(_LATIN.findall(sample))
     for name, script in _SCRIPTS:

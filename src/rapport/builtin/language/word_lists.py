@@ -2,7 +2,7 @@
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a list written as prose."""
+    """Return the words of a list written as prose."""
     return frozenset(text.split())
 
 

@@ -21,7 +21,7 @@ _MARKUP = re.compile(r"\*\*|__|`")
 
 
 def words(text: str) -> list[str]:
-    """Every word of the text, lower-cased; unspaced scripts come as bigrams of characters."""
+    """Return every word of the text, lower-cased; unspaced scripts come as bigrams of characters."""
     if text.isascii():
         return [word[:_LONGEST_WORD] for word in _ASCII_WORD.findall(text.lower())]
     found: list[str] = []
@@ -35,7 +35,7 @@ def words(text: str) -> list[str]:
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """One form for a word's inflections and near synonyms."""
+    """Return one form for a word's inflections and near synonyms."""
     word = word.removesuffix("'s")
     if word in SYNONYMS:
         return SYNONYMS[word]
@@ -66,17 +66,17 @@ def _undouble(word: str) -> str:
 
 
 def terms(text: str) -> list[str]:
-    """The stems of the words that carry content."""
+    """Return the stems of the words that carry content."""
     return [stem(word) for word in words(text) if word not in STOP_WORDS]
 
 
 def content_words(text: str) -> list[str]:
-    """The words that carry content, as written but lower-cased."""
+    """Return the words that carry content, as written but lower-cased."""
     return [word for word in words(text) if word not in STOP_WORDS and not word.isdigit() and len(word) > 1]
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of running text, in order, none empty."""
+    """Return the sentences of running text, in order, none empty."""
     found: list[str] = []
     carried = ""
     for piece in _SENTENCE_END.split(text):
@@ -91,7 +91,7 @@ def sentences(text: str) -> list[str]:
 
 
 def passages(text: str) -> list[tuple[str, str]]:
-    """The sentences of a document, each with the heading it stands under (empty if none)."""
+    """Return the sentences of a document, each with the heading it stands under (empty if none)."""
     found: list[tuple[str, str]] = []
     heading = ""
     for block in _blocks(text.splitlines()):

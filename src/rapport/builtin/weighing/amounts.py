@@ -51,7 +51,7 @@ Bound = Literal["most", "least"]
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So much of something, in the words in which somebody named it."""
+    """An amount, in the words in which somebody named it."""
 
     value: float
     unit: str
@@ -60,25 +60,25 @@ class Amount:
     sentence: str
     """The sentence in which it was named."""
     bound: Bound | None = None
-    """Whether it is what something may be at most, or must be at least."""
+    """The bound: what something may be at most, or must be at least."""
 
     @property
     def is_money(self) -> bool:
         return self.unit in MONEY
 
     def compares_with(self, other: "Amount") -> bool:
-        """Whether the two are of one kind: euros a night and euros a night, days and weeks."""
+        """Return whether the two are of one kind: euros a night and euros a night, days and weeks."""
         same = self.unit == other.unit or (self.unit in _SPANS and other.unit in _SPANS)
         return same and self.per == other.per
 
     def keeps(self, limit: "Amount") -> bool:
-        """Whether it keeps to a limit of its kind."""
+        """Return whether it keeps to a limit of its kind."""
         own, theirs = (each.value * _SPANS.get(each.unit, 1.0) for each in (self, limit))
         return own <= theirs if limit.bound == "most" else own >= theirs
 
 
 def amounts(text: str) -> list[Amount]:
-    """Every amount that has a unit; of one without, the unit of the money before it: "98 euros a night. Lisbon is 140."."""
+    """Return every amount that has a unit; of one without, the unit of the money before it: "98 euros a night. Lisbon is 140."."""
     found: list[Amount] = []
     for sentence in sentences(text):
         for match in _AMOUNT.finditer(sentence[:_LONGEST_SENTENCE]):
@@ -95,12 +95,12 @@ def amounts(text: str) -> list[Amount]:
 
 
 def limits(texts: Iterable[str]) -> list[Amount]:
-    """The amounts in these sentences that something may not go beyond."""
+    """Return the amounts in these sentences that something may not go beyond."""
     return [amount for text in texts for amount in amounts(text) if amount.bound]
 
 
 def applies(limit: Amount, amount: Amount, about: frozenset[str]) -> bool:
-    """Whether a limit is for this amount: of one kind, and of the same thing by the words around both."""
+    """Return whether a limit is for this amount: of one kind, and of the same thing by the words around both."""
     if amount.bound or not amount.compares_with(limit):
         return False
     kind = {limit.unit, stem(limit.unit), limit.per, *_UNITS}
@@ -121,7 +121,7 @@ def _unit(match: re.Match[str]) -> str:
 
 
 def _may_be_price(sentence: str, match: re.Match[str]) -> bool:
-    """Whether a bare number says what something costs: "Lisbon is 140", but not "five of them"."""
+    """Return whether a bare number says what something costs: "Lisbon is 140", but not "five of them"."""
     behind = sentence[match.end("number") :].lstrip()
     return match.group("number")[0].isdigit() and not behind[:1].isalpha()
 

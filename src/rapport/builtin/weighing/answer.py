@@ -27,7 +27,7 @@ _LATELY = 8
 
 
 def weigh(window: Window, sources: list[Source], own: str | None = None, *, whole: bool = False) -> str | None:
-    """The answer to what is to be decided, to the call's `own` question if it has one; None if nothing is to be decided.
+    """Return the answer to what is to be decided, to the call's `own` question if it has one; None if nothing is to be decided.
 
     `whole` says that somebody wants to know where the talk stands, whatever they themselves have said in it.
     """
@@ -46,7 +46,7 @@ def weigh(window: Window, sources: list[Source], own: str | None = None, *, whol
 
 
 def gather(window: Window, sources: list[Source]) -> str | None:
-    """What was said to an open question ("where do we meet?"), with what most people name; None if nobody said anything."""
+    """Return what was said to an open question ("where do we meet?"), with what most people name; None if nobody said anything."""
     table = lay(window)
     if table is None or table.options or decides(table.question):
         return None
@@ -65,7 +65,7 @@ def gather(window: Window, sources: list[Source]) -> str | None:
 
 
 def still_open(window: Window) -> str | None:
-    """What nobody has answered or decided yet, in the words of those who asked."""
+    """Return what nobody has answered or decided yet, in the words of those who asked."""
     turns = among_people(window)
     voices = Voices(window.last.speaker if window.last else None)
     table = lay(window, whole=True)
@@ -98,7 +98,7 @@ def _yes_or_no(table: Table, found: Noted, voices: Voices) -> list[str]:
 
 
 def _stands(table: Table) -> dict[str | None, tuple[Turn, Stance]]:
-    """Where each stands by their latest word; a condition that they made before still holds."""
+    """Return where each stands by their latest word; a condition that they made before still holds."""
     stands: dict[str | None, tuple[Turn, Stance]] = {}
     verb = _VERB.search(table.question)
     for turn in table.after:
@@ -131,7 +131,7 @@ def _sides(stands: dict[str | None, tuple[Turn, Stance]], voices: Voices) -> str
 
 
 def _said(table: Table, stands: dict[str | None, tuple[Turn, Stance]], voices: Voices, *, room: int) -> list[str]:
-    """What else was said to it, by those who took no side."""
+    """Return what else was said to it, by those who took no side."""
     others = [
         turn
         for turn in table.after
@@ -171,7 +171,7 @@ def _by_limit(found: Noted, pros: int, cons: int) -> str:
 
 
 def _majority(table: Table, latest: dict[str | None, Turn]) -> str:
-    """What most of them name that the question itself doesn't."""
+    """Return what most of them name that the question itself doesn't."""
     named = Counter(term for turn in latest.values() for term in telling(turn.text) - telling(table.text))
     top = named.most_common(2)
     if not top or top[0][1] < 2 or (len(top) > 1 and top[1][1] == top[0][1]):
@@ -181,7 +181,7 @@ def _majority(table: Table, latest: dict[str | None, Turn]) -> str:
 
 
 def _open(table: Table, found: Noted, window: Window, voices: Voices) -> list[str]:
-    """What is left: conditions that nothing settles, limits that nobody has checked, questions that nobody has taken up."""
+    """Return what is left: conditions that nothing settles, limits that nobody has checked, questions that nobody has taken up."""
     left: list[str] = []
     for turn in table.after:
         condition = stance(turn.text).condition

@@ -1,4 +1,4 @@
-"""What documents say to a question that people are weighing: the sentences that bear on it, and the limits among them."""
+"""Find what documents say to a question that people are weighing: the sentences that bear on it, and the limits among them."""
 
 import re
 from collections import Counter
@@ -29,26 +29,26 @@ _SHARE = 0.6  # of what an option says must stand in a sentence that is about it
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What was found, the most telling first."""
+    """The sentences that were found, the most relevant first."""
 
     passages: tuple[Passage, ...] = ()
     limit: Amount | None = None
     named: Amount | None = None
-    """What somebody has named that the limit is for."""
+    """The thing that the limit is for."""
     unchecked: Amount | None = None
     """Another limit, for which nobody has named an amount of its kind."""
 
     @property
     def keeps(self) -> bool | None:
-        """Whether what was named keeps to the limit; None where there is nothing to compare."""
+        """Return whether what was named keeps to the limit; None where there is nothing to compare."""
         return self.named.keeps(self.limit) if self.named and self.limit else None
 
     def decide(self, subject: frozenset[str]) -> bool:
-        """Whether what was found says yes or no by itself."""
+        """Return whether what was found says yes or no by itself."""
         return self.keeps is not None or self.allows(subject) is not None
 
     def told(self) -> str:
-        """The sentences, each with its source."""
+        """Return the sentences, each with its source."""
         by_source: dict[str | None, list[str]] = {}
         for passage in self.passages:
             # "It opens at nine" says nothing without the sentence before it.
@@ -65,7 +65,7 @@ class Noted:
         return list(dict.fromkeys(passage.source.id for passage in self.passages if passage.source.id))
 
     def allows(self, subject: frozenset[str]) -> bool | None:
-        """Whether a sentence that was found says that what is asked about may be or may not; None if none says so."""
+        """Return whether a sentence that was found says that what is asked about may be or may not; None if none says so."""
         for passage in self.passages:
             parts = re.split(r"[,;:]", passage.text)
             about = max(parts, key=lambda part: len(subject & set(terms(part))))
@@ -78,7 +78,7 @@ class Noted:
         return None
 
     def speaks_of(self, option: str, others: Sequence[str]) -> bool:
-        """Whether a sentence that was found is about this option and about none of the others."""
+        """Return whether a sentence that was found is about this option and about none of the others."""
         return any(
             _covers(passage, option) and not any(_covers(passage, other) for other in others)
             for passage in self.passages
@@ -86,7 +86,7 @@ class Noted:
 
 
 def noted(table: Table, sources: list[Source]) -> Noted:
-    """What the sources say to the question: to the amounts that were named, to what people want to know, to the question itself."""
+    """Return what the sources say to the question: to the amounts that were named, to what people want to know, to the question itself."""
     found = [passage for passage in passages_of(sources) if not asks_to_break_rules(passage.text)]
     if not found:
         return Noted()
@@ -105,7 +105,7 @@ def noted(table: Table, sources: list[Source]) -> Noted:
 
 
 def named_amounts(table: Table) -> list[Amount]:
-    """The amounts that people have named for what is asked about, the latest first."""
+    """Return the amounts that people have named for what is asked about, the latest first."""
     since = [amount for text in (table.text, *(turn.text for turn in table.after)) for amount in amounts(text)]
     earlier = [amount for turn in reversed(table.before) for amount in amounts(turn.text)]
     # What was named before the question is for its subject only if it says so with more than one word of it.
@@ -123,7 +123,7 @@ def figures(table: Table) -> list[str]:
 def _limited(
     found: Sequence[Passage], named: Sequence[Amount], table: Table
 ) -> tuple[list[Passage], Amount | None, Amount | None]:
-    """The passage with a limit that is for something named here; one that says what it is per counts most."""
+    """Return the passage with a limit that is for something named here; one that says what it is per counts most."""
     for passage in sorted(found, key=lambda each: not any(limit.per for limit in limits([each.text]))):
         for limit in limits([passage.text]):
             about = table.subject | frozenset(term for turn in table.after for term in terms(turn.text))
@@ -133,7 +133,7 @@ def _limited(
 
 
 def _wanted(table: Table) -> Iterable[str]:
-    """What people would have to know: what somebody wants looked up, what a yes hangs on, and the question itself."""
+    """Return what people would have to know: what somebody wants looked up, what a yes hangs on, and the question itself."""
     for turn in reversed(table.after):
         if what := looked_for(turn.text):
             yield f"{what}?"
@@ -145,7 +145,7 @@ def _wanted(table: Table) -> Iterable[str]:
 
 
 def _sharing(found: Sequence[Passage], table: Table) -> list[Passage]:
-    """The sentence that has at least two of the question's telling words, if few others have them."""
+    """Return the sentence that has at least two of the question's telling words, if few others have them."""
     counts = Counter(term for passage in found for term in passage.terms)
     rare = frozenset(term for term in table.subject if counts[term] <= _RARE)
     best = max(found, key=lambda each: len(rare & each.terms))

@@ -1,4 +1,4 @@
-"""Which of several things people would rather have: their votes, what speaks against each, what each costs."""
+"""Find which of several things people prefer: their votes, what speaks against each, what each costs."""
 
 import re
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Option:
     terms: frozenset[str]
     voters: list[str | None] = field(default_factory=list["str | None"])
     remarks: list[tuple[int, Turn, str]] = field(default_factory=list["tuple[int, Turn, str]"])
-    """Whether it speaks well of it (1), ill (-1) or neither (0); who says it; the sentence."""
+    """A value: it speaks well of it (1), ill (-1) or neither (0); who says it; the sentence."""
     named: list[Amount] = field(default_factory=list[Amount])
 
     @property
@@ -41,7 +41,7 @@ class Option:
 
 
 def chosen_between(table: Table, noted: Noted, voices: Voices) -> list[str]:
-    """Who is for which, what speaks against one, what they cost, and which way that leans; empty if nothing was said."""
+    """Return who is for which, what speaks against one, what they cost, and which way that leans; empty if nothing was said."""
     found = _options(table.options)
     for turn in (*table.before, *table.after):
         _hear(turn, found)
@@ -102,7 +102,7 @@ def _votes(options: Sequence[Option], voices: Voices) -> list[str]:
 
 
 def _remarks(options: Sequence[Option], voices: Voices) -> list[str]:
-    """What speaks for or against an option beyond a vote for it, what speaks against one first."""
+    """Return what speaks for or against an option beyond a vote for it, what speaks against one first."""
     every = [
         (speaks, turn, sentence)
         for option in options
@@ -117,7 +117,7 @@ def _remarks(options: Sequence[Option], voices: Voices) -> list[str]:
 
 
 def _cheaper(options: Sequence[Option]) -> tuple[str, str] | None:
-    """Which of two options has the lower amounts, wherever both have one of a kind; None if that doesn't tell."""
+    """Return which of two options has the lower amounts, wherever both have one of a kind; None if that doesn't tell."""
     if len(options) != 2:
         return None
     first, second = options

@@ -1,4 +1,4 @@
-"""What is on the table in a group: the question, who asked it, what it weighs, and what people have said to it since."""
+"""Find the open question of a group: the question, who asked it, what it weighs, and what people have said to it since."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -59,17 +59,17 @@ class Table:
     """The message that it stands in."""
     asker: str | None
     before: tuple[Turn, ...]
-    """What was said on the subject earlier."""
+    """Earlier messages on the subject."""
     after: tuple[Turn, ...]
-    """What was said to it since."""
+    """Messages about it since."""
     options: tuple[str, ...]
-    """What it weighs against each other; empty if it is no such question."""
+    """The options that it weighs; empty if it is no such question."""
     prompted_by: Turn | None = None
-    """What the question replies to."""
+    """The message that the question replies to."""
 
     @property
     def subject(self) -> frozenset[str]:
-        """The telling words of the question."""
+        """Return the telling words of the question."""
         return telling(self.text) | telling(self.question)
 
 
@@ -83,12 +83,12 @@ class Asked:
 
 
 def telling(text: str) -> frozenset[str]:
-    """The stems that make a message recognisable."""
+    """Return the stems that make a message recognisable."""
     return frozenset(term for term in terms(text[:_LOOKED_AT]) if not term.isdigit()) - _COMMON
 
 
 def lay(window: Window, own: str | None = None, *, whole: bool = False) -> Table | None:
-    """The table that a call is about: its own question where it has one, else what it replies to, or the likeliest above it.
+    """Return the table that a call is about: its own question where it has one, else what it replies to, or the likeliest above it.
 
     `whole` says that the talk is meant and not what the caller had to do with it.
     """
@@ -106,7 +106,7 @@ def lay(window: Window, own: str | None = None, *, whole: bool = False) -> Table
 
 
 def among_people(window: Window) -> list[Turn]:
-    """What people have said to each other: not what they asked the agent and were told, unless it is still to be decided."""
+    """Return what people have said to each other: not what they asked the agent and were told, unless it is still to be decided."""
     answered = {
         id(turn)
         for turn, following in pairwise(window.turns)
@@ -116,7 +116,7 @@ def among_people(window: Window) -> list[Turn]:
 
 
 def _is_left_to_decide(text: str) -> bool:
-    """Whether a call asked in full words for something to be decided: an answer of the agent's doesn't settle that."""
+    """Return whether a call asked in full words for something to be decided: an answer of the agent's doesn't settle that."""
     return bool(telling(text)) and any(map(_is_to_decide, sentences(text)))
 
 
@@ -137,12 +137,12 @@ def _really_asks(sentence: str) -> bool:
 
 
 def unanswered(turns: Sequence[Turn]) -> list[Asked]:
-    """The questions that nobody has taken up: no reply to whoever asked, and no word right behind it that could be one."""
+    """Return the questions that nobody has taken up: no reply to whoever asked, and no word right behind it that could be one."""
     return [asked for asked in questions(turns) if not _taken_up(asked, turns)]
 
 
 def choices(question: str) -> tuple[str, ...]:
-    """The things that a question weighs against each other; empty if it doesn't."""
+    """Return the things that a question weighs against each other; empty if it doesn't."""
     bare = _ASKS_WHICH.sub("", _LEAD.sub("", question.replace("’", "'").strip()).strip()).rstrip(" ?!.")
     parts = _OR.split(bare)
     if len(parts) != 2:
@@ -158,7 +158,7 @@ def choices(question: str) -> tuple[str, ...]:
 
 
 def _meant(window: Window, turns: Sequence[Turn], caller: str | None) -> Asked | None:
-    """The question that is pointed at."""
+    """Return the question that is pointed at."""
     asked = questions(turns)
     if window.anchor is not None:
         return _of_anchor(window, turns, asked)
@@ -171,24 +171,24 @@ def _meant(window: Window, turns: Sequence[Turn], caller: str | None) -> Asked |
 
 
 def _own_words(turns: Sequence[Turn], caller: str | None) -> tuple[int, Turn] | None:
-    """What the caller has just said and may mean, if it says something."""
+    """Return what the caller has just said and may mean, if it says something."""
     place = _latest_of(turns, caller)
     return (place, turns[place]) if place is not None and is_substantive(turns[place].text) else None
 
 
 def _latest_of(turns: Sequence[Turn], caller: str | None) -> int | None:
-    """The place of the caller's last words, unless many have spoken since."""
+    """Return the place of the caller's last words, unless many have spoken since."""
     latest = range(len(turns) - 1, max(len(turns) - 2 - _STILL_THERE, -1), -1)
     return next((n for n in latest if caller is not None and turns[n].speaker == caller), None)
 
 
 def _is_to_decide(sentence: str) -> bool:
-    """Whether something is to be decided, and not only to be told."""
+    """Return whether something is to be decided, and not only to be told."""
     return not asks_view(sentence) and (decides(sentence) or bool(choices(sentence)))
 
 
 def _followed(turns: Sequence[Turn], asked: Sequence[Asked], caller: str | None) -> Asked | None:
-    """The question that the caller's own last words ask or, reply by reply, go back to; None if those are long past."""
+    """Return the question that the caller's own last words ask or, reply by reply, go back to; None if those are long past."""
     place = _latest_of(turns, caller)
     for _ in range(_LONGEST_CHAIN):
         if place is None:
@@ -219,7 +219,7 @@ def _flat(text: str) -> str:
 
 
 def _weight(asked: Asked, turns: Sequence[Turn], caller: str | None) -> float:
-    """How likely a question is the one that is meant: the caller's own, one that was replied to, one to decide, a late one."""
+    """Return how likely a question is the one that is meant: the caller's own, one that was replied to, one to decide, a late one."""
     speaker = asked.turn.speaker
     following = turns[asked.place + 1 :]
     again = next(
@@ -232,7 +232,7 @@ def _weight(asked: Asked, turns: Sequence[Turn], caller: str | None) -> float:
 
 
 def _around(own: str, turns: Sequence[Turn], caller: str | None, above: Asked | None) -> Table:
-    """The table of a call that asks something itself: what shares its words, and what was said to the question it takes up."""
+    """Return the table of a call that asks something itself: what shares its words, and what was said to the question it takes up."""
     wanted = telling(own)
     sentence = next((each for each in reversed(sentences(own)) if is_question(each)), own)
     options = choices(sentence)
@@ -250,7 +250,7 @@ def _around(own: str, turns: Sequence[Turn], caller: str | None, above: Asked | 
 
 
 def _taken_up_by(wanted: frozenset[str], turns: Sequence[Turn], above: Asked | None) -> Asked | None:
-    """The question that a call asks again: the one that has most of its words, or the likeliest one if its answers have some."""
+    """Return the question that a call asks again: the one that has most of its words, or the likeliest one if its answers have some."""
     asked = [*([above] if above else []), *reversed(questions(turns))]
     closest = max(asked, key=lambda each: len(wanted & telling(each.turn.text)), default=None)
     if closest is not None and wanted & telling(closest.turn.text):
@@ -263,7 +263,7 @@ def _taken_up_by(wanted: frozenset[str], turns: Sequence[Turn], above: Asked | N
 
 
 def _answers(question: Turn, following: Sequence[Turn]) -> Iterator[Turn]:
-    """What was said to a question: replies to those who take part, and what shares its words or takes a side."""
+    """Yield what was said to a question: replies to those who take part, and what shares its words or takes a side."""
     taking_part = {question.speaker}
     known = telling(question.text)
     # To what is to be decided people say yes or no; to what is to be told, one after another says what they know.
@@ -285,7 +285,7 @@ def _answers(question: Turn, following: Sequence[Turn]) -> Iterator[Turn]:
 
 
 def _earlier(question: Turn, preceding: Sequence[Turn]) -> Iterator[Turn]:
-    """What was said before a question on its subject: what it replies to, and what shares its telling words."""
+    """Yield what was said before a question on its subject: what it replies to, and what shares its telling words."""
     known = telling(question.text)
     replied = _replied_to(question, preceding)
     for turn in preceding:
@@ -294,7 +294,7 @@ def _earlier(question: Turn, preceding: Sequence[Turn]) -> Iterator[Turn]:
 
 
 def _replied_to(question: Turn, preceding: Sequence[Turn]) -> Turn | None:
-    """The latest message before it of whomever it replies to."""
+    """Return the latest message before it of whomever it replies to."""
     if question.replying_to is None:
         return None
     return next((turn for turn in reversed(preceding) if turn.speaker == question.replying_to), None)

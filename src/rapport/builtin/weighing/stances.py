@@ -1,4 +1,4 @@
-"""How somebody stands to what was asked: for it, against it, on a condition, or just with something to say."""
+"""Find how somebody stands to a question: for it, against it, on a condition, or just with something to say."""
 
 import re
 from dataclasses import dataclass
@@ -70,17 +70,17 @@ _OF_KNOWLEDGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """Where somebody stands; without a side they have only said something."""
+    """The position of a person; without a side they have only said something."""
 
     side: Side | None
     condition: str | None = None
     """On what it hangs: "if it fits the budget"."""
     has_reason: bool = True
-    """Whether their words say more than yes or no."""
+    """True if their words say more than yes or no."""
 
 
 def stance(text: str) -> Stance:
-    """Where the text stands to a yes-or-no question before it."""
+    """Return where the text stands to a yes-or-no question before it."""
     said = text[:_LOOKED_AT].replace("’", "'")
     if (met := _CONDITION.match(said)) and (
         _ITS_YES.search(said) or met.start("word") > 0 or said.lower().startswith("only")
@@ -97,7 +97,7 @@ def stance(text: str) -> Stance:
 
 
 def leaning(text: str) -> int:
-    """Whether the words speak well of what they are about (above 0) or ill of it (below 0); 0 if they don't tell."""
+    """Return whether the words speak well of what they are about (above 0) or ill of it (below 0); 0 if they don't tell."""
     found = words(text.replace("’", "'"))
     good, bad = (sum(word in listed for word in found) for listed in (_GOOD, _BAD))
     turned = any(word in ("not", "isn't", "no", "never", "hardly") for word in found)
@@ -105,25 +105,25 @@ def leaning(text: str) -> int:
 
 
 def looked_for(text: str) -> str | None:
-    """What somebody says should be looked up ("what a room may cost")."""
+    """Return what somebody says should be looked up ("what a room may cost")."""
     match = _LOOK_UP.search(text.replace("’", "'"))
     return match.group("what").strip() if match and not is_question(sentences(text)[-1]) else None
 
 
 def decides(question: str) -> bool:
-    """Whether a question can be settled by yes or no, and not by knowing something."""
+    """Return whether a question can be settled by yes or no, and not by knowing something."""
     # "Half marathon on Sunday: do I run it?" asks behind the colon.
     asked = (question, re.split(r"[:,;–]\s", question)[-1])
     return any(_DECISION.match(each) and not _OF_KNOWLEDGE.match(each) for each in asked)
 
 
 def suggests(question: str) -> bool:
-    """Whether a question only puts something forward: "pizza?", "the place on 10th?"."""
+    """Return whether a question only puts something forward: "pizza?", "the place on 10th?"."""
     return is_question(question) and not is_question(question.rstrip(" ?!"))
 
 
 def is_reversed(question: str) -> bool:
-    """Whether a yes to the question speaks against the thing: "does anybody mind?"."""
+    """Return whether a yes to the question speaks against the thing: "does anybody mind?"."""
     return bool(_REVERSED.search(question))
 
 

@@ -14,7 +14,7 @@ _LONGEST_QUOTE = 150
 
 @dataclass(frozen=True, slots=True)
 class Voices:
-    """Who is who for the one who asks."""
+    """The names of the participants, as the asker reads them."""
 
     caller: str | None
 
@@ -39,7 +39,7 @@ class Voices:
 
 
 def quote(text: str, limit: int = _LONGEST_QUOTE, *, whole: bool = False) -> str:
-    """Somebody's words between quotation marks: as a sentence, or within one. Of a long message its last fitting sentences."""
+    """Return somebody's words between quotation marks: as a sentence, or within one. Of a long message its last fitting sentences."""
     said = text
     if len(said) > limit:
         said = _end_of(sentences(text), limit) or text
