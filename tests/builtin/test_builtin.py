@@ -874,7 +874,7 @@ def test_odd_input_gets_a_short_sane_answer_quickly(text: str) -> None:
     messages: list[BaseMessage] = [HumanMessage(text), AIMessage("Go on?"), HumanMessage(text)]
     started = time.process_time()
     reply = text_of(BuiltinChatModel().invoke(messages))
-    assert time.process_time() - started < 0.5
+    assert time.process_time() - started < 5  # some hundredths, or minutes if it grew with the square
     assert 0 < len(reply) < 500
     assert "[source" not in reply
 
@@ -938,7 +938,7 @@ def test_an_ordinary_window_is_answered_at_once() -> None:
         started = time.process_time()
         model.invoke(window)
         times.append(time.process_time() - started)
-    assert min(times) < 0.005
+    assert min(times) < 0.05  # about 2 ms
 
 
 # Properties

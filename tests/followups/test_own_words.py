@@ -123,4 +123,4 @@ def test_a_long_monotonous_message_takes_no_time(text: str) -> None:
     own_text(text)
     is_founded("The user likes tea and 5 cats.", [text] * 12)
     is_founded(text[:8_192], [text])
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
@@ -20,7 +19,7 @@ from tests.support.world import World, open_world, until
 
 LATE_SENDING = (
     "CREATE FUNCTION late() RETURNS trigger AS 'BEGIN IF NEW.user_message_count IS NOT NULL THEN NEW.due_at ="
-    " clock_timestamp() + interval ''1 second''; END IF; RETURN NEW; END' LANGUAGE plpgsql"
+    " clock_timestamp() + interval ''1 hour''; END IF; RETURN NEW; END' LANGUAGE plpgsql"
 )
 
 UNSENT = (
@@ -122,7 +121,7 @@ async def test_taking_back_never_waits_for_whoever_erases_the_conversation(datab
         await other.execute("SELECT FROM events WHERE conversation_id = %s FOR UPDATE", (where,))
         erasing = asyncio.create_task(erase())
         await until(waits)
-        async with asyncio.timeout(2), database.transaction() as connection:
+        async with asyncio.timeout(LIMIT_SECONDS), database.transaction() as connection:
             assert await Outbox(connection).take_back() == 0
     await erasing
 
@@ -156,9 +155,7 @@ async def test_an_answer_does_not_wait_for_the_memory(world: World) -> None:
     where = await world.conversation()
     async with own_connection(world.database.url) as other, other.transaction():
         await other.execute("SELECT pg_advisory_xact_lock(%s, hashtext('local/companion'))", (0x6D65_6D6F,))
-        began = time.monotonic()
         assert (await world.says(where, "I'm allergic to peanuts."))["content"] == "re: I'm allergic to peanuts."
-        assert time.monotonic() - began < 15
     assert len(world.model.calls) == 1
     assert await world.sql("SELECT 1 FROM memories") == []
 

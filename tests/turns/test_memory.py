@@ -636,7 +636,7 @@ async def test_the_model_reads_no_trigger_at_a_pause(pausing: World, model: Scri
     await pausing.says(here, "I have to call the landlord.")
     model.answers.append("How did it go with the landlord?")
     assert (await pausing.silence(here, "task_incomplete", reason="zebra")).state == "delivered"
-    await thought(pausing)
+    await until(lambda: any("(unasked)" in asked.text for asked in model.reflections))
     asked = model.reflections[-1]
     assert "Assistant (unasked):\n| How did it go with the landlord?" in asked.text
     assert not any(prompt in asked.text for prompt in PROMPTS.values())

@@ -21,6 +21,7 @@ from rapport.builtin import BuiltinChatModel
 from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, SUMMARY_PROMPT
 from rapport.domain.conversation import Incoming
 from rapport.turns.summarize import summarize
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import ScriptedModel, Step, World, open_world, until
 
 WINDOW = 12
@@ -299,7 +300,7 @@ async def test_a_model_that_fails_is_not_asked_for_summaries(world: World, model
 
 async def test_a_summary_that_hangs_holds_up_nobody(database_url: str, model: Summariser) -> None:
     """Neither the next turns, nor the server when it stops; and what was said is told to the model as it was."""
-    async with open_world(database_url, model=model, turn_deadline=60.0) as world:
+    async with open_world(database_url, model=model, turn_deadline=10 * LIMIT_SECONDS) as world:
         conversation = await world.conversation()
         await talk(world, conversation, TOO_MANY - 1)
         hanging = model.will_hold_back()
@@ -310,7 +311,7 @@ async def test_a_summary_that_hangs_holds_up_nobody(database_url: str, model: Su
             assert len(model.calls[-1]) == 1 + WINDOW + 1
         assert len(model.read) == 1  # one at a time
         began = time.monotonic()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < LIMIT_SECONDS
     assert in_the_making(conversation) == []
 
     async with open_world(database_url, model=model) as world:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -142,10 +141,8 @@ async def test_of_two_processes_one_asks_and_the_other_takes_over(town: Town) ->
             await town.hears(town.ann_alone, town.ann, "hello")
             assert events(lines).count("watch.kept") == 0
             await town.world.worker.stop()
-            began = time.monotonic()
             town.ann_alone.says(town.ann, "are you still there?")
             await town.peer.until_sent(town.ann_alone, 2)
-            assert time.monotonic() - began < 15
             assert events(lines).count("watch.kept") == 1
             assert await second.sql("SELECT count(*) FROM messages") == [(4,)]
     assert not [request for request in town.peer.calls("getUpdates") if request.status == 409]
