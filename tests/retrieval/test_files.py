@@ -30,7 +30,7 @@ from rapport.domain.errors import InvalidInput, TooLarge
 from rapport.domain.note import NOTE_ID
 from rapport.retrieval.files.document import Document, FileName, Limits
 from rapport.retrieval.files.reader import FileReader
-from rapport.retrieval.note_ids import readable_id
+from rapport.retrieval.note_ids import make_note_id
 
 CHILD = "rapport.retrieval.files.child"
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -173,7 +173,7 @@ async def test_text_with_a_broken_end_is_still_the_text_it_was() -> None:
 async def test_markdown_stays_markdown_and_its_first_heading_is_the_title() -> None:
     text = "Intro\n\n```\n# not this one\n```\n\n## The *real* [title](https://example.org) ##\n\n- a\n- b\n"
     document = await read("x.markdown", text.encode())
-    assert (document.kind, document.text) == ("md", text)
+    assert (document.format_name, document.text) == ("md", text)
     assert document.title == "The *real* title"
     assert (await read("x.md", b"Underlined\n=====\ntext")).title == "Underlined"
     assert (await read("No heading.md", b"just text")).title == "No heading"
@@ -546,7 +546,7 @@ async def test_a_child_sees_nothing_of_the_server() -> None:
 
 
 async def test_no_more_than_two_children_run_at_once() -> None:
-    before, reader = children(), FileReader(at_once=2)
+    before, reader = children(), FileReader(max_children=2)
     most = 0
     readings = [asyncio.create_task(reader.read("x.html", b"<p>hello")) for _ in range(5)]
     while not all(reading.done() for reading in readings):
@@ -556,11 +556,11 @@ async def test_no_more_than_two_children_run_at_once() -> None:
     assert most == 2
 
 
-def test_a_confined_process_writes_nothing_and_grows_no_further(tmp_path: Path) -> None:
+def test_a_limited_process_writes_nothing_and_grows_no_further(tmp_path: Path) -> None:
     code = f"""
-from rapport.retrieval.files.child import confine
+from rapport.retrieval.files.child import limit_resources
 import sys
-confine(200, 5)
+limit_resources(200, 5)
 try:
     with open({str(tmp_path / "x")!r}, "w") as file:
         file.write("x")
@@ -598,7 +598,7 @@ except OSError as error:
     ],
 )
 def test_a_readable_id_can_be_read(name: str, expected: str) -> None:
-    assert readable_id(name) == expected
+    assert make_note_id(name) == expected
 
 
 @given(st.text(max_size=120))
@@ -608,15 +608,15 @@ def test_a_readable_id_can_be_read(name: str, expected: str) -> None:
 @example("\ud800")
 @example("")
 def test_a_readable_id_is_always_an_id(name: str) -> None:
-    identity = readable_id(name)
+    identity = make_note_id(name)
     assert NOTE_ID.fullmatch(identity)
     assert len(identity) <= 60
     assert identity.strip("-") == identity
-    assert readable_id(name) == identity
+    assert make_note_id(name) == identity
 
 
 def test_names_with_nothing_readable_in_them_get_different_ids() -> None:
     names = ["会议.txt", "计划.txt", "...", "___", ""]
-    ids = {readable_id(name) for name in names}
+    ids = {make_note_id(name) for name in names}
     assert len(ids) == len(names)
     assert all(re.fullmatch(f"note-[{string.hexdigits}]{{8}}", identity) for identity in ids)

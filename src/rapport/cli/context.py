@@ -153,6 +153,6 @@ def search(
 
 def _plain(text: str, *, limit: int = 500) -> str:
     """Somebody else's text as one line that a terminal shows and doesn't obey."""
-    from rapport.retrieval.files.document import one_line
+    from rapport.retrieval.files.document import fit_on_one_line
 
-    return one_line(text.encode(errors="replace").decode(), limit=limit)
+    return fit_on_one_line(text.encode(errors="replace").decode(), limit=limit)

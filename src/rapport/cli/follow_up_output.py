@@ -165,9 +165,9 @@ def in_lines(records: Iterable[Sequence[str]]) -> Group:
 
 def _plain(text: str) -> str:
     """Somebody's text as one line that a terminal shows and doesn't obey."""
-    from rapport.retrieval.files.document import one_line
+    from rapport.retrieval.files.document import fit_on_one_line
 
-    return one_line(text, limit=500)
+    return fit_on_one_line(text, limit=500)
 
 
 def _shown(text: str) -> str:

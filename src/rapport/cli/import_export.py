@@ -282,13 +282,13 @@ def _writing(output: Path | None) -> Generator[Callable[[str], object]]:
 
 def _to_terminal(text: str) -> None:
     """Show what others wrote; a terminal must not obey it."""
-    from rapport.retrieval.files.plain import cleaned
+    from rapport.retrieval.files.plain import clean_text
 
-    typer.echo(cleaned(text), nl=False)
+    typer.echo(clean_text(text), nl=False)
 
 
 def _shown(value: object, *, limit: int = 200) -> str:
     """Somebody else's text as one line that a terminal shows and doesn't obey."""
-    from rapport.retrieval.files.document import one_line
+    from rapport.retrieval.files.document import fit_on_one_line
 
-    return one_line(str(value).encode(errors="replace").decode(), limit=limit)
+    return fit_on_one_line(str(value).encode(errors="replace").decode(), limit=limit)

@@ -275,9 +275,9 @@ def _nothing(agent: str, user: str) -> str:
 
 def _plain(value: str) -> str:
     """Somebody else's text as one line that a terminal shows and doesn't obey."""
-    from rapport.retrieval.files.document import one_line
+    from rapport.retrieval.files.document import fit_on_one_line
 
-    return one_line(value.encode(errors="replace").decode(), limit=10_000)
+    return fit_on_one_line(value.encode(errors="replace").decode(), limit=10_000)
 
 
 def _shown(value: str) -> str:

@@ -43,13 +43,13 @@ async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
 
     from rapport.cli.note_library import open_library
     from rapport.domain.errors import InvalidInput, Transient
-    from rapport.retrieval.files.document import EXTENSIONS
     from rapport.retrieval.files.reader import FileReader
+    from rapport.retrieval.files.registry import FORMATS, index_by_suffix
 
-    wanted = [file for path in paths for file in _files_in(path, EXTENSIONS)]
+    wanted = [file for path in paths for file in _files_in(path, index_by_suffix())]
     console = Console(highlight=False)
     if not wanted:
-        console.print("There is no file to add (txt, md, html, pdf, docx).")
+        console.print(f"There is no file to add ({', '.join(known.name for known in FORMATS)}).")
         return False
     done = {"added": 0, "replaced": 0, "unchanged": 0, "failed": 0}
     bar = Progress(
@@ -93,18 +93,18 @@ class _File(NamedTuple):
 async def _add_one(library: Library, reader: FileReader, file: _File, user: str, bar: Progress) -> tuple[str, Note]:
     import asyncio
 
-    from rapport.retrieval.files.document import FileName, one_line
+    from rapport.retrieval.files.document import FileName, fit_on_one_line
 
     data = await asyncio.to_thread(_content, file.path, reader.limits.max_bytes)
     document = await reader.read(file.path.name, data)
     task = bar.add_task(f"  {FileName.of(file.path.name).shown}", total=None)
-    folder = "".join(f"{one_line(part)}/" for part in file.name.split("/")[:-1])
+    folder = "".join(f"{fit_on_one_line(part)}/" for part in file.name.split("/")[:-1])
     try:
         added = await library.add(
             user,
             document.text,
             file_title=document.title,
-            file_name=f"{folder}{FileName.of(file.path.name).stem}.{document.kind}",
+            file_name=f"{folder}{FileName.of(file.path.name).stem}.{document.format_name}",
             on_progress=lambda at, total: bar.update(task, completed=at, total=total),
         )
     finally:
@@ -144,9 +144,9 @@ def _shown(value: object) -> str:
     """Somebody else's text as one line that a terminal shows and doesn't obey."""
     from rich.markup import escape
 
-    from rapport.retrieval.files.document import one_line
+    from rapport.retrieval.files.document import fit_on_one_line
 
-    return escape(one_line(str(value).encode(errors="replace").decode(), limit=4000))
+    return escape(fit_on_one_line(str(value).encode(errors="replace").decode(), limit=4000))
 
 
 @app.command("list")
@@ -197,7 +197,7 @@ def _of(user: str) -> str:
 def show(note_id: str, user: User = LOCAL_USER) -> None:
     """A note's text."""
     from rapport.cli.main import start
-    from rapport.retrieval.files.plain import cleaned
+    from rapport.retrieval.files.plain import clean_text
 
     async def job(settings: Settings) -> str:
         from rapport.cli.database import migrated_database
@@ -207,7 +207,7 @@ def show(note_id: str, user: User = LOCAL_USER) -> None:
             return (await Notes(connection).read(user, note_id))[1]
 
     text = start(job, level="warning")
-    typer.echo(cleaned(text) if sys.stdout.isatty() else text)  # a terminal shows it and doesn't obey it
+    typer.echo(clean_text(text) if sys.stdout.isatty() else text)  # a terminal shows it and doesn't obey it
 
 
 @app.command()

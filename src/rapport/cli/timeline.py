@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rapport.domain.context_selection import TIME_THRESHOLD
 from rapport.domain.conversation import Conversation, Message
-from rapport.retrieval.files.document import one_line
+from rapport.retrieval.files.document import fit_on_one_line
 
 FOLDED_FROM = 4
 """So many skipped messages in a row become one line that counts them."""
@@ -311,7 +311,7 @@ def _legend(paper: _Paper, told: Told) -> None:
 
 def plain(text: str, *, limit: int = 200) -> str:
     """Somebody else's text as one line that a terminal shows and doesn't obey."""
-    return one_line(text.encode(errors="replace").decode(), limit=limit)
+    return fit_on_one_line(text.encode(errors="replace").decode(), limit=limit)
 
 
 def words_of(message: Message) -> str:

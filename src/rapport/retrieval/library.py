@@ -15,8 +15,8 @@ from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLar
 from rapport.domain.note import NOTE_ID, Chunk, Note, Vector
 from rapport.domain.text_checks import visible
 from rapport.retrieval.chunking import chunks_of, embedded_text, points_of
-from rapport.retrieval.files.document import one_line
-from rapport.retrieval.note_ids import readable_id
+from rapport.retrieval.files.document import fit_on_one_line
+from rapport.retrieval.note_ids import make_note_id
 from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.migrate import schema_lock
@@ -145,7 +145,7 @@ class Library:
                 return note if hash_ == content.hash else _Place(note.id, replaces=hash_)
             if (same := await notes.same(owner_id, content.hash)) is not None:
                 return same
-            return _Place(await _free_id(notes, owner_id, readable_id(content.file_name or content.title)))
+            return _Place(await _free_id(notes, owner_id, make_note_id(content.file_name or content.title)))
 
     async def _as_it_is(self, note: Note) -> Added:
         """Nothing to do, unless another embedder has indexed it: then this one finds it from now on."""
@@ -300,7 +300,7 @@ def _checked(text: str, title: str, file_name: str | None) -> _Content:
         raise InvalidInput(NO_TEXT)
     if not title.strip():
         title = file_name or next(line for line in text.splitlines() if line.strip()).strip("#*>- \t")
-    return _Content(one_line(title) or "Note", text, file_name)
+    return _Content(fit_on_one_line(title) or "Note", text, file_name)
 
 
 def _cut(content: _Content) -> Sequence[_Cut]:

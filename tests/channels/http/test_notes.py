@@ -20,7 +20,7 @@ from pypdf import PdfReader, PdfWriter
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, Transient
 from rapport.domain.note import NOTE_ID, Vector
 from rapport.retrieval.library import Added, Library
-from rapport.retrieval.note_ids import readable_id
+from rapport.retrieval.note_ids import make_note_id
 from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.notes.notes import Notes
@@ -714,7 +714,7 @@ async def test_a_hostile_file_name_leads_nowhere(world: World) -> None:
             ("résumé 日本.txt", "résumé 日本.txt", "resume"),
             ("x" * 3000 + ".txt", "x" * 199 + "….txt", "x" * 60),
             ("caf\udce9.txt", "café.txt", "cafe"),
-            (".txt", ".txt", readable_id(".txt")),
+            (".txt", ".txt", make_note_id(".txt")),
             ("search.txt", "search.txt", "search-2"),
             ("a.txt%00.pdf.txt", "a.txt%00.pdf.txt", "a-txt-00-pdf"),
         )

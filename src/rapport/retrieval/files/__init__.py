@@ -1,5 +1,5 @@
-"""Files as text: whatever is uploaded is read in a process of its own, with limits, and can't hurt the server.
+"""Read files as text, each in a process of its own with limits, so that no file can harm the server.
 
-`reader.FileReader` is the way in. `child` is what it starts; `pdf`, `webpage` and `word` run only there, and this
-package imports nothing by itself, so that the child pays for what its kind of file needs and no more.
+`reader.FileReader` is the entry point and `registry` lists the formats. `child` is the process it starts; the parsers
+(`pdf`, `webpage`, `word`) run only there. This package imports nothing by itself: the child loads one parser only.
 """

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from rapport.retrieval.files.read_errors import Fault, Unreadable
+from rapport.retrieval.files.read_errors import ReadFault, UnreadableFile
 
 Shape: TypeAlias = Literal["paragraph", "heading", "item", "row", "code"]
 _TIGHT = ("item", "row")
@@ -27,7 +27,7 @@ class _Table:
     """The cells of the row being read, each with its blocks."""
 
 
-class Blocks:
+class BlockWriter:
     """Collects a document from front to back; raises Unreadable as soon as it is longer than `limit` characters."""
 
     def __init__(self, limit: int) -> None:
@@ -42,7 +42,7 @@ class Blocks:
 
     def begin(self, shape: Shape = "paragraph", level: int = 0) -> None:
         """Start a block; what was open is finished. A paragraph at the front of a list item is the item itself."""
-        if shape == "paragraph" and self._shape == "item" and not self._any_text():
+        if shape == "paragraph" and self._shape == "item" and not self._has_text():
             return
         self.end()
         self._shape, self._level = shape, level
@@ -62,9 +62,9 @@ class Blocks:
 
     def end(self) -> None:
         """Finish the open block; one without text leaves nothing."""
-        text = self._written() if self._any_text() else ""
+        text = self._render() if self._has_text() else ""
         if text:
-            self._put(Block(self._shape, text))
+            self._add(Block(self._shape, text))
         self._shape, self._level, self._lines = "paragraph", 0, [[]]
 
     def open_table(self) -> None:
@@ -91,11 +91,11 @@ class Blocks:
         if not self._tables:
             return
         cells, self._tables[-1].row = self._tables[-1].row, []
-        if _arranges(cells):
+        if _is_layout(cells):
             for block in (block for cell in cells for block in cell):
                 self._place(block)
         elif any(cells):
-            self._place(Block("row", " | ".join(_flat(cell) for cell in cells).strip()))
+            self._place(Block("row", " | ".join(_join_cell(cell) for cell in cells).strip()))
 
     def close_table(self) -> None:
         """Finish the innermost table."""
@@ -103,7 +103,7 @@ class Blocks:
         if self._tables:
             self._tables.pop()
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """The whole document; everything still open is finished."""
         self.end()
         while self._tables:
@@ -116,30 +116,30 @@ class Blocks:
             parts.append(block.text)
         return "".join(parts)
 
-    def _any_text(self) -> bool:
+    def _has_text(self) -> bool:
         return any(piece.strip() for line in self._lines for piece in line)
 
-    def _written(self) -> str:
+    def _render(self) -> str:
         if self._shape == "code":
             lines = ["".join(line).rstrip() for line in self._lines]
             ticks = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
             fence = "`" * max(3, ticks + 1)
-            return "\n".join([fence, *_without_empty_ends(lines), fence])
+            return "\n".join([fence, *_strip_empty_lines(lines), fence])
         lines = [" ".join("".join(line).split()) for line in self._lines]
         if self._shape == "heading":
             title = " ".join(filter(None, lines))
             self.first_heading = self.first_heading or title
             return f"{'#' * min(max(self._level, 1), 6)} {title}"
-        text = "\n".join(_without_empty_ends(lines))
+        text = "\n".join(_strip_empty_lines(lines))
         if self._shape == "item":
             indent = "  " * min(self._level, 8)
             return f"{indent}- " + text.replace("\n", f"\n{indent}  ")
         return text
 
-    def _put(self, block: Block) -> None:
+    def _add(self, block: Block) -> None:
         self._length += len(block.text)
         if self._length > self._limit:
-            raise Unreadable(Fault.TOO_MUCH_TEXT)
+            raise UnreadableFile(ReadFault.TOO_MUCH_TEXT)
         if self._tables and self._tables[-1].row:
             self._tables[-1].row[-1].append(block)
         else:
@@ -151,18 +151,18 @@ class Blocks:
         (outer[-1] if outer else self._done).append(block)
 
 
-def _arranges(cells: list[list[Block]]) -> bool:
+def _is_layout(cells: list[list[Block]]) -> bool:
     filled = [cell for cell in cells if cell]
     return len(filled) == 1 or any(
         len(cell) > _MAX_CELL_BLOCKS or any(block.shape in ("heading", "code") for block in cell) for cell in filled
     )
 
 
-def _flat(cell: list[Block]) -> str:
+def _join_cell(cell: list[Block]) -> str:
     return " ".join(" ".join(block.text.split()) for block in cell)
 
 
-def _without_empty_ends(lines: list[str]) -> list[str]:
+def _strip_empty_lines(lines: list[str]) -> list[str]:
     first = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
     last = next((number for number in range(len(lines), first, -1) if lines[number - 1].strip()), first)
     return lines[first:last]

@@ -6,20 +6,20 @@ import zipfile
 from io import BytesIO
 from xml.etree.ElementTree import XMLParser
 
-from rapport.retrieval.files.read_errors import Fault, Unreadable
+from rapport.retrieval.files.read_errors import ReadFault, UnreadableFile
 
-MAX_UNPACKED = 100_000_000
+MAX_UNPACKED_BYTES = 100_000_000
 MAX_RATIO = 200
 MAX_MEMBERS = 10_000
-_SMALL = 10_000_000
+_RATIO_CHECKED_FROM_BYTES = 10_000_000
 """Repetitive text packs well: below this size a high ratio means nothing."""
 
-_PIECE = 65_536
+_PIECE_BYTES = 65_536
 _ENCRYPTED = 0x1
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-class Target:
+class XmlHandler:
     """What sees the elements of one part of the document as they pass by; a tree of them is never built."""
 
     def start(self, tag: str, attributes: dict[str, str], /) -> None:
@@ -33,13 +33,13 @@ class Target:
 
     def doctype(self, name: str, public: str | None, system: str | None, /) -> None:
         """Office documents have no document type; one is there to define entities that grow."""
-        raise Unreadable(Fault.DAMAGED)
+        raise UnreadableFile(ReadFault.DAMAGED)
 
     def close(self) -> None:
         """The part is complete."""
 
 
-class Archive:
+class OfficeZip:
     """The members of an office document; raises Unreadable for one that lies or would grow too large."""
 
     def __init__(self, data: bytes) -> None:
@@ -47,30 +47,30 @@ class Archive:
         members = self._zip.infolist()
         unpacked = sum(member.file_size for member in members)
         packed = sum(member.compress_size for member in members)
-        too_dense = unpacked > _SMALL and unpacked > packed * MAX_RATIO
-        if len(members) > MAX_MEMBERS or unpacked > MAX_UNPACKED or too_dense:
-            raise Unreadable(Fault.BOMB)
+        too_dense = unpacked > _RATIO_CHECKED_FROM_BYTES and unpacked > packed * MAX_RATIO
+        if len(members) > MAX_MEMBERS or unpacked > MAX_UNPACKED_BYTES or too_dense:
+            raise UnreadableFile(ReadFault.BOMB)
         if any(member.flag_bits & _ENCRYPTED for member in members):
-            raise Unreadable(Fault.PASSWORD)
+            raise UnreadableFile(ReadFault.PASSWORD)
 
-    def feed(self, name: str, target: Target) -> bool:
+    def feed(self, name: str, target: XmlHandler) -> bool:
         """Show a member to `target`; False if there is no such member."""
         try:
             member = self._zip.getinfo(name)
         except KeyError:
             return False
-        if member.compress_type not in _METHODS:
-            raise Unreadable(Fault.DAMAGED)
+        if member.compress_type not in _COMPRESSION_METHODS:
+            raise UnreadableFile(ReadFault.DAMAGED)
         parser = XMLParser(target=target)  # noqa: S314 - `Target.doctype` refuses what could define entities
         with self._zip.open(member) as stream:
             # In pieces: asked for everything at once, it would unpack whatever is there, whatever was declared. Read
             # so, it stops at the declared size and finds that the checksum is another.
-            while piece := stream.read(_PIECE):
+            while piece := stream.read(_PIECE_BYTES):
                 parser.feed(piece)
         parser.close()
         return True
 
 
-def local(tag: str) -> str:
+def strip_namespace(tag: str) -> str:
     """A tag or an attribute without its namespace."""
     return tag.rpartition("}")[2]

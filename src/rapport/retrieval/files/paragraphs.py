@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-_GAP = 1.35
+_PARAGRAPH_GAP_RATIO = 1.35
 """Lines further apart than this many times the usual distance belong to different paragraphs."""
-_SIZE = 1.12
-_ENOUGH_GAPS = 8
+_FONT_SIZE_RATIO = 1.12
+_MIN_GAPS = 8
 """A page with fewer lines says less about itself than the rest of the document does."""
-_FULL = 0.7
-_MIN_WIDTH = 40
+_FULL_LINE_SHARE = 0.7
+_MIN_WIDTH_CHARACTERS = 40
 """Where no line is longer, they are the rows of a table or a list: nothing says that one goes on in the next."""
 
 _BULLET = re.compile(r"[•‣▪●◦∙·■□–*-]\s+(?=\S)")
@@ -36,23 +36,23 @@ class Line:
     """How large its letters are; 0 if unknown."""
 
 
-def text_of(pages: list[list[Line]]) -> str:
+def join_pages(pages: list[list[Line]]) -> str:
     """The text of all pages, with blank lines between paragraphs; one that goes on over the turn of a page is one."""
-    everywhere = _usual_gap([_gaps(page) for page in pages])
+    everywhere = _find_usual_gap([_measure_gaps(page) for page in pages])
     text: list[str] = []
     for page in pages:
-        gaps = _gaps(page)
-        found = _paragraphs(page, _usual_gap([gaps]) if len(gaps) >= _ENOUGH_GAPS else everywhere)
+        gaps = _measure_gaps(page)
+        found = _join_lines(page, _find_usual_gap([gaps]) if len(gaps) >= _MIN_GAPS else everywhere)
         if text and found and found[0][:1].islower() and not text[-1].endswith(_SENTENCE_END):
-            text[-1] = _continued(text[-1], found.pop(0), full=True, compounds=set())
+            text[-1] = _append_line(text[-1], found.pop(0), is_full_line=True, compounds=set())
         text += found
     return "\n\n".join(text)
 
 
-def _paragraphs(lines: list[Line], usual: float | None) -> list[str]:
+def _join_lines(lines: list[Line], usual: float | None) -> list[str]:
     """The paragraphs of one page. What may be a table keeps its lines; a word cut at a line's end is whole again."""
     compounds = {word.lower() for line in lines for word in _COMPOUND.findall(line.text)}
-    width = _width(lines)
+    width = _measure_width(lines)
     found: list[str] = []
     before: Line | None = None
     apart = True
@@ -61,42 +61,44 @@ def _paragraphs(lines: list[Line], usual: float | None) -> list[str]:
         if not text:
             apart = True
             continue
-        if apart or before is None or _apart(before, line, usual):
+        if apart or before is None or _starts_paragraph(before, line, usual):
             found.append(text)
         else:
-            found[-1] = _continued(found[-1], text, full=len(before.text) >= _FULL * width, compounds=compounds)
+            found[-1] = _append_line(
+                found[-1], text, is_full_line=len(before.text) >= _FULL_LINE_SHARE * width, compounds=compounds
+            )
         before, apart = line, False
     return [paragraph for one in found for paragraph in one.split("\n\n")]
 
 
-def _gaps(lines: list[Line]) -> list[float]:
+def _measure_gaps(lines: list[Line]) -> list[float]:
     heights = [line.height for line in lines if line.text and line.height is not None]
     return [above - below for above, below in pairwise(heights) if above > below]
 
 
-def _usual_gap(gaps: list[list[float]]) -> float | None:
+def _find_usual_gap(gaps: list[list[float]]) -> float | None:
     """How far apart the lines of a paragraph are: wherever there are paragraphs, a third of all lines is in one."""
     ordered = sorted(gap for page in gaps for gap in page)
     return ordered[len(ordered) // 3] if ordered else None
 
 
-def _width(lines: list[Line]) -> float:
+def _measure_width(lines: list[Line]) -> float:
     lengths = sorted(len(line.text) for line in lines if line.text)
     width = lengths[int(len(lengths) * 0.9)] if lengths else 0
-    return width if width >= _MIN_WIDTH else float("inf")
+    return width if width >= _MIN_WIDTH_CHARACTERS else float("inf")
 
 
-def _apart(above: Line, below: Line, usual: float | None) -> bool:
+def _starts_paragraph(above: Line, below: Line, usual: float | None) -> bool:
     """Whether the page shows that a new paragraph begins."""
-    if above.size and below.size and not 1 / _SIZE < above.size / below.size < _SIZE:
+    if above.size and below.size and not 1 / _FONT_SIZE_RATIO < above.size / below.size < _FONT_SIZE_RATIO:
         return True
     if usual is None or above.height is None or below.height is None:
         return False
     gap = above.height - below.height
-    return gap > _GAP * usual or gap < -usual / 2
+    return gap > _PARAGRAPH_GAP_RATIO * usual or gap < -usual / 2
 
 
-def _continued(text: str, line: str, *, full: bool, compounds: set[str]) -> str:
+def _append_line(text: str, line: str, *, is_full_line: bool, compounds: set[str]) -> str:
     """`line` put behind `text`, which it follows on the page without a visible gap."""
     if line.startswith("- ") or _NUMBERED.match(line):
         return f"{text}\n{line}"
@@ -106,7 +108,7 @@ def _continued(text: str, line: str, *, full: bool, compounds: set[str]) -> str:
         return text + line if compound or not line[0].islower() else text[:-1] + line
     if text.endswith("\u00ad"):
         return text[:-1] + line
-    if full:
+    if is_full_line:
         return f"{text} {line}"
     ends = text.endswith(_SENTENCE_END) and not line[0].islower()
     return f"{text}\n\n{line}" if ends else f"{text}\n{line}"

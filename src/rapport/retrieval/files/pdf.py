@@ -9,8 +9,8 @@ from typing import Any
 from pypdf import PasswordType, PdfReader
 from pypdf.errors import DependencyError, LimitReachedError
 
-from rapport.retrieval.files.paragraphs import Line, text_of
-from rapport.retrieval.files.read_errors import Fault, Unreadable
+from rapport.retrieval.files.paragraphs import Line, join_pages
+from rapport.retrieval.files.read_errors import ReadFault, UnreadableFile
 
 _MEANINGLESS_TITLE = re.compile(
     r"microsoft (word|powerpoint|excel)\b.*|untitled.*|\(?anonymous\)?|(document|slide|title|unnamed)\s*\d*"
@@ -24,15 +24,15 @@ def read(data: bytes, *, limit: int) -> tuple[str, str]:
     try:
         reader = PdfReader(BytesIO(data))
         if reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED:
-            raise Unreadable(Fault.PASSWORD)
-        return _title(reader), _text(reader, limit)
+            raise UnreadableFile(ReadFault.PASSWORD)
+        return _read_title(reader), _read_text(reader, limit)
     except DependencyError as error:
-        raise Unreadable(Fault.CIPHER) from error
+        raise UnreadableFile(ReadFault.CIPHER) from error
     except LimitReachedError as error:
-        raise Unreadable(Fault.BOMB) from error
+        raise UnreadableFile(ReadFault.BOMB) from error
 
 
-def _title(reader: PdfReader) -> str:
+def _read_title(reader: PdfReader) -> str:
     try:
         title = (reader.metadata.title if reader.metadata else None) or ""
     except Exception:  # noqa: BLE001 - broken metadata is no reason to refuse the pages
@@ -40,13 +40,13 @@ def _title(reader: PdfReader) -> str:
     return "" if _MEANINGLESS_TITLE.fullmatch(title.strip()) else title
 
 
-def _text(reader: PdfReader, limit: int) -> str:
+def _read_text(reader: PdfReader, limit: int) -> str:
     pages: list[list[Line]] = []
     length = failed = 0
     for number, page in enumerate(reader.pages, start=1):
         try:
-            lines = _lines(page)
-        except (Unreadable, DependencyError, LimitReachedError, MemoryError):
+            lines = _read_lines(page)
+        except (UnreadableFile, DependencyError, LimitReachedError, MemoryError):
             raise
         except Exception:  # noqa: BLE001 - one page that its author's software got wrong should not cost the others
             failed += 1
@@ -54,13 +54,13 @@ def _text(reader: PdfReader, limit: int) -> str:
         pages.append(lines)
         length += sum(len(line.text) for line in lines)
         if length > limit:
-            raise Unreadable(Fault.TOO_MUCH_TEXT)
+            raise UnreadableFile(ReadFault.TOO_MUCH_TEXT)
     if failed == len(pages):
-        raise Unreadable(Fault.DAMAGED)
-    return text_of(pages)
+        raise UnreadableFile(ReadFault.DAMAGED)
+    return join_pages(pages)
 
 
-def _lines(page: Any) -> list[Line]:
+def _read_lines(page: Any) -> list[Line]:
     """The lines of a page with their height on it, as far as the pieces that were drawn tell it."""
     lines: list[Line] = []
     pieces: list[str] = []

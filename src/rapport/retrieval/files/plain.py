@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 
-from rapport.retrieval.files.document import one_line
-from rapport.retrieval.files.read_errors import Fault, Unreadable
+from rapport.retrieval.files.document import fit_on_one_line
+from rapport.retrieval.files.read_errors import ReadFault, UnreadableFile
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -26,29 +26,29 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 
 
-def decoded(data: bytes, *, declared: str | None = None) -> str:
+def decode_text(data: bytes, *, declared_encoding: str | None = None) -> str:
     """The text with `\\n` line ends and no stray control characters; raises Unreadable if it isn't text.
 
     `declared` is an encoding to believe when the bytes are not UTF-8.
     """
-    text = _characters(data, declared)
+    text = _decode_bytes(data, declared_encoding)
     if "\x00" in text:
-        raise Unreadable(Fault.NUL)
-    text = unified(text)
+        raise UnreadableFile(ReadFault.NUL)
+    text = unify_newlines(text)
     visible, controls = _CONTROLS.subn("", text)
     if controls > len(text) * _CONTROL_SHARE + 2:
-        raise Unreadable(Fault.NOT_TEXT)
+        raise UnreadableFile(ReadFault.NOT_TEXT)
     return visible
 
 
-def unified(text: str) -> str:
+def unify_newlines(text: str) -> str:
     """Every way to end a line or a page as `\\n`."""
     return _NEWLINES.sub("\n", text)
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """Text that a parser has extracted, made storable: no control characters, no halves of surrogate pairs."""
-    kept = _CONTROLS.sub("", unified(text))
+    kept = _CONTROLS.sub("", unify_newlines(text))
     try:
         kept.encode()
     except UnicodeEncodeError:
@@ -56,7 +56,7 @@ def cleaned(text: str) -> str:
     return kept
 
 
-def markdown_title(text: str) -> str:
+def find_markdown_title(text: str) -> str:
     """The first heading outside of code, as a line; empty if there is none."""
     fence, previous = "", ""
     for line in text.split("\n"):
@@ -66,41 +66,41 @@ def markdown_title(text: str) -> str:
         if fence:
             previous = ""
             continue
-        if (heading := _HEADING.fullmatch(line)) and (title := _plain(heading.group(1))):
+        if (heading := _HEADING.fullmatch(line)) and (title := _strip_markup(heading.group(1))):
             return title
         if previous and _UNDERLINE.fullmatch(line):
-            return _plain(previous)
+            return _strip_markup(previous)
         previous = line.strip()
     return ""
 
 
-def _plain(heading: str) -> str:
-    return one_line(_LINK.sub(r"\1", heading)).strip("*_` ")
+def _strip_markup(heading: str) -> str:
+    return fit_on_one_line(_LINK.sub(r"\1", heading)).strip("*_` ")
 
 
-def _characters(data: bytes, declared: str | None) -> str:
+def _decode_bytes(data: bytes, declared: str | None) -> str:
     for bom, encoding in _BOMS:
         if data.startswith(bom):
-            return _strictly(data[len(bom) :], encoding)
+            return _decode_strictly(data[len(bom) :], encoding)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         if b"\x00" in data:
-            raise Unreadable(Fault.NUL) from None
+            raise UnreadableFile(ReadFault.NUL) from None
     if declared:
-        return _strictly(data, declared)
+        return _decode_strictly(data, declared)
     almost = data.decode("utf-8", "replace")
     if almost.count("\ufffd") <= sum(character > "\x7f" for character in almost) * _BROKEN_SHARE:
         return almost  # it was UTF-8 and has been cut or patched: better a few marks than every umlaut as two letters
-    text = _strictly(data, "cp1252")
+    text = _decode_strictly(data, "cp1252")
     # In Western European text, the letters beyond ASCII are few; text in another encoding is nearly all of them.
     if sum(character > "\x7f" for character in text) > len(text) * _HIGH_SHARE:
-        raise Unreadable(Fault.NOT_TEXT)
+        raise UnreadableFile(ReadFault.NOT_TEXT)
     return text
 
 
-def _strictly(data: bytes, encoding: str) -> str:
+def _decode_strictly(data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise Unreadable(Fault.NOT_TEXT) from error
+        raise UnreadableFile(ReadFault.NOT_TEXT) from error

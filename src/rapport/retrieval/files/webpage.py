@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 
-from rapport.retrieval.files.blocks import Blocks
-from rapport.retrieval.files.plain import decoded
+from rapport.retrieval.files.blocks import BlockWriter
+from rapport.retrieval.files.plain import decode_text
 
-_UNSEEN = {"script", "style", "template", "noscript", "iframe"}
+_HIDDEN_TAGS = {"script", "style", "template", "noscript", "iframe"}
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = {"ul", "ol", "menu"}
 # fmt: off
@@ -20,30 +20,30 @@ _PARAGRAPHS = {
 }
 # fmt: on
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*+=\s*+[\"']?\s*+([A-Za-z0-9_-]{2,20})", re.IGNORECASE)
-_BELIEVED = re.compile(
+_TRUSTED_ENCODINGS = re.compile(
     r"iso-8859-\d{1,2}|latin-?\d|windows-125\d|cp125\d|koi8-[ru]|shift_jis|sjis|euc-(jp|kr)|gbk|gb2312|gb18030|big5"
 )
 
 
 def read(data: bytes, *, limit: int) -> tuple[str, str]:
     """The title, if the page has one, and the text."""
-    page = _Page(limit)
-    page.feed(decoded(data, declared=_declared(data)))
+    page = _PageParser(limit)
+    page.feed(decode_text(data, declared_encoding=_find_declared_encoding(data)))
     page.close()
-    text = page.blocks.text()
+    text = page.blocks.to_text()
     return "".join(page.title).strip() or page.blocks.first_heading, text
 
 
-def _declared(data: bytes) -> str | None:
+def _find_declared_encoding(data: bytes) -> str | None:
     found = _CHARSET.search(data, 0, 4096)
     name = found.group(1).decode("ascii").lower() if found else ""
-    return name if _BELIEVED.fullmatch(name) else None
+    return name if _TRUSTED_ENCODINGS.fullmatch(name) else None
 
 
-class _Page(HTMLParser):
+class _PageParser(HTMLParser):
     def __init__(self, limit: int) -> None:
         super().__init__(convert_charrefs=True)
-        self.blocks = Blocks(limit)
+        self.blocks = BlockWriter(limit)
         self.title: list[str] = []
         self._in_title = False
         self._unseen = 0
@@ -68,7 +68,7 @@ class _Page(HTMLParser):
         }
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _UNSEEN:
+        if tag in _HIDDEN_TAGS:
             self._unseen += 1
         if self._unseen:
             return
@@ -83,7 +83,7 @@ class _Page(HTMLParser):
             self.blocks.begin()
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in _UNSEEN:
+        if tag in _HIDDEN_TAGS:
             self._unseen = max(self._unseen - 1, 0)
         elif self._unseen:
             return

@@ -8,54 +8,54 @@ from dataclasses import dataclass
 from functools import lru_cache
 from posixpath import normpath
 
-from rapport.retrieval.files.blocks import Blocks
-from rapport.retrieval.files.office_zip import Archive, Target, local
-from rapport.retrieval.files.read_errors import Fault, Unreadable
+from rapport.retrieval.files.blocks import BlockWriter
+from rapport.retrieval.files.office_zip import OfficeZip, XmlHandler, strip_namespace
+from rapport.retrieval.files.read_errors import ReadFault, UnreadableFile
 
 _HEADING_NAME = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _BODY_LEVEL = 9
 _MAX_ANCESTORS = 20
 _ROOTS = {"document", "footnotes", "endnotes"}
-_NOT_SHOWN = {"Fallback", "moveFrom", "del", "pPrChange", "rPrChange"}
+_HIDDEN_ELEMENTS = {"Fallback", "moveFrom", "del", "pPrChange", "rPrChange"}
 """`Fallback` repeats what its neighbour shows; the others are tracked changes: what the document no longer says."""
 
 
 def read(data: bytes, *, limit: int) -> tuple[str, str]:
     """The title, if the document has one, and the text."""
-    archive = Archive(data)
+    archive = OfficeZip(data)
     relations = _Relations()
     archive.feed("_rels/.rels", relations)
     folder = relations.main.rpartition("/")[0]
     styles = _Styles()
     archive.feed(f"{folder}/styles.xml", styles)
-    body = _Body(Blocks(limit), styles)
+    body = _Body(BlockWriter(limit), styles)
     if not archive.feed(relations.main, body):
-        raise Unreadable(Fault.NOT_WORD)
+        raise UnreadableFile(ReadFault.NOT_WORD)
     for notes in ("footnotes", "endnotes"):
         archive.feed(f"{folder}/{notes}.xml", body)
-    core = _Core()
+    core = _CoreProperties()
     archive.feed("docProps/core.xml", core)
-    text = body.blocks.text()
+    text = body.blocks.to_text()
     return core.title.strip() or body.blocks.first_heading, text
 
 
 @lru_cache(1024)
-def _word(tag: str) -> str:
+def _get_known_name(tag: str) -> str:
     """The name of an element that this module knows by name, else empty: drawings have a `p` and a `t` of their own."""
     namespace, _, name = tag.rpartition("}")
     known = "wordprocessingml" in namespace or namespace.endswith(("/math", "/markup-compatibility/2006"))
     return name if known else ""
 
 
-def _value(attributes: dict[str, str]) -> str:
-    return next((value for name, value in attributes.items() if local(name) == "val"), "")
+def _get_value(attributes: dict[str, str]) -> str:
+    return next((value for name, value in attributes.items() if strip_namespace(name) == "val"), "")
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
 
 
-class _Relations(Target):
+class _Relations(XmlHandler):
     """Finds where the document itself is kept."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class _Relations(Target):
             self.main = normpath(attributes.get("Target", "").lstrip("/"))
 
 
-class _Core(Target):
+class _CoreProperties(XmlHandler):
     """Finds the title among the document's properties."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Core(Target):
         self._inside = False
 
     def start(self, tag: str, attributes: dict[str, str], /) -> None:
-        self._inside = local(tag) == "title"
+        self._inside = strip_namespace(tag) == "title"
 
     def end(self, tag: str, /) -> None:
         self._inside = False
@@ -92,7 +92,7 @@ class _Style:
     item: bool | None = None
 
 
-class _Styles(Target):
+class _Styles(XmlHandler):
     """What each paragraph style makes of a paragraph, inherited as Word does."""
 
     def __init__(self) -> None:
@@ -100,23 +100,23 @@ class _Styles(Target):
         self._open = _Style()
 
     def start(self, tag: str, attributes: dict[str, str], /) -> None:
-        name = _word(tag)
+        name = _get_known_name(tag)
         if name == "style":
             self._open = _Style()
-            identity = next((value for key, value in attributes.items() if local(key) == "styleId"), "")
+            identity = next((value for key, value in attributes.items() if strip_namespace(key) == "styleId"), "")
             self._styles[identity] = self._open
         elif name == "name":
-            self._open.name = _value(attributes)
+            self._open.name = _get_value(attributes)
         elif name == "basedOn":
-            self._open.based_on = _value(attributes)
+            self._open.based_on = _get_value(attributes)
         elif name == "outlineLvl":
-            self._open.outline = _number(_value(attributes))
+            self._open.outline = _parse_number(_get_value(attributes))
         elif name == "numId":
-            self._open.item = _value(attributes) != "0"
+            self._open.item = _get_value(attributes) != "0"
 
-    def heading(self, identity: str) -> int:
+    def get_heading_level(self, identity: str) -> int:
         """The level from 1 on; 0 for what is no heading."""
-        for style in self._ancestry(identity):
+        for style in self._list_ancestry(identity):
             if found := _HEADING_NAME.fullmatch(style.name):
                 return int(found.group(1))
             if style.name.lower() == "title":
@@ -125,11 +125,11 @@ class _Styles(Target):
                 return style.outline + 1 if style.outline < _BODY_LEVEL else 0
         return 0
 
-    def item(self, identity: str) -> bool:
+    def is_list_item(self, identity: str) -> bool:
         """Whether a paragraph of this style is an item of a list."""
-        return next((style.item for style in self._ancestry(identity) if style.item is not None), False)
+        return next((style.item for style in self._list_ancestry(identity) if style.item is not None), False)
 
-    def _ancestry(self, identity: str) -> list[_Style]:
+    def _list_ancestry(self, identity: str) -> list[_Style]:
         found: list[_Style] = []
         while (style := self._styles.get(identity)) and len(found) < _MAX_ANCESTORS:
             found.append(style)
@@ -138,7 +138,7 @@ class _Styles(Target):
 
 
 @dataclass(slots=True)
-class _Properties:
+class _ParagraphProperties:
     """What a paragraph says of itself, beyond its style."""
 
     style: str = ""
@@ -147,16 +147,16 @@ class _Properties:
     level: int = 0
 
 
-class _Body(Target):
+class _Body(XmlHandler):
     """Turns the elements of the document into blocks."""
 
-    def __init__(self, blocks: Blocks, styles: _Styles) -> None:
+    def __init__(self, blocks: BlockWriter, styles: _Styles) -> None:
         self.blocks = blocks
         self._styles = styles
         self._depth = 0
         self._hidden = 0
         self._text = False
-        self._properties: _Properties | None = None
+        self._properties: _ParagraphProperties | None = None
         self._starts: dict[str, Callable[[], None]] = {
             "p": blocks.begin,
             "tbl": blocks.open_table,
@@ -171,20 +171,20 @@ class _Body(Target):
             "p": blocks.end,
             "tbl": blocks.close_table,
             "tr": blocks.close_row,
-            "pPr": self._begin_as_told,
+            "pPr": self._begin_block,
         }
 
     def start(self, tag: str, attributes: dict[str, str], /) -> None:
-        name = _word(tag)
+        name = _get_known_name(tag)
         if self._depth == 0 and name not in _ROOTS:
-            raise Unreadable(Fault.NOT_WORD)
+            raise UnreadableFile(ReadFault.NOT_WORD)
         self._depth += 1
-        if self._hidden or name in _NOT_SHOWN:
+        if self._hidden or name in _HIDDEN_ELEMENTS:
             self._hidden += 1
         elif self._properties is not None:
-            self._note(name, attributes)
+            self._read_property(name, attributes)
         elif name == "pPr":
-            self._properties = _Properties()
+            self._properties = _ParagraphProperties()
         elif name == "t":
             self._text = True
         elif name in self._starts:
@@ -192,7 +192,7 @@ class _Body(Target):
 
     def end(self, tag: str, /) -> None:
         self._depth -= 1
-        name = _word(tag)
+        name = _get_known_name(tag)
         if self._hidden:
             self._hidden -= 1
         elif name == "t":
@@ -204,26 +204,26 @@ class _Body(Target):
         if self._text and not self._hidden:
             self.blocks.write(text)
 
-    def _note(self, name: str, attributes: dict[str, str]) -> None:
+    def _read_property(self, name: str, attributes: dict[str, str]) -> None:
         told = self._properties
         if told is None:
             return
-        value = _value(attributes)
+        value = _get_value(attributes)
         if name == "pStyle":
             told.style = value
         elif name == "outlineLvl":
-            told.outline = _number(value)
+            told.outline = _parse_number(value)
         elif name == "numId":
             told.item = value != "0"
         elif name == "ilvl":
-            told.level = _number(value)
+            told.level = _parse_number(value)
 
-    def _begin_as_told(self) -> None:
-        told, self._properties = self._properties or _Properties(), None
-        heading = self._styles.heading(told.style)
+    def _begin_block(self) -> None:
+        told, self._properties = self._properties or _ParagraphProperties(), None
+        heading = self._styles.get_heading_level(told.style)
         if told.outline is not None:
             heading = told.outline + 1 if told.outline < _BODY_LEVEL else 0
-        item = self._styles.item(told.style) if told.item is None else told.item
+        item = self._styles.is_list_item(told.style) if told.item is None else told.item
         # A numbered heading is a heading.
         if heading:
             self.blocks.begin("heading", heading)

@@ -154,7 +154,7 @@ async def _sent(request: Request, owner_id: str, reader: FileReader, uploads: Up
         if "text" in upload.fields:
             raise InvalidInput("The form has a file and a text: send one of them.")
         document = await reader.read(upload.name, upload.data)
-    file = _File(f"{FileName.of(upload.name).stem}.{document.kind}", document.title)
+    file = _File(f"{FileName.of(upload.name).stem}.{document.format_name}", document.title)
     return parsed_body(NoteBody, {**upload.fields, "text": document.text}), file
 
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up_requests import Preference
 from rapport.followups.gates import checked_zone
-from rapport.retrieval.files.document import one_line
+from rapport.retrieval.files.document import fit_on_one_line
 
 _MARKUP = re.compile(r"[\\`*_{}\[\]()<>#+\-.!|~&=]")
 _NO_BREAK = "\u2060"
@@ -24,7 +24,7 @@ def escaped(text: str) -> str:
 
 def quoted(text: str, *, limit: int = 80) -> str:
     """The beginning of somebody's text, as one line of Markdown: nothing in it formats, and nobody in it is called."""
-    line = one_line(text.encode(errors="replace").decode(), limit=limit)
+    line = fit_on_one_line(text.encode(errors="replace").decode(), limit=limit)
     return escaped(line).replace("@", f"@{_NO_BREAK}")
 
 
