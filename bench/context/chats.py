@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from bench.context.quality import SHARED
 from bench.context.windows import Said, read
 from rapport.domain.conversation import LOCAL_USER
-from rapport.ingest.embed_messages import embedded_words
+from rapport.ingest.embed_messages import prepare_text
 from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.messages.message_vectors import ensure_index
@@ -122,7 +122,7 @@ async def real_lines(embedder: Embedder, count: int) -> Lines:
     """So many lines, a quarter from each of four communities."""
     chats = [[one for log in read(_path(name)) for one in log.said] for name in SOURCES]
     said = [one for chat in chats for one in chat[: count // len(SOURCES)]]
-    vectors = await embedder.embed([embedded_words(one.text) or "." for one in said])
+    vectors = await embedder.embed([prepare_text(one.text) or "." for one in said])
     rest = [one.text for one in chats[-1][count // len(SOURCES) :]]
     unsaid = [text for text in rest if text.endswith("?") and len(text.split()) >= 6]
     return Lines(said, np.array(vectors, np.float32), list(dict.fromkeys(unsaid)))

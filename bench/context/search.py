@@ -35,7 +35,7 @@ from rapport.domain.chat_archive import Archive, ArchivedMessage
 from rapport.domain.conversation import LOCAL_USER, Author
 from rapport.domain.read_models import SearchHit
 from rapport.ingest.embed_messages import MessageEmbedding
-from rapport.ingest.import_messages import bring_in
+from rapport.ingest.import_messages import import_archive
 from rapport.logs import configure_logging
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.storage.database import Database
@@ -61,9 +61,9 @@ async def store(database: Database, dialogue: Dialogue, index: MessageEmbedding,
         for number, turn in enumerate(dialogue.turns)
     ]
     archive = Archive("jsonl", name, None, "group", messages)
-    await bring_in(database, archive, owner_id=LOCAL_USER, agent_id="companion")
+    await import_archive(database, archive, owner_id=LOCAL_USER, agent_id="companion")
     stored = Stored(dialogue, archive.conversation_id(LOCAL_USER))
-    while (await index.go_on(stored.conversation_id)).more:
+    while (await index.embed_next(stored.conversation_id)).has_more:
         pass
     return stored
 

@@ -41,7 +41,7 @@ async def speaking(site: Site, database: Database, embedder: Embedder, blocks: i
                 if indexing is not None:
                     indexing.enqueue(chat)
                 await asyncio.sleep(max(0.0, began + 1 / A_SECOND - time.perf_counter()))
-        while (await index.go_on(chat)).more:
+        while (await index.embed_next(chat)).has_more:
             pass
     times.table(f"{A_SECOND} messages a second; embedding behind them", ("without", "with it"))
     async with embedding_behind(index) as indexing:

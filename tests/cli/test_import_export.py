@@ -22,7 +22,7 @@ from rapport.domain.ids import is_id
 from rapport.domain.synthetic import is_synthetic
 from rapport.ingest.accept import accept
 from rapport.ingest.archive_rows import read_jsonl
-from rapport.ingest.import_messages import bring_in, tag_legacy
+from rapport.ingest.import_messages import import_archive, tag_legacy
 from rapport.ingest.telegram_export import TelegramChat, read_telegram
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
@@ -53,7 +53,7 @@ async def bring(
 ) -> Added:
     archive = archive_of(rows, **more)
     assert archive.problems == []
-    return await bring_in(database, archive, owner_id=owner, agent_id=COMPANION.id, conversation_id=into)
+    return await import_archive(database, archive, owner_id=owner, agent_id=COMPANION.id, conversation_id=into)
 
 
 def chat_of(owner: str = "local", chat: str = "a chat") -> str:
@@ -253,7 +253,7 @@ async def test_history_of_a_platform_meets_what_its_channel_has_brought_already(
     async def brought(count: int) -> Added:
         chat = TelegramChat("channel5", "5", "Climbing", "private_supergroup", rows[:count])
         archive = read_telegram(chat, now=datetime.now(UTC))
-        return await bring_in(database, archive, owner_id="local", agent_id=COMPANION.id, conversation_id=here)
+        return await import_archive(database, archive, owner_id="local", agent_id=COMPANION.id, conversation_id=here)
 
     assert await brought(2) == Added(added=1, known=1)
     rows.append({**said, "id": 4, "text": "four", "reply_to_message_id": 1})
@@ -282,7 +282,7 @@ async def test_a_reply_from_another_batch_finds_what_the_channel_has_brought(dat
     archive = read_telegram(
         TelegramChat("channel5", "5", "Climbing", "private_supergroup", rows), now=datetime.now(UTC)
     )
-    done = await bring_in(database, archive, owner_id="local", agent_id=COMPANION.id, conversation_id=here)
+    done = await import_archive(database, archive, owner_id="local", agent_id=COMPANION.id, conversation_id=here)
     assert done == Added(added=1_099, known=1)
 
 

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from rapport.channels.telegram.api import BotApi
-from rapport.channels.telegram.webhook import SECRET
+from rapport.channels.telegram.webhook import SECRET_HEADER
 from tests.channels.telegram.peer import telegram_peer
 from tests.support.waiting import LIMIT_SECONDS
 
@@ -179,7 +179,7 @@ async def test_a_webhook_is_set_and_whoever_does_not_show_the_secret_is_refused(
             await asyncio.sleep(0.05)
     assert peer.failed_calls == [401]
     update = {"update_id": 77, "message": {**peer.message(ANN, "with the secret"), "message_id": 900}}
-    headers = {SECRET: BotApi(TOKEN).webhook_secret}
+    headers = {SECRET_HEADER: BotApi(TOKEN).webhook_secret}
     for _ in range(3):
         async with http.post(f"{server.url}/telegram/webhook", json=update, headers=headers) as response:
             assert response.status == 200

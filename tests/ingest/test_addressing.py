@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rapport.agents.profiles import COMPANION, LIBRARIAN, list_agents
 from rapport.domain.agent_profile import AgentProfile
-from rapport.ingest.addressing import addressed_agents, mentions, own_words
+from rapport.ingest.addressing import find_mentioned_agents, has_mention, strip_quotes_and_code
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ from rapport.ingest.addressing import addressed_agents, mentions, own_words
     ],
 )
 def test_a_mention_is_a_word_of_its_own(text: str) -> None:
-    assert mentions(text, COMPANION)
+    assert has_mention(text, COMPANION)
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,16 @@ def test_a_mention_is_a_word_of_its_own(text: str) -> None:
     ],
 )
 def test_what_only_looks_like_one_is_none(text: str) -> None:
-    assert not mentions(text, COMPANION)
+    assert not has_mention(text, COMPANION)
 
 
 def test_each_agent_hears_its_own_names() -> None:
-    assert addressed_agents("@bot", [], list_agents()) == ["companion", "librarian"]
-    assert addressed_agents("@companion", [], list_agents()) == ["companion"]
-    assert addressed_agents("@LIBRARIAN and @companion", [], list_agents()) == ["companion", "librarian"]
-    assert addressed_agents("nobody", [], list_agents()) == []
-    assert addressed_agents("@nobody", [], list_agents()) == []
-    assert addressed_agents("@bot", [], []) == []
+    assert find_mentioned_agents("@bot", [], list_agents()) == ["companion", "librarian"]
+    assert find_mentioned_agents("@companion", [], list_agents()) == ["companion"]
+    assert find_mentioned_agents("@LIBRARIAN and @companion", [], list_agents()) == ["companion", "librarian"]
+    assert find_mentioned_agents("nobody", [], list_agents()) == []
+    assert find_mentioned_agents("@nobody", [], list_agents()) == []
+    assert find_mentioned_agents("@bot", [], []) == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_each_agent_hears_its_own_names() -> None:
 )
 def test_who_is_named_by_the_channel_is_addressed(mentioned: list[str], whom: list[str]) -> None:
     """As by a text-mention, in which the words need not hold any name."""
-    assert addressed_agents("what do you think?", mentioned, list_agents()) == whom
+    assert find_mentioned_agents("what do you think?", mentioned, list_agents()) == whom
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_who_is_named_by_the_channel_is_addressed(mentioned: list[str], whom: li
     ],
 )
 def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None:
-    assert addressed_agents(text, [], list_agents()) == []
+    assert find_mentioned_agents(text, [], list_agents()) == []
 
 
 @pytest.mark.parametrize(
@@ -150,12 +150,12 @@ def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None
     ],
 )
 def test_who_calls_beside_a_quote_or_code_does_call(text: str) -> None:
-    assert addressed_agents(text, [], list_agents()) == ["companion", "librarian"]
+    assert find_mentioned_agents(text, [], list_agents()) == ["companion", "librarian"]
 
 
 @given(st.text(string.ascii_letters + " `@\n>", max_size=80))
 def test_own_words_are_part_of_the_words(text: str) -> None:
-    own = own_words(text)
+    own = strip_quotes_and_code(text)
     assert len(own) <= len(text) + 1
     remaining = iter(text)
     assert all(character in remaining for character in own if character != " ")
@@ -175,27 +175,27 @@ BESIDE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`>
 )
 def test_between_spaces_a_mention_is_always_found(before: str, after: str, handle: str, case: object) -> None:
     assert callable(case)
-    assert mentions(f"{before} @{case(handle)} {after}", COMPANION)
-    assert mentions(f"@{handle}", COMPANION)
+    assert has_mention(f"{before} @{case(handle)} {after}", COMPANION)
+    assert has_mention(f"@{handle}", COMPANION)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="@"), max_size=100))
 def test_without_an_at_nothing_is_mentioned(text: str) -> None:
-    assert addressed_agents(text, [], list_agents()) == []
+    assert find_mentioned_agents(text, [], list_agents()) == []
 
 
 @given(st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=12))
 def test_another_name_is_somebody_else(name: str) -> None:
     assume(name.lower() not in {handle.lower() for handle in (*COMPANION.handles, *LIBRARIAN.handles)})
-    assert addressed_agents(f"@{name}", [], list_agents()) == []
+    assert find_mentioned_agents(f"@{name}", [], list_agents()) == []
 
 
 @given(st.text(string.printable, min_size=1, max_size=10).filter(lambda handle: re.fullmatch(r"\S*\w", handle)))
 def test_a_handle_is_taken_literally(handle: str) -> None:
     """No handle is a pattern: `a.c` is not `abc`."""
     agent = AgentProfile("x", "X", "", "", "blend", (handle,))
-    assert mentions(f"hi @{handle} there", agent)
-    assert mentions(f"hi @{handle}x there", agent) is False
+    assert has_mention(f"hi @{handle} there", agent)
+    assert has_mention(f"hi @{handle}x there", agent) is False
 
 
 @pytest.mark.timeout(5)
@@ -217,4 +217,4 @@ def test_a_handle_is_taken_literally(handle: str) -> None:
     ],
 )
 def test_long_text_takes_no_time(text: str) -> None:
-    addressed_agents(text, [], list_agents())
+    find_mentioned_agents(text, [], list_agents())

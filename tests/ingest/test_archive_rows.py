@@ -18,8 +18,8 @@ from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TRIGGER_TYPES
 from rapport.domain.ids import is_id
 from rapport.domain.synthetic import is_synthetic
-from rapport.ingest.archive_rows import MARKER, legacy_trigger, moment, read_jsonl
-from rapport.ingest.telegram_export import TelegramChat, read_telegram, telegram_chats
+from rapport.ingest.archive_rows import LEGACY_MARKER, find_legacy_trigger, read_jsonl, read_time
+from rapport.ingest.telegram_export import TelegramChat, list_telegram_chats, read_telegram
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MORNING = datetime(2024, 5, 6, 8, 30, tzinfo=UTC)
@@ -93,7 +93,7 @@ def test_a_row_becomes_a_message_with_its_true_time() -> None:
     ],
 )  # fmt: skip
 def test_a_time_may_be_told_in_many_ways(told: object) -> None:
-    assert moment(told, now=NOW) == MORNING
+    assert read_time(told, now=NOW) == MORNING
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_time_may_be_told_in_many_ways(told: object) -> None:
 )  # fmt: skip
 def test_what_is_no_time_of_the_past_is_refused(told: object) -> None:
     with pytest.raises(InvalidInput, match="created_at"):
-        moment(told, now=NOW)
+        read_time(told, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_an_old_trigger_is_tagged_and_so_is_its_reply(kind: str, text: str) -> N
 
 
 def test_what_follows_the_marker_is_its_reason() -> None:
-    found = legacy_trigger("[AUTONOMOUS_FOLLOWUP:check_in] The user\nwent quiet.")
+    found = find_legacy_trigger("[AUTONOMOUS_FOLLOWUP:check_in] The user\nwent quiet.")
     assert found is not None
     assert found.tags["trigger_reason"] == "The user\nwent quiet."
 
@@ -374,7 +374,7 @@ def test_an_unknown_type_is_a_check_in_with_a_warning() -> None:
     ],
 )
 def test_what_a_person_says_about_it_stays_theirs(content: Any) -> None:
-    assert legacy_trigger(content) is None
+    assert find_legacy_trigger(content) is None
 
 
 def test_only_what_people_seem_to_say_is_looked_at_and_neighbours_with_pictures_stay_as_they_are() -> None:
@@ -401,7 +401,7 @@ def test_only_what_people_seem_to_say_is_looked_at_and_neighbours_with_pictures_
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_a_message_without_the_marker_is_never_tagged(before: str, after: str) -> None:
-    assert legacy_trigger(before + after) is None or (before + after).strip().startswith(MARKER)
+    assert find_legacy_trigger(before + after) is None or (before + after).strip().startswith(LEGACY_MARKER)
 
 
 # ---- Telegram
@@ -411,7 +411,7 @@ def chat(*rows: dict[str, Any], kind: str = "private_supergroup") -> TelegramCha
     told = [
         {"type": "message", "date_unixtime": "1714984200", "from": "Ana", "from_id": "user1", **one} for one in rows
     ]
-    return telegram_chats(json.dumps({"name": "Climbing", "type": kind, "id": 42, "messages": told}).encode())[0]
+    return list_telegram_chats(json.dumps({"name": "Climbing", "type": kind, "id": 42, "messages": told}).encode())[0]
 
 
 def said(**fields: Any) -> str:
@@ -552,7 +552,7 @@ def test_an_old_export_is_read_with_a_warning() -> None:
         {"id": 1, "type": "message", "date": "2020-01-29T11:41:46", "from": "Ana", "from_id": 5, "text": "hi"},
         {"id": 2, "type": "message", "date": "2020-01-29T11:41:47", "from": "Ana", "from_id": 5, "text": "you"},
     ]}  # fmt: skip
-    archive = read_telegram(telegram_chats(json.dumps(export).encode())[0], now=NOW)
+    archive = read_telegram(list_telegram_chats(json.dumps(export).encode())[0], now=NOW)
     assert archive.messages[0].author == Author("user5", "Ana")
     assert [one.place for one in archive.warnings] == ["message 1 (id 1)"]
     assert (archive.chat_id, archive.kind) == ("user7", "direct")
@@ -567,12 +567,12 @@ def test_all_of_somebodys_chats_can_be_told_apart() -> None:
         "nonsense",
     ]
     export = {"chats": {"about": "…", "list": chats[:3]}, "left_chats": {"list": chats[3:]}}
-    found = telegram_chats(json.dumps(export).encode())
+    found = list_telegram_chats(json.dumps(export).encode())
     assert [(one.id, one.name) for one in found] == [
         ("user7", "Ana"), ("chat7", "Ana"), ("user8", "Saved Messages"), ("user9", ""),
     ]  # fmt: skip
-    assert [one.id for one in found if one.is_called("ana")] == ["user7", "chat7"]
-    assert [one.id for one in found if one.is_called("chat7")] == ["chat7"]
+    assert [one.id for one in found if one.has_name("ana")] == ["user7", "chat7"]
+    assert [one.id for one in found if one.has_name("chat7")] == ["chat7"]
 
 
 @pytest.mark.parametrize(
@@ -580,14 +580,14 @@ def test_all_of_somebodys_chats_can_be_told_apart() -> None:
 )
 def test_what_is_no_export_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidInput):
-        telegram_chats(data)
+        list_telegram_chats(data)
 
 
 def test_a_message_that_is_no_unicode_does_not_spoil_the_file() -> None:
     good = {"type": "message", "date_unixtime": "1714984200", "from": "Ana", "from_id": "user1"}
     rows = [{**good, "id": 1, "text": "fine"}, {**good, "id": 2, "text": "BAD"}, {**good, "id": 3, "text": "\ud83d"}]
     data = json.dumps({"name": "A", "type": "private_group", "id": 1, "messages": rows}).encode()
-    archive = read_telegram(telegram_chats(data.replace(b"BAD", b"\xff\xfe"))[0], now=NOW)
+    archive = read_telegram(list_telegram_chats(data.replace(b"BAD", b"\xff\xfe"))[0], now=NOW)
     assert [one.row_id for one in archive.messages] == ["1"]
     assert [one.place for one in archive.problems] == ["message 2 (id 2)", "message 3 (id 3)"]
 

@@ -15,7 +15,7 @@ from rapport.ingest.content import (
     MAX_BLOCKS,
     MAX_CHARACTERS,
     MAX_IMAGE_CHARACTERS,
-    checked_content,
+    check_content,
     checked_text,
 )
 
@@ -37,34 +37,34 @@ def text_block(text: str) -> dict[str, Any]:
 
 @given(VISIBLE)
 def test_text_with_something_to_see_goes_in_as_it_is(text: str) -> None:
-    assert checked_content(text) == text
+    assert check_content(text) == text
 
 
 @pytest.mark.parametrize("text", ["👩‍👩‍👧‍👦", "שלום", "é", "\ufeff!", "‮olleh", "\x01", "\U0010ffff", "a\r\nb", "�"])
 def test_unusual_text_goes_in_as_it_is(text: str) -> None:
-    assert checked_content(text) == text
+    assert check_content(text) == text
 
 
 @given(st.text(" \t\r\n\u2003\u00a0\u3000\x1c", max_size=20))
 def test_a_message_without_anything_to_see_is_refused(text: str) -> None:
     for content in (text, [text_block(text)], [text_block(text), text_block("")]):
         with pytest.raises(InvalidInput, match="The message is empty"):
-            checked_content(content)
+            check_content(content)
 
 
 @given(before=VISIBLE, after=STORABLE)
 def test_nul_is_refused_wherever_it_stands(before: str, after: str) -> None:
     for content in (before + "\x00" + after, [text_block(before), text_block("\x00" + after)]):
         with pytest.raises(InvalidInput, match="holds a NUL character"):
-            checked_content(content)
+            check_content(content)
 
 
 @given(before=VISIBLE, half=HALF, after=STORABLE)
 def test_half_of_a_surrogate_pair_is_refused_with_its_place(before: str, half: str, after: str) -> None:
     with pytest.raises(InvalidInput, match=f"at position {len(before)}:"):
-        checked_content(before + half + after)
+        check_content(before + half + after)
     with pytest.raises(InvalidInput, match="isn't valid Unicode text"):
-        checked_content([text_block(before + half + after)])
+        check_content([text_block(before + half + after)])
 
 
 @given(over=st.integers(-3, 3), limit=st.integers(5, 60), letter=st.sampled_from("aé世👋"))
@@ -72,47 +72,47 @@ def test_the_limit_counts_characters_and_is_itself_allowed(over: int, limit: int
     text = letter * (limit + over)
     for content in (text, [text_block(text)]):
         if over <= 0:
-            assert checked_content(content, limit=limit) == content
+            assert check_content(content, limit=limit) == content
         else:
             with pytest.raises(TooLarge, match=rf"{limit + over} characters; the limit is {limit}\."):
-                checked_content(content, limit=limit)
+                check_content(content, limit=limit)
 
 
 def test_the_limit_is_for_all_blocks_together() -> None:
-    assert checked_content([text_block("x" * 16_000)] * 1, limit=MAX_CHARACTERS)
+    assert check_content([text_block("x" * 16_000)] * 1, limit=MAX_CHARACTERS)
     with pytest.raises(TooLarge, match=r"the limit is 32,000"):
-        checked_content([text_block("x" * 16_001), text_block("x" * 16_000)], limit=MAX_CHARACTERS)
+        check_content([text_block("x" * 16_001), text_block("x" * 16_000)], limit=MAX_CHARACTERS)
 
 
 @given(st.lists(VISIBLE.map(text_block) | st.sampled_from(IMAGES), min_size=1, max_size=MAX_BLOCKS))
 def test_blocks_go_in_as_they_are(blocks: list[dict[str, Any]]) -> None:
-    checked = checked_content(blocks, limit=10_000)
+    checked = check_content(blocks, limit=10_000)
     assert checked == blocks
     assert text_of(checked) == "\n".join(block["text"] for block in blocks if block["type"] == "text")
 
 
 @pytest.mark.parametrize("image", IMAGES, ids=str)
 def test_an_image_needs_no_words(image: dict[str, Any]) -> None:
-    assert checked_content([image]) == [image]
+    assert check_content([image]) == [image]
 
 
 def test_there_are_only_so_many_blocks() -> None:
-    assert len(checked_content([text_block("x")] * MAX_BLOCKS)) == MAX_BLOCKS
+    assert len(check_content([text_block("x")] * MAX_BLOCKS)) == MAX_BLOCKS
     with pytest.raises(TooLarge, match=f"has {MAX_BLOCKS + 1} blocks; at most {MAX_BLOCKS}"):
-        checked_content([text_block("x")] * (MAX_BLOCKS + 1))
+        check_content([text_block("x")] * (MAX_BLOCKS + 1))
     with pytest.raises(InvalidInput, match="at least one block"):
-        checked_content([])
+        check_content([])
 
 
 def test_an_image_is_only_so_large() -> None:
     fits = {"type": "image", "base64": "x" * MAX_IMAGE_CHARACTERS, "mime_type": "image/png"}
-    assert checked_content([fits]) == [fits]
+    assert check_content([fits]) == [fits]
     for image in (
         {"type": "image", "url": "x" * (MAX_IMAGE_CHARACTERS + 1)},
         {"type": "image_url", "image_url": {"url": "x" * (MAX_IMAGE_CHARACTERS + 1)}},
     ):
         with pytest.raises(TooLarge):
-            checked_content([image])
+            check_content([image])
 
 
 BAD_BLOCKS: list[dict[str, Any]] = [
@@ -145,7 +145,7 @@ BAD_BLOCKS: list[dict[str, Any]] = [
 def test_any_other_block_is_refused_in_a_sentence(block: dict[str, Any]) -> None:
     for content in ([block], [text_block("hello"), block]):
         with pytest.raises(InvalidInput) as refused:
-            checked_content(content)
+            check_content(content)
         assert str(refused.value).endswith(".")
 
 
@@ -153,7 +153,7 @@ def test_any_other_block_is_refused_in_a_sentence(block: dict[str, Any]) -> None
 def test_an_image_block_holds_an_image(kind: str) -> None:
     for block in ({"type": kind}, {"type": kind, "mime_type": "image/png"}, {"type": kind, "url": ""}):
         with pytest.raises(InvalidInput):
-            checked_content([block])
+            check_content([block])
 
 
 NESTED = st.recursive(
@@ -172,7 +172,7 @@ KIND = NESTED | st.sampled_from(["image", "image_url", "text"])
 def test_whatever_is_sent_is_stored_as_it_is_or_refused(content: list[dict[str, Any]]) -> None:
     """Never another error, never something half right."""
     with contextlib.suppress(InvalidInput):
-        assert checked_content(content) == content
+        assert check_content(content) == content
 
 
 @pytest.mark.parametrize("depth", [2, 3, 900, 5000])
@@ -181,7 +181,7 @@ def test_an_image_is_not_nested_any_deeper(depth: int) -> None:
     for _ in range(depth):
         inner = {"url": inner}
     with pytest.raises(InvalidInput):
-        checked_content([{"type": "image_url", "image_url": inner}])
+        check_content([{"type": "image_url", "image_url": inner}])
 
 
 @given(text=STORABLE, limit=st.integers(0, 100))
@@ -195,6 +195,6 @@ def test_other_texts_are_named_in_their_refusal(text: str, limit: int) -> None:
 
 def test_checking_does_not_change_what_was_given() -> None:
     blocks: list[dict[str, Any]] = [text_block("x"), {"type": "image_url", "image_url": {"url": "y"}}]
-    checked = checked_content(blocks)
+    checked = check_content(blocks)
     assert blocks == [text_block("x"), {"type": "image_url", "image_url": {"url": "y"}}]
     assert checked is not blocks

@@ -20,8 +20,8 @@ from rapport.domain.note import Vector
 from rapport.ingest import embed_messages as chat_index
 from rapport.ingest.accept import accept
 from rapport.ingest.archive_rows import read_jsonl
-from rapport.ingest.embed_messages import MAX_CHARACTERS, REFUSALS, STRETCH, MessageEmbedding, embedded_words
-from rapport.ingest.import_messages import bring_in
+from rapport.ingest.embed_messages import BATCH_MESSAGES, MAX_CHARACTERS, MAX_REFUSALS, MessageEmbedding, prepare_text
+from rapport.ingest.import_messages import import_archive
 from rapport.runtime import embedding_loop as indexing
 from rapport.runtime.embedding_loop import EmbeddingLoop
 from rapport.storage.conversations.conversations import Conversations
@@ -63,9 +63,9 @@ async def embedded(database: Database, embedder: str = "hand-made") -> list[str]
 async def catch_up(index: MessageEmbedding) -> int:
     """Everything that is behind; returns how many vectors were made."""
     made = 0
-    while behind := await index.behind():
+    while behind := await index.list_pending_groups():
         for where in behind:
-            made += (await index.go_on(where)).made
+            made += (await index.embed_next(where)).embedded_count
     return made
 
 
@@ -85,15 +85,15 @@ async def test_what_is_said_in_a_group_gets_its_vector_once(database: Database) 
     await said(database, alone, "this is between us")
     embedder = HandMade()
     index = MessageEmbedding(database, embedder)
-    assert await index.behind() == [where]
+    assert await index.list_pending_groups() == [where]
     assert await catch_up(index) == 2
     assert await embedded(database) == ["shall we?", "gladly"]
-    assert await index.behind() == []
+    assert await index.list_pending_groups() == []
     await said(database, where, "when?")
-    assert await index.behind() == [where]
+    assert await index.list_pending_groups() == [where]
     assert await catch_up(index) == 1
     assert embedder.asked == ["shall we?", "gladly", "when?"]
-    assert (await index.go_on(where)).made == 0
+    assert (await index.embed_next(where)).embedded_count == 0
     assert await rows(database, "SELECT vectors FROM embedding_progress") == [(3,)]
 
 
@@ -113,7 +113,7 @@ async def test_what_nobody_said_and_what_has_no_words_gets_none(database: Databa
     index = MessageEmbedding(database, HandMade())
     await catch_up(index)
     assert await embedded(database) == ["👍", "hello", "beep"]
-    assert await index.behind() == []
+    assert await index.list_pending_groups() == []
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_what_nobody_said_and_what_has_no_words_gets_none(database: Databa
     ],
 )
 def test_that_the_agent_is_called_is_not_what_a_message_means(text: str, words: str) -> None:
-    assert embedded_words(text) == words
+    assert prepare_text(text) == words
 
 
 async def test_hostile_words_are_embedded_like_others(database: Database) -> None:
@@ -138,49 +138,49 @@ async def test_hostile_words_are_embedded_like_others(database: Database) -> Non
     await said(database, where, *texts)
     index = MessageEmbedding(database, HandMade())
     assert await catch_up(index) == len(texts) - 1
-    assert await index.behind() == []
+    assert await index.list_pending_groups() == []
 
 
 async def test_a_long_chat_is_embedded_stretch_by_stretch(database: Database) -> None:
     where, other = await a_chat(database), await a_chat(database)
-    await said(database, where, *(f"number {n}" for n in range(2 * STRETCH + 5)))
+    await said(database, where, *(f"number {n}" for n in range(2 * BATCH_MESSAGES + 5)))
     await said(database, other, "a word")
     index = MessageEmbedding(database, HandMade())
-    assert await index.go_on(where) == (STRETCH, True)
-    assert await index.go_on(where) == (STRETCH, True)
-    assert await index.go_on(where) == (5, False)
-    assert await index.behind() == [other]
+    assert await index.embed_next(where) == (BATCH_MESSAGES, True)
+    assert await index.embed_next(where) == (BATCH_MESSAGES, True)
+    assert await index.embed_next(where) == (5, False)
+    assert await index.list_pending_groups() == [other]
 
 
 async def test_exactly_a_stretch_ends_too(database: Database) -> None:
     where = await a_chat(database)
-    await said(database, where, *(f"number {n}" for n in range(STRETCH)))
+    await said(database, where, *(f"number {n}" for n in range(BATCH_MESSAGES)))
     index = MessageEmbedding(database, HandMade())
-    assert await catch_up(index) == STRETCH
-    assert await index.behind() == []
+    assert await catch_up(index) == BATCH_MESSAGES
+    assert await index.list_pending_groups() == []
 
 
 async def test_what_a_crash_left_is_found_at_the_next_start(database: Database) -> None:
     """Killed between a message and its vector, or in the middle of many."""
     where = await a_chat(database)
-    await said(database, where, *(f"number {n}" for n in range(STRETCH + 10)))
-    await MessageEmbedding(database, HandMade()).go_on(where)  # and then the process is gone
+    await said(database, where, *(f"number {n}" for n in range(BATCH_MESSAGES + 10)))
+    await MessageEmbedding(database, HandMade()).embed_next(where)  # and then the process is gone
     loop = EmbeddingLoop(MessageEmbedding(database, HandMade()))
     async with at_work(loop):
 
         async def complete() -> bool:
-            return len(await embedded(database)) == STRETCH + 10
+            return len(await embedded(database)) == BATCH_MESSAGES + 10
 
         await until(complete)
 
 
 async def test_several_processes_may_do_the_same_work(database: Database) -> None:
     where = await a_chat(database)
-    await said(database, where, *(f"number {n}" for n in range(3 * STRETCH)))
+    await said(database, where, *(f"number {n}" for n in range(3 * BATCH_MESSAGES)))
     await asyncio.gather(*(catch_up(MessageEmbedding(database, HandMade())) for _ in range(3)))
-    assert len(await embedded(database)) == 3 * STRETCH
-    assert await rows(database, "SELECT vectors FROM embedding_progress") == [(3 * STRETCH,)]
-    assert await MessageEmbedding(database, HandMade()).behind() == []
+    assert len(await embedded(database)) == 3 * BATCH_MESSAGES
+    assert await rows(database, "SELECT vectors FROM embedding_progress") == [(3 * BATCH_MESSAGES,)]
+    assert await MessageEmbedding(database, HandMade()).list_pending_groups() == []
 
 
 async def test_speaking_while_others_are_embedded_loses_nothing(database: Database) -> None:
@@ -245,12 +245,12 @@ async def test_a_text_that_the_embedder_refuses_holds_up_no_others(database: Dat
     embedder = Picky()
     index = MessageEmbedding(database, embedder)
     with capture_logs() as logs:
-        while (await index.go_on(where)).more:
+        while (await index.embed_next(where)).has_more:
             pass
-    assert len(logs) == REFUSALS
+    assert len(logs) == MAX_REFUSALS
     assert logs[0]["messages"] == sum("poison" in text for text in texts)
     assert await embedded(database) == [text for text in texts if "poison" not in text]
-    assert await index.behind() == []
+    assert await index.list_pending_groups() == []
     await said(database, where, "and on it goes")
     await catch_up(index)
     assert (await embedded(database))[-1] == "and on it goes"
@@ -262,9 +262,9 @@ async def test_what_is_refused_once_only_gets_its_vector(database: Database) -> 
     await said(database, where, "one", "two", "three")
     embedder = Picky(word="two")
     index = MessageEmbedding(database, embedder)
-    assert await index.go_on(where) == (2, True)
+    assert await index.embed_next(where) == (2, True)
     embedder.word = "nothing"
-    assert await index.go_on(where) == (1, False)
+    assert await index.embed_next(where) == (1, False)
     assert await embedded(database) == ["one", "two", "three"]
 
 
@@ -273,9 +273,9 @@ async def test_while_the_embedder_is_away_nothing_is_given_up(database: Database
     await said(database, where, "one", "two")
     embedder = HandMade(fails=Transient("The embedder is away."))
     index = MessageEmbedding(database, embedder)
-    for _ in range(2 * REFUSALS):
+    for _ in range(2 * MAX_REFUSALS):
         with pytest.raises(Transient, match="is away"):
-            await index.go_on(where)
+            await index.embed_next(where)
     embedder.fails = None
     assert await catch_up(index) == 2
 
@@ -321,7 +321,7 @@ async def imported(database: Database, where: str, count: int) -> None:
     archive = read_jsonl(
         [json.dumps(line).encode() for line in lines], agent=COMPANION, now=datetime.now(UTC), chat="old"
     )
-    await bring_in(database, archive, owner_id="local", agent_id="companion", conversation_id=where)
+    await import_archive(database, archive, owner_id="local", agent_id="companion", conversation_id=where)
 
 
 async def test_an_import_into_the_past_of_a_live_group_is_embedded_too(database: Database) -> None:
@@ -330,11 +330,11 @@ async def test_an_import_into_the_past_of_a_live_group_is_embedded_too(database:
     index = MessageEmbedding(database, HandMade())
     await catch_up(index)
     await imported(database, where, 5)
-    assert await index.behind() == [where]
+    assert await index.list_pending_groups() == [where]
     assert await catch_up(index) == 5
     assert (await embedded(database))[-2:] == ["long ago 4", "live"]
     await imported(database, where, 5)  # nothing new in it
-    assert await index.behind() == []
+    assert await index.list_pending_groups() == []
 
 
 async def test_an_import_that_ends_while_a_group_is_embedded_is_not_missed(database: Database) -> None:
@@ -353,7 +353,7 @@ async def test_an_import_that_ends_while_a_group_is_embedded_is_not_missed(datab
 async def told_elsewhere(database: Database, where: str, row_id: str, text: str, at: datetime) -> None:
     line = {"id": row_id, "author": "Ann", "text": text, "created_at": at.isoformat()}
     archive = read_jsonl([json.dumps(line).encode()], agent=COMPANION, now=datetime.now(UTC), chat="old")
-    await bring_in(database, archive, owner_id="local", agent_id="companion", conversation_id=where)
+    await import_archive(database, archive, owner_id="local", agent_id="companion", conversation_id=where)
 
 
 @dataclass
@@ -379,15 +379,15 @@ async def test_an_import_while_a_stretch_is_embedded_is_not_missed(database: Dat
         await told_elsewhere(database, where, "1", "an early one", MORNING)
     embedder = Gated()
     index = MessageEmbedding(database, embedder)
-    under_way = asyncio.create_task(index.go_on(where))
+    under_way = asyncio.create_task(index.embed_next(where))
     await embedder.begun.wait()
     await told_elsewhere(database, where, "2", "a late one", MORNING + timedelta(hours=1))
     embedder.gate.set()
-    assert (await under_way).more
-    assert await index.behind() == [where]
+    assert (await under_way).has_more
+    assert await index.list_pending_groups() == [where]
     await catch_up(index)
     assert await embedded(database) == ([] if is_first_walk else ["an early one"]) + ["a late one", "live"]
-    assert not (await index.go_on(where)).more
+    assert not (await index.embed_next(where)).has_more
 
 
 async def test_erasing_a_group_erases_its_vectors_also_those_just_being_made(database: Database) -> None:
@@ -404,7 +404,7 @@ async def test_erasing_a_group_erases_its_vectors_also_those_just_being_made(dat
             await gate.wait()
             return await super().embed(texts)
 
-    under_way = asyncio.create_task(MessageEmbedding(database, Slow()).go_on(where))
+    under_way = asyncio.create_task(MessageEmbedding(database, Slow()).embed_next(where))
     await begun.wait()
     async with database.transaction() as connection:
         await Conversations(connection).delete("local", where)
@@ -413,7 +413,7 @@ async def test_erasing_a_group_erases_its_vectors_also_those_just_being_made(dat
     assert await rows(
         database, "SELECT (SELECT count(*) FROM message_vectors), (SELECT count(*) FROM embedding_progress)"
     ) == [(0, 0)]
-    assert (await index.go_on(where)).more is False
+    assert (await index.embed_next(where)).has_more is False
 
 
 async def test_a_message_that_is_taken_back_takes_its_vector_with_it(database: Database) -> None:

@@ -30,7 +30,7 @@ from rapport.domain.note import Vector
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.leaks import leak_in
 from rapport.ingest.archive_rows import read_jsonl
-from rapport.ingest.import_messages import bring_in
+from rapport.ingest.import_messages import import_archive
 from rapport.memory.recall import HEADING, QuestionEmbedder
 from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
 from tests.agents.test_metadata import Forgetful, Lossy
@@ -696,7 +696,7 @@ async def test_sc_003_no_marker_of_older_systems_is_in_any_history(world: World,
     archive = read_jsonl([json.dumps(row).encode() for row in rows], agent=COMPANION, now=datetime.now(UTC), chat="old")
     assert archive.problems == []
     here = await world.conversation()
-    await bring_in(world.database, archive, owner_id="local", agent_id="companion", conversation_id=here)
+    await import_archive(world.database, archive, owner_id="local", agent_id="companion", conversation_id=here)
     model.answers.append("Still hungry?")
     await spoke_up(world, here)
     shown = await world.history(here)

@@ -15,7 +15,7 @@ from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.follow_up import PROMPTS
 from rapport.domain.ids import new_id
-from rapport.ingest.accept import change
+from rapport.ingest.accept import apply_edit
 from rapport.retrieval.embedders.local import LocalEmbedder
 from rapport.storage.messages.messages import Messages
 from rapport.turns.chat_tools import MAX_HITS, MAX_SHOWN_CHARACTERS, MAX_SHOWN_MESSAGES
@@ -295,7 +295,7 @@ async def test_what_was_changed_is_found_by_its_new_words(world: World, model: S
     await indexed(world, group)
     ann, now = Author("ann", "Ann"), datetime.now(UTC)
     changed = Incoming("local", group, "We meet at the planetarium", ann, platform_id="p1", edited_at=now)
-    assert await change(world.database, changed)
+    assert await apply_edit(world.database, changed)
     old, new = await looked_up(
         world,
         model,

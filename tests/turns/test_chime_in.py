@@ -135,7 +135,7 @@ async def test_a_question_of_its_own_finds_what_was_said_long_ago(world: World) 
 async def indexed(world: World, group: str) -> None:
     """Every message of the group has its vector."""
     index = MessageEmbedding(world.database, world.app.context_selector.embedder)
-    while (await index.go_on(group)).more:
+    while (await index.embed_next(group)).has_more:
         pass
 
 

@@ -14,7 +14,7 @@ from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Conflict
 from rapport.domain.outgoing import Outgoing
 from rapport.ingest.accept import accept
-from rapport.ingest.content import MAX_PAYLOAD, storable_payload
+from rapport.ingest.content import MAX_PAYLOAD_BYTES, keep_storable_payload
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.messages import Messages
 from tests.support.world import World, until
@@ -65,11 +65,12 @@ async def test_the_platforms_own_update_is_kept_and_never_loaded(world: World) -
 
 
 @pytest.mark.parametrize(
-    "payload", [{"text": "a\x00b"}, {"text": "\ud800"}, {"text": "x" * MAX_PAYLOAD}, {"at": object()}, {1: {2: 3}}]
+    "payload",
+    [{"text": "a\x00b"}, {"text": "\ud800"}, {"text": "x" * MAX_PAYLOAD_BYTES}, {"at": object()}, {1: {2: 3}}],
 )
 async def test_an_update_that_cant_be_kept_is_no_reason_to_lose_its_message(world: World, payload: Any) -> None:
     where = await group(world)
-    assert storable_payload(payload) is None
+    assert keep_storable_payload(payload) is None
     await world.worker.accept(Incoming("local", where, "hi", payload=payload))
     assert await world.sql("SELECT content, payload FROM messages") == [("hi", None)]
 
@@ -79,8 +80,8 @@ async def test_an_update_that_only_speaks_of_a_nul_is_kept(world: World, text: s
     where = await group(world)
     await world.worker.accept(Incoming("local", where, "hi", payload={"text": text, text: 1}))
     assert await world.sql("SELECT payload FROM messages") == [({"text": text, text: 1},)]
-    assert storable_payload({"text": f"{text}\x00"}) is None
-    assert storable_payload({"text": f"\\\x00{text}"}) is None
+    assert keep_storable_payload({"text": f"{text}\x00"}) is None
+    assert keep_storable_payload({"text": f"\\\x00{text}"}) is None
 
 
 async def test_a_follow_up_stays_in_the_topic_where_the_talk_was(world: World) -> None:

@@ -24,7 +24,7 @@ from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER, Conversation, Incoming, Message
 from rapport.domain.conversation_kind import DIRECT
 from rapport.domain.errors import RapportError
-from rapport.ingest.content import checked_content
+from rapport.ingest.content import check_content
 from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.conversations.listing import ConversationListing
@@ -189,7 +189,7 @@ class Terminal:
             if self._conversation is None:
                 self._take_up(await self._begin())
             assert self._conversation is not None
-            content = checked_content(text, limit=self._app.settings.max_message_characters)
+            content = check_content(text, limit=self._app.settings.max_message_characters)
             incoming = Incoming(LOCAL_USER, self._conversation.id, content)
             ticket = await self._app.worker.accept(incoming, listen=True)
             reply = await self._watch(ticket)

@@ -16,7 +16,7 @@ from rapport.context.question import drop_empty_replies
 from rapport.domain.context_selection import RECENT, CandidateMessages
 from rapport.domain.conversation import Author, Message
 from rapport.domain.errors import InvalidInput
-from rapport.ingest.archive_rows import identifier, mapping, named
+from rapport.ingest.archive_rows import as_mapping, read_id, read_name
 
 MAX_LINE = 50_000_000
 """Bytes of one request."""
@@ -102,7 +102,7 @@ def answered(request: Request, choice: SelectionOptions, *, explain: bool) -> di
 
 def read(line: bytes) -> Request:
     """The request that a line is; raises BadRequest."""
-    row = mapping(_parsed(line))
+    row = as_mapping(_parsed(line))
     if row is None:
         raise BadRequest(f"A request is a JSON object: {_EXPECTED}.")
     qid: object = row.get("qid")
@@ -125,7 +125,7 @@ def _not_json(line: bytes, reason: str) -> BadRequest:
     """What some programs write although it isn't JSON is named, and the request, too."""
     constants: list[str] = []
     try:
-        row = mapping(json.loads(line, parse_constant=constants.append))
+        row = as_mapping(json.loads(line, parse_constant=constants.append))
     except (ValueError, RecursionError):
         return BadRequest(f"It isn't valid JSON: {reason}.")
     qid = (row or {}).get("qid")
@@ -159,12 +159,12 @@ def _request(qid: str | float, messages: object, trigger: object) -> Request:
 
 
 def _message(value: object, given: dict[str, Given], authors: dict[str, Author]) -> Message:
-    row = mapping(value)
+    row = as_mapping(value)
     if row is None:
         raise InvalidInput(
             "It is missing or isn't a JSON object, `{id, author, time, text, mentions?, reply_to?, is_agent?}`."
         )
-    id_ = identifier(row.get("id"))
+    id_ = read_id(row.get("id"))
     if id_ in given:
         raise InvalidInput(f"Another message has the id {id_[:60]!r} already.")
     given[id_] = row["id"]
@@ -181,7 +181,7 @@ def _message(value: object, given: dict[str, Given], authors: dict[str, Author])
         text,
         _moment(row.get("time")),
         _author(row, authors),
-        None if reply_to is None else identifier(reply_to, what="reply_to"),
+        None if reply_to is None else read_id(reply_to, what="reply_to"),
         mentions=_mentions(row.get("mentions")),
     )
 
@@ -194,7 +194,7 @@ def _author(row: Mapping[str, Any], known: dict[str, Author]) -> Author | None:
     if name is None:
         return None
     if not isinstance(name, str) or name not in known:
-        name = named(name, what="author")
+        name = read_name(name, what="author")
         known[name] = Author(name, name)
     return known[name]
 

@@ -72,7 +72,7 @@ def import_(
 
         from rapport.cli.database import migrated_database
         from rapport.ingest.archive_rows import read_jsonl
-        from rapport.ingest.telegram_export import read_telegram, telegram_chats
+        from rapport.ingest.telegram_export import list_telegram_chats, read_telegram
 
         now, limit = datetime.now(UTC), settings.max_message_characters
         content = await _content(file)
@@ -83,7 +83,7 @@ def import_(
                     content, agent=speaker, now=now, trusted=trusted, chat=chat, title=file.stem, limit=limit
                 )
             else:
-                wanted = _chosen(telegram_chats(content.getvalue()), chat)
+                wanted = _chosen(list_telegram_chats(content.getvalue()), chat)
                 archive = read_telegram(wanted, now=now, agent_authors=agent_author or (), limit=limit)
                 del wanted  # as large as the file, and more
             content.close()
@@ -124,7 +124,7 @@ async def _content(file: Path) -> io.BytesIO:
 
 
 def _chosen(chats: list[TelegramChat], wanted: str | None) -> TelegramChat:
-    found = chats if wanted is None else [chat for chat in chats if chat.is_called(wanted)]
+    found = chats if wanted is None else [chat for chat in chats if chat.has_name(wanted)]
     if len(found) == 1:
         return found[0]
     listed = "\n".join(
@@ -148,7 +148,7 @@ async def _store(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from rapport.ingest.import_messages import bring_in
+    from rapport.ingest.import_messages import import_archive
 
     console = Console(highlight=False)
     _tell(console, archive.problems, "[red]✗[/red]")
@@ -163,7 +163,7 @@ async def _store(
         disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task("messages", total=len(archive.messages))
-        done = await bring_in(
+        done = await import_archive(
             database,
             archive,
             owner_id=user,

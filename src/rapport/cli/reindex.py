@@ -80,11 +80,11 @@ async def _messages(index: MessageEmbedding, bar: Progress) -> int:
         _, outdated = await MessageVectors(connection).totals(index.embedder.name)
     task = bar.add_task("messages", total=outdated or None)
     after = ""
-    while some := await index.behind(after=after):
+    while some := await index.list_pending_groups(after=after):
         for conversation_id in some:
             more = True
             while more:
-                made, more = await index.go_on(conversation_id)
+                made, more = await index.embed_next(conversation_id)
                 done += made
                 bar.advance(task, made)
         after = some[-1]

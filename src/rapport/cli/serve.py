@@ -143,11 +143,11 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
 
 def _callers(app: App) -> Sequence[APIRouter]:
     """The routes by which other platforms call."""
-    if app.telegram is None or not app.telegram.is_called:
+    if app.telegram is None or not app.telegram.uses_webhook:
         return ()
-    from rapport.channels.telegram.webhook import webhook_routes
+    from rapport.channels.telegram.webhook import make_webhook_routes
 
-    return (webhook_routes(app.telegram.inbox, secret=app.telegram.api.webhook_secret),)
+    return (make_webhook_routes(app.telegram.inbox, secret=app.telegram.api.webhook_secret),)
 
 
 @contextlib.asynccontextmanager

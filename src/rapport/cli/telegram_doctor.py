@@ -8,12 +8,12 @@ from typing import Any
 
 from rapport.channels.telegram.admission import Admission, read_admission
 from rapport.channels.telegram.api import BotApi, TokenRefused
-from rapport.channels.telegram.bot import PRIVACY, webhook_address
-from rapport.channels.telegram.inbox import remedy_for
+from rapport.channels.telegram.bot import PRIVACY_REMEDY, make_webhook_url
+from rapport.channels.telegram.inbox import describe_remedy
 from rapport.cli.doctor import Caution
 from rapport.domain.errors import RapportError
 from rapport.domain.text_checks import visible
-from rapport.ingest.archive_rows import mapping
+from rapport.ingest.archive_rows import as_mapping
 from rapport.settings import Settings
 from rapport.storage.database import Database
 from rapport.storage.telegram import Refused, Updates
@@ -27,8 +27,8 @@ async def check_bot(settings: Settings) -> str:
         me = await _call(api, "getMe")
         info = await _call(api, "getWebhookInfo")
         # Many programs have their token in the address: it is not for the screen, nor for where that is shown.
-        set_to = api.redacted(str(info.get("url") or ""))
-        wanted = api.redacted(webhook_address(settings.telegram_webhook_url or ""))
+        set_to = api.redact(str(info.get("url") or ""))
+        wanted = api.redact(make_webhook_url(settings.telegram_webhook_url or ""))
     waiting = info.get("pending_update_count") or 0
     name = f"@{me.get('username')}"
     if settings.telegram_webhook_url is None:
@@ -48,7 +48,7 @@ async def check_privacy_mode(settings: Settings) -> str:
     async with _open_api(settings) as api:
         me = await _call(api, "getMe")
     if me.get("can_read_all_group_messages") is False:
-        return Caution(PRIVACY)
+        return Caution(PRIVACY_REMEDY)
     if me.get("can_join_groups") is False:
         return Caution("the bot can't be added to groups: @BotFather, /setjoingroups, Enable")
     return "privacy mode is off: it is given every message of its groups, and Rapport stores them"
@@ -62,7 +62,7 @@ async def report_access(database: Database, settings: Settings) -> str:
         tried = await Updates(connection, BotApi(settings.telegram_bot_token).number).refused()
     left = [one for one in tried if one.chat_id not in admission.chats and one.chat_id not in admission.users]
     told = "; ".join(map(_describe_refused, left[:MAX_SHOWN]))
-    if admission.is_nobody:
+    if admission.is_empty:
         return Caution(f"nobody may talk with it yet. {told or 'Write to it: then its log and this line say your id.'}")
     allowed = f"{_count_admitted(admission)} may talk with it"
     return f"{allowed}. Not let in: {told}" if told else allowed
@@ -72,7 +72,7 @@ def _describe_refused(refused: Refused) -> str:
     name = "".join(character for character in refused.name if character.isprintable())[:60]
     who = f"{name} ({refused.chat_id})" if visible(name) else str(refused.chat_id)
     times = "once" if refused.times == 1 else f"{refused.times} times"
-    return f"{who} tried {times}: {remedy_for(refused.chat_id, refused.kind)}"
+    return f"{who} tried {times}: {describe_remedy(refused.chat_id, refused.kind)}"
 
 
 def _count_admitted(admission: Admission) -> str:
@@ -99,6 +99,6 @@ async def _open_api(settings: Settings) -> AsyncGenerator[BotApi]:
 
 async def _call(api: BotApi, method: str) -> Mapping[str, Any]:
     try:
-        return mapping(await api.call(method)) or {}
+        return as_mapping(await api.call(method)) or {}
     except TokenRefused as error:
         raise RapportError(f"{error} @BotFather shows the right one under /mybots, API Token.") from None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from structlog.contextvars import bound_contextvars
 
 from rapport.domain.conversation import Incoming, Message
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id
-from rapport.ingest.accept import change
+from rapport.ingest.accept import apply_edit
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.messages import Messages
@@ -49,9 +48,9 @@ class MessageHistory:
         async with self.database.statement() as connection:
             return await Messages(connection).of_platform(owner_id, conversation_id, platform_id)
 
-    async def apply_edit(self, incoming: Incoming, *, edited_at: datetime) -> bool:
-        """Store the new text of an edited message; False if the message is not stored.
+    async def apply_edit(self, incoming: Incoming) -> bool:
+        """Store the new text of a message that was edited at `incoming.edited_at`; False if the message is not stored.
 
-        With `for_agent` the edited message is answered, unless it was before.
+        A message that the edit makes one for the agent is answered, unless it was before.
         """
-        return await change(self.database, incoming, edited_at=edited_at)
+        return await apply_edit(self.database, incoming)

@@ -14,7 +14,7 @@ from rapport.core.turn_runner import TurnRunner
 from rapport.domain.chat_archive import Archive, ArchivedMessage
 from rapport.domain.conversation import Author
 from rapport.domain.errors import Conflict, NotFound
-from rapport.ingest.import_messages import bring_in
+from rapport.ingest.import_messages import import_archive
 from rapport.retrieval.library import Library
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
@@ -54,7 +54,7 @@ class Samples:
                 await self.library.add(owner_id, text, note_id=note_id, file_name=_file(note_id), file_title=title)
             except Conflict:  # a note with that id exists: changed since, or the owner's own
                 continue
-        await bring_in(self.database, read_chat(datetime.now(UTC)), owner_id=owner_id, agent_id=COMPANION.id)
+        await import_archive(self.database, read_chat(datetime.now(UTC)), owner_id=owner_id, agent_id=COMPANION.id)
 
     async def remove(self, owner_id: str) -> None:
         """Delete the samples and what was written in the chat since. A note that only has the same id stays."""

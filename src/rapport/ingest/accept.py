@@ -10,7 +10,7 @@ from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.event import Accepted
 from rapport.domain.ids import is_id
 from rapport.ingest.addressing import find_audience
-from rapport.ingest.content import storable_payload
+from rapport.ingest.content import keep_storable_payload
 from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.incoming import IncomingMessages
@@ -27,9 +27,9 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
     if not is_id(incoming.conversation_id):
         raise no_such_conversation(incoming.conversation_id)
     if incoming.payload is not None:
-        incoming = replace(incoming, payload=storable_payload(incoming.payload))
+        incoming = replace(incoming, payload=keep_storable_payload(incoming.payload))
     async with database.statement() as connection:
-        parent = await _parent(connection, incoming)
+        parent = await _find_parent(connection, incoming)
         if parent is not None:  # it is here: what the reply has brought along of it is not needed
             incoming = replace(incoming, reply_to_id=parent.id, context_snapshot=None)
         arrivals = IncomingMessages(connection)
@@ -37,12 +37,12 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
             incoming, audience=find_audience(incoming, parent), worker_id=worker_id, claim=claim
         )
         if accepted is None:
-            return await _accepted_before(arrivals, incoming)
+            return await _find_accepted(arrivals, incoming)
     failpoints.reach("ingest.stored")
     return accepted
 
 
-async def _parent(connection: Connection, incoming: Incoming) -> Message | None:
+async def _find_parent(connection: Connection, incoming: Incoming) -> Message | None:
     """What the message replies to, if that is stored here. By its platform's id it may be older than the agent's time."""
     messages, where = Messages(connection), (incoming.owner_id, incoming.conversation_id)
     if incoming.reply_to_id is not None:
@@ -56,7 +56,7 @@ async def _parent(connection: Connection, incoming: Incoming) -> Message | None:
     return None
 
 
-async def _accepted_before(arrivals: IncomingMessages, incoming: Incoming) -> Accepted:
+async def _find_accepted(arrivals: IncomingMessages, incoming: Incoming) -> Accepted:
     known = await arrivals.known(incoming)
     if known is None:  # erased since
         raise no_such_conversation(incoming.conversation_id)
@@ -68,13 +68,13 @@ async def _accepted_before(arrivals: IncomingMessages, incoming: Incoming) -> Ac
     return accepted
 
 
-async def change(database: Database, incoming: Incoming) -> bool:
+async def apply_edit(database: Database, incoming: Incoming) -> bool:
     """Store an edit of a message that is known by its platform's id; False if none is.
 
     If the edit makes the message one for the agent, it is answered now, unless it was before.
     """
     if incoming.payload is not None:
-        incoming = replace(incoming, payload=storable_payload(incoming.payload))
+        incoming = replace(incoming, payload=keep_storable_payload(incoming.payload))
     assert incoming.platform_id is not None
     async with database.transaction() as connection:
         arrivals = IncomingMessages(connection)

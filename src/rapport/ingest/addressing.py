@@ -22,7 +22,7 @@ MAX_EDITED_AGE = timedelta(hours=1)
 
 _TICKS = re.compile(r"`+")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*(?=\n)")
-_FENCE = 3
+_FENCE_LENGTH = 3
 """So many backticks can hold several paragraphs."""
 _QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
 
@@ -67,7 +67,7 @@ def find_audience(incoming: Incoming, parent: Message | None) -> Audience:
     )
     mentioned: list[str] = []
     if incoming.mentions_agent is None and is_for_agent(replace(facts, mentions_agent=True)):
-        mentioned = addressed_agents(text_of(incoming.content), incoming.mentions, list_agents())
+        mentioned = find_mentioned_agents(text_of(incoming.content), incoming.mentions, list_agents())
     return Audience(is_for_agent(replace(facts, is_direct=True)), is_for_agent(facts), mentioned)
 
 
@@ -77,21 +77,21 @@ def _is_late_edit(incoming: Incoming) -> bool:
     return datetime.now(UTC) - incoming.said_at > MAX_EDITED_AGE
 
 
-def addressed_agents(text: str, mentioned: Sequence[str], agents: Iterable[AgentProfile]) -> list[str]:
+def find_mentioned_agents(text: str, mentioned: Sequence[str], agents: Iterable[AgentProfile]) -> list[str]:
     """The ids of those agents that a message addresses: in its words, or as somebody whom its channel names.
 
     `mentioned` are ids or names as the channel has them, with or without an @ before them.
     """
     named = {name.removeprefix("@").casefold() for name in mentioned}
-    own = own_words(text) if "@" in text else ""
+    own = strip_quotes_and_code(text) if "@" in text else ""
     return [
         agent.id
         for agent in agents
-        if named & {name.casefold() for name in (agent.id, *agent.handles)} or ("@" in own and mentions(own, agent))
+        if named & {name.casefold() for name in (agent.id, *agent.handles)} or ("@" in own and has_mention(own, agent))
     ]
 
 
-def mentions(text: str, agent: AgentProfile) -> bool:
+def has_mention(text: str, agent: AgentProfile) -> bool:
     """Whether the text holds an @mention of one of the agent's handles, or a command for it, in any case, as a word of
     its own."""
     handles = "|".join(re.escape(handle) for handle in agent.handles)
@@ -102,19 +102,19 @@ def mentions(text: str, agent: AgentProfile) -> bool:
     )
 
 
-def own_words(text: str) -> str:
+def strip_quotes_and_code(text: str) -> str:
     """The text without its quoted lines and without code: who quotes "> @bot help", or writes `@bot` to say how it is
     called, talks about the agent and not to it."""
-    return _QUOTED_LINE.sub("", _without_code(text))
+    return _QUOTED_LINE.sub("", _strip_code(text))
 
 
-def _without_code(text: str) -> str:
+def _strip_code(text: str) -> str:
     """What is between backticks is code, if there are as many after it as before it; others are just backticks.
 
     It doesn't begin within a word (it`s) and, but for a fence, ends with its paragraph.
     """
     runs = list(_TICKS.finditer(text))
-    closing = _closing(text, runs)
+    closing = _find_closing(text, runs)
     kept: list[str] = []
     number = end = 0
     while number < len(runs):
@@ -128,14 +128,14 @@ def _without_code(text: str) -> str:
     return "".join([*kept, text[end:]])
 
 
-def _closing(text: str, runs: Sequence[re.Match[str]]) -> list[int | None]:
+def _find_closing(text: str, runs: Sequence[re.Match[str]]) -> list[int | None]:
     """Of each run of backticks, which of those after it ends what it begins: the next one of its length."""
     breaks = [found.start() for found in _BLANK_LINE.finditer(text)]
     closing: list[int | None] = [None] * len(runs)
     latest: dict[tuple[int, int], int] = {}
     for number in reversed(range(len(runs))):  # so that the next one is known already
         length = len(runs[number].group())
-        paragraph = 0 if length >= _FENCE else bisect(breaks, runs[number].start())
+        paragraph = 0 if length >= _FENCE_LENGTH else bisect(breaks, runs[number].start())
         closing[number] = latest.get((length, paragraph))
         latest[length, paragraph] = number
     return closing

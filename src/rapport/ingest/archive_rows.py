@@ -21,11 +21,11 @@ from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TriggerType, trigger_type_of
 from rapport.domain.synthetic import is_synthetic
 from rapport.domain.text_checks import checked_text
-from rapport.ingest.content import MAX_CHARACTERS, MAX_NAME, checked_content, checked_mentions, checked_snapshot
+from rapport.ingest.content import MAX_CHARACTERS, MAX_NAME_CHARACTERS, check_content, check_mentions, check_snapshot
 
 MAX_ID = 120
 MAX_SOURCE = 160
-MARKER = "[AUTONOMOUS_FOLLOWUP:"
+LEGACY_MARKER = "[AUTONOMOUS_FOLLOWUP:"
 """How older systems began the messages they made themselves. Only archives are ever searched for it."""
 
 _LEGACY = re.compile(r"\[AUTONOMOUS_FOLLOWUP:([^\]\r\n]*)\](.*)", re.DOTALL)
@@ -37,7 +37,7 @@ _MILLISECONDS = 100_000_000_000
 
 
 @dataclass
-class Collected:
+class ArchiveBuilder:
     """The rows of one chat, as they are read."""
 
     messages: list[ArchivedMessage] = field(default_factory=list[ArchivedMessage])
@@ -58,7 +58,7 @@ class Collected:
         self._places[message.row_id] = place
         self.messages.append(message)
 
-    def archive(self, form: Format, chat_id: str, *, title: str | None, kind: ConversationKind) -> Archive:
+    def build(self, form: Format, chat_id: str, *, title: str | None, kind: ConversationKind) -> Archive:
         """All of it, oldest first, with what older systems made themselves tagged as that."""
         told = self.messages
         if told and told[0].created_at > told[-1].created_at:
@@ -74,11 +74,13 @@ class Collected:
 
     def _tag_legacy(self, told: list[ArchivedMessage]) -> None:
         for number, message in enumerate(told):
-            trigger = legacy_trigger(message.content) if message.role == "user" and not is_synthetic(message) else None
+            trigger = (
+                find_legacy_trigger(message.content) if message.role == "user" and not is_synthetic(message) else None
+            )
             if trigger is None:
                 continue
             if trigger.unknown is not None:
-                self.warnings.append(Problem(self._places[message.row_id], unknown_type(trigger)))
+                self.warnings.append(Problem(self._places[message.row_id], describe_unknown_type(trigger)))
             told[number] = replace(message, metadata={**message.metadata, **trigger.tags})
             following = told[number + 1] if number + 1 < len(told) else None
             if following is not None and following.role == "assistant":
@@ -106,7 +108,7 @@ class LegacyTrigger:
         return {"autonomous": True, "trigger_type": self.trigger_type}
 
 
-def legacy_trigger(content: Content) -> LegacyTrigger | None:
+def find_legacy_trigger(content: Content) -> LegacyTrigger | None:
     """What older systems wrote to start a follow-up, `[AUTONOMOUS_FOLLOWUP: type]` and perhaps a reason; else None.
 
     With a picture it is somebody's own message: no system sent itself any.
@@ -121,7 +123,7 @@ def legacy_trigger(content: Content) -> LegacyTrigger | None:
     return LegacyTrigger(known or "check_in", found[2].strip()[:MAX_REASON] or None, None if known else name)
 
 
-def unknown_type(trigger: LegacyTrigger) -> str:
+def describe_unknown_type(trigger: LegacyTrigger) -> str:
     """The warning about a follow-up of a type that there isn't."""
     return f"There is no trigger type {(trigger.unknown or '')[:60]!r}: it is taken as {trigger.trigger_type!r}."
 
@@ -140,28 +142,28 @@ def read_jsonl(
 
     It is known again by `chat`, by the conversation that its rows name, or else by the oldest of its rows.
     """
-    rows, conversation, oldest = Collected(), None, None
-    chat = None if chat is None else identifier(chat, what="chat")
+    rows, conversation, oldest = ArchiveBuilder(), None, None
+    chat = None if chat is None else read_id(chat, what="chat")
     for number, line in enumerate(lines, 1):
         place = f"line {number}"
         if not line.strip(b"\xef\xbb\xbf \t\r\n"):
             continue
         try:
             row = _row(line)
-            created_at, row_id = moment(row.get("created_at"), now=now), identifier(row.get("id"))
+            created_at, row_id = read_time(row.get("created_at"), now=now), read_id(row.get("id"))
             # Before its words are looked at: a row that is mended later must not make it another archive.
             mark = (created_at, row_id, json.dumps(row.get("author"), sort_keys=True))
             oldest = min(oldest or mark, mark)
             named = row.get("conversation")
             if named is not None and chat is None:
-                conversation = conversation or identifier(named, what="conversation")
-                if identifier(named, what="conversation") != conversation:
+                conversation = conversation or read_id(named, what="conversation")
+                if read_id(named, what="conversation") != conversation:
                     raise InvalidInput(f"It belongs to another conversation than those before, {str(named)[:60]!r}.")
             rows.add(place, _message(row, row_id, created_at, agent=agent, trusted=trusted, limit=limit))
         except InvalidInput as error:
             rows.problems.append(Problem(place, str(error)))
     people = {message.author.id for message in rows.messages if message.role == "user" and message.author}
-    return rows.archive(
+    return rows.build(
         "jsonl",
         chat or conversation or _fingerprint(oldest),
         title=title,
@@ -182,7 +184,7 @@ def _row(line: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         told = error.msg if isinstance(error, json.JSONDecodeError) else "too deep, or a number too long"
         raise InvalidInput(f"It isn't valid JSON: {told}.") from error
-    found = mapping(row)
+    found = as_mapping(row)
     if found is None:
         raise InvalidInput("A row is a JSON object: `{id, author, text, created_at, …}`.")
     return found
@@ -195,7 +197,7 @@ def _message(
         raise InvalidInput("`author` is missing: a name, `{id, name}`, or null if nobody is named.")
     author = _author(row["author"])
     role = _role(row.get("role"), author, agent)
-    metadata = travelling(role, mapping(row.get("metadata")) or {}) if trusted else {}
+    metadata = travelling(role, as_mapping(row.get("metadata")) or {}) if trusted else {}
     for name, value in metadata.items():
         checked_text(str(value), what=f"metadata.{name}", limit=MAX_REASON)
     replied = row.get("reply_to")
@@ -205,7 +207,7 @@ def _message(
         _content(row, limit=limit),
         created_at,
         author,
-        None if replied is None else identifier(replied, what="reply_to"),
+        None if replied is None else read_id(replied, what="reply_to"),
         _sources(row.get("sources")) if trusted and role == "assistant" else (),
         metadata,
         mentions=_mentions(row.get("mentions")),
@@ -217,19 +219,19 @@ def _message(
 
 
 def _optional(row: Mapping[str, Any], name: str) -> str | None:
-    return None if row.get(name) is None else identifier(row[name], what=name, limit=MAX_NAME)
+    return None if row.get(name) is None else read_id(row[name], what=name, limit=MAX_NAME_CHARACTERS)
 
 
 def _snapshot(value: object, *, limit: int) -> Mapping[str, Any] | None:
     if value is None:
         return None
-    told = mapping(value) or {}
+    told = as_mapping(value) or {}
     text, known_as, said_at = told.get("text"), told.get("id"), told.get("created_at")
     if not isinstance(text, str) or not isinstance(said_at, str | None):
         raise InvalidInput("`context_snapshot` is what is replied to: `{id?, author?, text, created_at?}`.")
-    return checked_snapshot(
+    return check_snapshot(
         text,
-        id=None if known_as is None else identifier(known_as, what="context_snapshot.id", limit=MAX_NAME),
+        id=None if known_as is None else read_id(known_as, what="context_snapshot.id", limit=MAX_NAME_CHARACTERS),
         author=_author(told.get("author")),
         created_at=said_at,
         limit=limit,
@@ -241,21 +243,21 @@ def _mentions(value: object) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list) or not all(isinstance(name, str) for name in cast("list[Any]", value)):
         raise InvalidInput("`mentions` is a list of names or ids.")
-    return checked_mentions(cast("list[str]", value))
+    return check_mentions(cast("list[str]", value))
 
 
 def _content(row: Mapping[str, Any], *, limit: int) -> Content:
     """Its words; `content` holds the blocks of a message that is more than words."""
     blocks = row.get("content")
     if isinstance(blocks, list):
-        found = [mapping(block) for block in cast("list[Any]", blocks)]
+        found = [as_mapping(block) for block in cast("list[Any]", blocks)]
         if any(block is None for block in found):
             raise InvalidInput("`content` is a list of blocks: `{type, …}`.")
-        return checked_content([block for block in found if block is not None], limit=limit)
+        return check_content([block for block in found if block is not None], limit=limit)
     text = row.get("text")
     if not isinstance(text, str):
         raise InvalidInput("`text` is missing or isn't a text.")
-    return checked_content(text, limit=limit)
+    return check_content(text, limit=limit)
 
 
 def _role(value: object, author: Author | None, agent: AgentProfile) -> Literal["user", "assistant"]:
@@ -268,11 +270,11 @@ def _role(value: object, author: Author | None, agent: AgentProfile) -> Literal[
 def _author(value: object) -> Author | None:
     if value is None:
         return None
-    if (told := mapping(value)) is not None:
-        author_id = identifier(told.get("id"), what="author.id", limit=MAX_NAME)
+    if (told := as_mapping(value)) is not None:
+        author_id = read_id(told.get("id"), what="author.id", limit=MAX_NAME_CHARACTERS)
         name = told.get("name")
-        return Author(author_id, author_id if name is None else named(name, what="author.name"))
-    name = named(value, what="author")
+        return Author(author_id, author_id if name is None else read_name(name, what="author.name"))
+    name = read_name(value, what="author")
     return Author(name, name)
 
 
@@ -281,7 +283,7 @@ def _sources(value: object) -> Sequence[Mapping[str, str]]:
         return ()
     found: list[Mapping[str, str]] = []
     for one in cast("list[Any]", value) if isinstance(value, list) else [value]:
-        source = mapping(one) or {}
+        source = as_mapping(one) or {}
         note_id, text = source.get("id"), source.get("text")
         if not isinstance(note_id, str) or _NOTE_ID.fullmatch(note_id) is None or not isinstance(text, str):
             raise InvalidInput("`sources` is a list of `{id, text}`.")
@@ -289,19 +291,19 @@ def _sources(value: object) -> Sequence[Mapping[str, str]]:
     return found
 
 
-def mapping(value: object) -> Mapping[str, Any] | None:
+def as_mapping(value: object) -> Mapping[str, Any] | None:
     """`value` if it is a JSON object."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def named(value: object, *, what: str) -> str:
+def read_name(value: object, *, what: str) -> str:
     """A name that can be stored."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"`{what}` is missing or isn't a name.")
-    return checked_text(value, what=what, limit=MAX_NAME)
+    return checked_text(value, what=what, limit=MAX_NAME_CHARACTERS)
 
 
-def identifier(value: object, *, what: str = "id", limit: int = MAX_ID) -> str:
+def read_id(value: object, *, what: str = "id", limit: int = MAX_ID) -> str:
     """An id, which may be a text or a whole number."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if value.bit_length() < 200 else None
@@ -310,7 +312,7 @@ def identifier(value: object, *, what: str = "id", limit: int = MAX_ID) -> str:
     return checked_text(value, what=what, limit=limit)
 
 
-def moment(value: object, *, now: datetime, what: str = "created_at") -> datetime:
+def read_time(value: object, *, now: datetime, what: str = "created_at") -> datetime:
     """When something was said: ISO 8601 (UTC if it names no zone) or seconds or milliseconds since 1970."""
     if isinstance(value, str) and _EPOCH.fullmatch(value.strip()):
         value = float(value)

@@ -17,10 +17,10 @@ MAX_CHARACTERS = 32_000
 MAX_BLOCKS = 32
 MAX_IMAGE_CHARACTERS = 1_000_000
 """Of one image's data or address, as it stands in the request."""
-MAX_NAME = 200
+MAX_NAME_CHARACTERS = 200
 """Characters of an id or a name."""
 MAX_MENTIONS = 50
-MAX_PAYLOAD = 200_000
+MAX_PAYLOAD_BYTES = 200_000
 """Bytes of a platform's own update that are kept."""
 
 # What a block may carry into storage and to the model; everything else a client sends is dropped with a clear error.
@@ -31,7 +31,7 @@ _IMAGE_KEYS = frozenset({"type", "mime_type", "source_type", "id", *_IMAGE_CARRI
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
-def checked_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
+def check_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
     """The content, proven storable and within limits; raises InvalidInput with a sentence for the sender."""
     if isinstance(content, str):
         checked_text(content, what="content", limit=limit)
@@ -42,23 +42,23 @@ def checked_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content
         raise InvalidInput("The message is empty: `content` needs at least one block.")
     if len(content) > MAX_BLOCKS:
         raise TooLarge(f"The message has {len(content)} blocks; at most {MAX_BLOCKS} are accepted.")
-    blocks = [_checked_block(block, limit=limit) for block in content]
+    blocks = [_check_block(block, limit=limit) for block in content]
     checked_text(text_of(blocks), what="content", limit=limit)
     if not text_of(blocks).strip() and all(block["type"] == "text" for block in blocks):
         raise InvalidInput("The message is empty: its text blocks have no visible character.")
     return blocks
 
 
-def checked_mentions(mentions: Sequence[str]) -> tuple[str, ...]:
+def check_mentions(mentions: Sequence[str]) -> tuple[str, ...]:
     """Whom a channel names as addressed, proven storable; each once."""
     if len(mentions) > MAX_MENTIONS:
         raise TooLarge(f"`mentions` has {len(mentions)} names; at most {MAX_MENTIONS} are accepted.")
     if not all(name.strip() for name in mentions):
         raise InvalidInput("`mentions` holds an empty name.")
-    return tuple(dict.fromkeys(checked_text(name, what="mentions", limit=MAX_NAME) for name in mentions))
+    return tuple(dict.fromkeys(checked_text(name, what="mentions", limit=MAX_NAME_CHARACTERS) for name in mentions))
 
 
-def checked_snapshot(
+def check_snapshot(
     text: str,
     *,
     id: str | None = None,  # noqa: A002 - the field's name
@@ -71,18 +71,18 @@ def checked_snapshot(
         raise InvalidInput("`context_snapshot.text` is empty: a snapshot is of what somebody said.")
     snapshot: dict[str, Any] = {"text": text}
     if id is not None:
-        snapshot["id"] = checked_text(id, what="context_snapshot.id", limit=MAX_NAME)
+        snapshot["id"] = checked_text(id, what="context_snapshot.id", limit=MAX_NAME_CHARACTERS)
     if author is not None:
         snapshot["author"] = {
-            "id": checked_text(author.id, what="context_snapshot.author", limit=MAX_NAME),
-            "name": checked_text(author.name, what="context_snapshot.author", limit=MAX_NAME),
+            "id": checked_text(author.id, what="context_snapshot.author", limit=MAX_NAME_CHARACTERS),
+            "name": checked_text(author.name, what="context_snapshot.author", limit=MAX_NAME_CHARACTERS),
         }
     if created_at is not None:
-        snapshot["created_at"] = _moment(created_at).isoformat()
+        snapshot["created_at"] = _read_time(created_at).isoformat()
     return snapshot
 
 
-def _moment(value: str) -> datetime:
+def _read_time(value: str) -> datetime:
     try:
         found = datetime.fromisoformat(value)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
@@ -92,16 +92,16 @@ def _moment(value: str) -> datetime:
         ) from error
 
 
-def storable_payload(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def keep_storable_payload(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """A platform's update if it can be kept as it is; it is no reason to lose the message that it brought."""
     try:
         told = orjson.dumps(payload)
     except TypeError:  # half of a surrogate pair, or no JSON at all
         return None
-    return None if len(told) > MAX_PAYLOAD or _NUL.search(told) else payload
+    return None if len(told) > MAX_PAYLOAD_BYTES or _NUL.search(told) else payload
 
 
-def _checked_block(block: Mapping[str, Any], *, limit: int) -> Mapping[str, Any]:
+def _check_block(block: Mapping[str, Any], *, limit: int) -> Mapping[str, Any]:
     kind = block.get("type")
     if kind == "text":
         text = block.get("text")
@@ -109,27 +109,27 @@ def _checked_block(block: Mapping[str, Any], *, limit: int) -> Mapping[str, Any]
             raise InvalidInput('A text block is `{"type": "text", "text": "…"}` and nothing else.')
         return {"type": "text", "text": checked_text(text, what="content", limit=limit)}
     if kind == "image" or kind == "image_url":
-        return _checked_image(block)
+        return _check_image(block)
     raise InvalidInput("A content block has the type `text` or `image`.")
 
 
-def _checked_image(block: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_image(block: Mapping[str, Any]) -> Mapping[str, Any]:
     if unknown := set(block) - _IMAGE_KEYS:
         raise InvalidInput(f"An image block has no field {sorted(unknown)[0][:40]!r}.")
-    for text in _strings(block):
+    for text in _list_strings(block):
         checked_text(text, what="content", limit=MAX_IMAGE_CHARACTERS)
-    if not any(_strings(block.get(name)) for name in _IMAGE_CARRIERS if block.get(name)):
+    if not any(_list_strings(block.get(name)) for name in _IMAGE_CARRIERS if block.get(name)):
         raise InvalidInput("An image block needs its image: a `url`, `base64` data or a `file_id`.")
     return dict(block)
 
 
-def _strings(value: object, *, depth: int = 2) -> list[str]:
+def _list_strings(value: object, *, depth: int = 2) -> list[str]:
     """Every string inside an image block, which has one level of nesting at most (`{"image_url": {"url": …}}`)."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping) and depth:
         found: list[str] = []
         for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
-            found += [*_strings(key, depth=0), *_strings(inner, depth=depth - 1)]  # pyright: ignore[reportUnknownArgumentType]
+            found += [*_list_strings(key, depth=0), *_list_strings(inner, depth=depth - 1)]  # pyright: ignore[reportUnknownArgumentType]
         return found
     raise InvalidInput("The fields of an image block are strings.")

@@ -17,11 +17,11 @@ from rapport.storage.database import Database
 from rapport.storage.messages.message_vectors import MessageVectors, ensure_index, has_index
 from rapport.storage.migrate import schema_lock
 
-STRETCH = 64
+BATCH_MESSAGES = 64
 """Messages looked at in one go: embedded in some tenths of a second, and stored in one short transaction."""
 MAX_CHARACTERS = 2_000
 """Of a message that are embedded: no embedder reads much more."""
-REFUSALS = 3
+MAX_REFUSALS = 3
 """A text that was refused so often, while others were taken, stays without a vector."""
 _PLAIN = "hello"
 """What every embedder takes, if it is there."""
@@ -42,16 +42,16 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str]) -> list[Vector]: ...
 
 
-class Went(NamedTuple):
+class EmbeddingStep(NamedTuple):
     """How far a step went."""
 
-    made: int
+    embedded_count: int
     """So many messages have got a vector."""
-    more: bool
+    has_more: bool
     """There is more to do in this group."""
 
 
-def embedded_words(text: str) -> str:
+def prepare_text(text: str) -> str:
     """What of a message is embedded: not that it calls the agent, which says nothing about what it means."""
     return " ".join(_CALLS.sub(" ", text[:MAX_CHARACTERS]).split())
 
@@ -67,30 +67,30 @@ class MessageEmbedding:
     _refused: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """How often, by conversation and message. Forgotten with the process, which costs a few more tries."""
 
-    async def behind(self, *, limit: int = 1_000, after: str = "") -> list[str]:
+    async def list_pending_groups(self, *, limit: int = 1_000, after: str = "") -> list[str]:
         """Groups in which something may be without a vector, in the order of their ids."""
         async with self.database.statement() as connection:
             return await MessageVectors(connection).behind(self.embedder.name, limit=limit, after=after)
 
-    async def go_on(self, conversation_id: str) -> Went:
+    async def embed_next(self, conversation_id: str) -> EmbeddingStep:
         """Embed the next messages of a group, if any are left. A text that the embedder won't take holds up no others."""
         name = self.embedder.name
         async with self.database.statement() as connection:
             stretch = await MessageVectors(connection).following(
-                conversation_id, name, limit=STRETCH, characters=MAX_CHARACTERS
+                conversation_id, name, limit=BATCH_MESSAGES, characters=MAX_CHARACTERS
             )
         if stretch is None:
-            return Went(0, more=False)
-        words = [(message_id, embedded_words(text)) for message_id, text in stretch.words]
+            return EmbeddingStep(0, has_more=False)
+        words = [(message_id, prepare_text(text)) for message_id, text in stretch.words]
         words = [(message_id, text) for message_id, text in words if visible(text)]
         made = await self._embed(words) if words else []
         if made:
-            await self._be_ready_for(len(made[0][1]))
+            await self._ensure_index(len(made[0][1]))
         taken = {message_id for message_id, _ in made}
-        is_whole = self._give_up_on(conversation_id, [one for one, _ in words if one not in taken])
+        is_whole = self._count_refusals(conversation_id, [one for one, _ in words if one not in taken])
         async with self.database.transaction() as connection:
             moved = await MessageVectors(connection).store(conversation_id, name, stretch, made, is_whole=is_whole)
-        return Went(len(made), more=not (moved and stretch.is_last))
+        return EmbeddingStep(len(made), has_more=not (moved and stretch.is_last))
 
     async def _embed(self, words: Sequence[tuple[str, str]]) -> list[tuple[str, Vector]]:
         """The vectors of those that the embedder takes; raises what it raises when it is away."""
@@ -110,18 +110,18 @@ class MessageEmbedding:
         log.warning("messages.refused", messages=len(words) - len(made), reason=reason)
         return made
 
-    def _give_up_on(self, conversation_id: str, refused: Sequence[str]) -> bool:
+    def _count_refusals(self, conversation_id: str, refused: Sequence[str]) -> bool:
         """Count what was refused; whether all of it was often enough to go on without it."""
         keys = [(conversation_id, message_id) for message_id in refused]
         for key in keys:
             self._refused[key] = self._refused.get(key, 0) + 1
-        if any(self._refused[key] < REFUSALS for key in keys):
+        if any(self._refused[key] < MAX_REFUSALS for key in keys):
             return False
         for key in keys:
             del self._refused[key]
         return True
 
-    async def _be_ready_for(self, dimensions: int) -> None:
+    async def _ensure_index(self, dimensions: int) -> None:
         if dimensions in self._ready:
             return
         async with self.database.statement() as connection:

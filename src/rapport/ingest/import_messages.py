@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from rapport.domain.chat_archive import Archive, Problem
 from rapport.domain.conversation_kind import ConversationKind
-from rapport.ingest.archive_rows import MARKER, legacy_trigger, unknown_type
+from rapport.ingest.archive_rows import LEGACY_MARKER, describe_unknown_type, find_legacy_trigger
 from rapport.storage.database import Database
 from rapport.storage.messages.import_export import Added, Archives
 
-BATCH = 1_000
+BATCH_MESSAGES = 1_000
 """Messages of one transaction: the conversation is locked for a fraction of a second each."""
 
 
-async def bring_in(
+async def import_archive(
     database: Database,
     archive: Archive,
     *,
@@ -32,8 +32,8 @@ async def bring_in(
     """
     done = Added()
     target = conversation_id or archive.conversation_id(owner_id)
-    for first in range(0, len(archive.messages), BATCH):
-        some = archive.messages[first : first + BATCH]
+    for first in range(0, len(archive.messages), BATCH_MESSAGES):
+        some = archive.messages[first : first + BATCH_MESSAGES]
         async with database.transaction() as connection:
             archives = Archives(connection)
             if first == 0 and conversation_id is None:
@@ -51,7 +51,7 @@ async def bring_in(
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class LegacyTagCounts:
     """What was found of older systems among what is stored."""
 
     triggers: int
@@ -59,7 +59,7 @@ class Tagged:
     warnings: list[Problem]
 
 
-async def tag_legacy(database: Database, owner_id: str) -> Tagged:
+async def tag_legacy(database: Database, owner_id: str) -> LegacyTagCounts:
     """Tag the triggers of older systems, and the replies to them, in all of an owner's conversations. Twice is once."""
     triggers, replies, warnings = 0, 0, list[Problem]()
     async with database.statement() as connection:
@@ -67,15 +67,15 @@ async def tag_legacy(database: Database, owner_id: str) -> Tagged:
     for conversation_id in conversations:
         async with database.transaction() as connection:
             archives = Archives(connection)
-            for message, reply_id in await archives.suspects(owner_id, conversation_id, marker=MARKER):
-                trigger = legacy_trigger(message.content)
+            for message, reply_id in await archives.suspects(owner_id, conversation_id, marker=LEGACY_MARKER):
+                trigger = find_legacy_trigger(message.content)
                 if trigger is None:
                     continue
                 if trigger.unknown is not None:
-                    warnings.append(Problem(f"message {message.id}", unknown_type(trigger)))
+                    warnings.append(Problem(f"message {message.id}", describe_unknown_type(trigger)))
                 await archives.tag(owner_id, conversation_id, message.id, trigger.tags)
                 triggers += 1
                 if reply_id is not None:
                     await archives.tag(owner_id, conversation_id, reply_id, trigger.reply_tags)
                     replies += 1
-    return Tagged(triggers, replies, warnings)
+    return LegacyTagCounts(triggers, replies, warnings)

@@ -14,9 +14,9 @@ from rapport.domain.chat_archive import Archive, ArchivedMessage, Problem
 from rapport.domain.conversation import Author
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.errors import InvalidInput
-from rapport.ingest.archive_rows import Collected, identifier, mapping, moment, named
-from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, checked_content
-from rapport.ingest.placeholders import listed, placeholder
+from rapport.ingest.archive_rows import ArchiveBuilder, as_mapping, read_id, read_name, read_time
+from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, check_content
+from rapport.ingest.placeholders import render_list, render_placeholder
 
 _DIRECT = {"personal_chat", "bot_chat", "saved_messages"}
 _MEDIA = {
@@ -49,7 +49,7 @@ class TelegramChat:
         """Whether its messages have the same numbers for everybody, bots included."""
         return self.id.startswith("channel")
 
-    def is_called(self, wanted: str) -> bool:
+    def has_name(self, wanted: str) -> bool:
         return wanted in (self.id, self.number) or wanted.casefold() == self.name.casefold()
 
 
@@ -72,14 +72,14 @@ class _Topics:
         return topic
 
 
-def telegram_chats(data: bytes) -> list[TelegramChat]:
+def list_telegram_chats(data: bytes) -> list[TelegramChat]:
     """The chats of an export; raises InvalidInput if it isn't one."""
-    export = mapping(_parsed(data)) or {}
+    export = as_mapping(_parse(data)) or {}
     if isinstance(export.get("messages"), list):
         return [_chat(export)]
-    lists = [mapping(export.get(name)) for name in ("chats", "left_chats")]
-    found = [chat for some in lists if some for chat in _list(some.get("list"))]
-    chats = [_chat(chat) for chat in map(mapping, found) if chat is not None]
+    lists = [as_mapping(export.get(name)) for name in ("chats", "left_chats")]
+    found = [chat for some in lists if some for chat in _as_list(some.get("list"))]
+    chats = [_chat(chat) for chat in map(as_mapping, found) if chat is not None]
     if not chats:
         raise InvalidInput(
             "There is no chat in this file. It must be the `result.json` of Telegram Desktop's export, made as JSON."
@@ -92,12 +92,12 @@ def read_telegram(
 ) -> Archive:
     """What was said in a chat. Of a chat with a bot, the bot's part is the agent's; else only that of `agent_authors`,
     by id or name: anybody may call themselves like an agent."""
-    rows = Collected()
+    rows = ArchiveBuilder()
     agents = {*agent_authors, *([f"user{chat.number}"] if chat.type == "bot_chat" else [])}
     topics = _Topics()
     has_guessed = False
     for number, row in enumerate(chat.rows, 1):
-        told = mapping(row) or {}
+        told = as_mapping(row) or {}
         place = f"message {number}" + (f" (id {told['id']})" if isinstance(told.get("id"), int) else "")
         if told.get("type") in ("service", "unsupported"):
             topics.see(told)
@@ -119,10 +119,10 @@ def read_telegram(
         if "date_unixtime" not in told and not has_guessed:
             has_guessed = True
             rows.warnings.append(Problem(place, "The file is from an old version: its times are taken as UTC."))
-    return rows.archive("telegram", chat.id, title=chat.name or None, kind=chat.kind)
+    return rows.build("telegram", chat.id, title=chat.name or None, kind=chat.kind)
 
 
-def _parsed(data: bytes) -> object:
+def _parse(data: bytes) -> object:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -134,25 +134,25 @@ def _parsed(data: bytes) -> object:
         raise InvalidInput("The file isn't valid JSON: it may be cut off, or the export was made as HTML.") from error
 
 
-def _list(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _chat(chat: Mapping[str, Any]) -> TelegramChat:
     form, name = str(chat.get("type")), chat.get("name")
-    number = identifier(chat.get("id"), what="id of the chat", limit=40)
+    number = read_id(chat.get("id"), what="id of the chat", limit=40)
     family = "user" if form in _DIRECT else "chat" if form == "private_group" else "channel"
     shown = name if isinstance(name, str) else "Saved Messages" if form == "saved_messages" else ""
-    return TelegramChat(f"{family}{number}", number, shown, form, _list(chat.get("messages")))
+    return TelegramChat(f"{family}{number}", number, shown, form, _as_list(chat.get("messages")))
 
 
 def _message(row: Mapping[str, Any], agents: set[str], *, now: datetime, limit: int) -> ArchivedMessage | None:
     """The message of a row; None if nobody said anything in it."""
     if row.get("type") != "message":
         raise InvalidInput("It isn't a message: its `type` is missing or unknown.")
-    row_id = identifier(row.get("id"))
-    created_at = moment(row.get("date_unixtime", row.get("date")), now=now, what="date")
-    said = "\n".join(part for part in (_media(row), _text(row.get("text"))) if part)
+    row_id = read_id(row.get("id"))
+    created_at = read_time(row.get("date_unixtime", row.get("date")), now=now, what="date")
+    said = "\n".join(part for part in (_render_media(row), _text(row.get("text"))) if part)
     if not said.strip():
         return None
     if "forwarded_from" in row:
@@ -163,29 +163,29 @@ def _message(row: Mapping[str, Any], agents: set[str], *, now: datetime, limit: 
     return ArchivedMessage(
         row_id,
         "assistant" if is_agent else "user",
-        checked_content(said, limit=limit),
+        check_content(said, limit=limit),
         created_at,
         author,
         # With a peer it replies to a message of another chat.
-        None if replied is None or "reply_to_peer_id" in row else identifier(replied, what="reply_to_message_id"),
-        metadata=_edited(row, now=now),
-        mentions=_mentioned(row.get("text")),
+        None if replied is None or "reply_to_peer_id" in row else read_id(replied, what="reply_to_message_id"),
+        metadata=_read_edit_time(row, now=now),
+        mentions=_read_mentions(row.get("text")),
         is_bot=is_agent,
     )
 
 
-def _mentioned(text: object) -> tuple[str, ...]:
+def _read_mentions(text: object) -> tuple[str, ...]:
     """Who is addressed without a name that begins with @: by the id that authors have in the file."""
-    parts = [mapping(part) or {} for part in _list(text)]
+    parts = [as_mapping(part) or {} for part in _as_list(text)]
     numbers = [part.get("user_id") for part in parts if part.get("type") == "mention_name"]
     named = [f"user{number}" for number in numbers if isinstance(number, int) and 0 < number < 2**63]
     return tuple(dict.fromkeys(named))[:MAX_MENTIONS]
 
 
-def _edited(row: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
+def _read_edit_time(row: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
     """When it was last changed. Old versions wrote a time in 1970 for never: no time is no reason to lose the message."""
     try:
-        return {"edited_at": moment(row.get("edited_unixtime"), now=now).isoformat()}
+        return {"edited_at": read_time(row.get("edited_unixtime"), now=now).isoformat()}
     except InvalidInput:
         return {}
 
@@ -193,52 +193,56 @@ def _edited(row: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
 def _author(row: Mapping[str, Any]) -> Author:
     name, known = row.get("from"), row.get("from_id")
     if known is None:
-        shown = named(name, what="from")
+        shown = read_name(name, what="from")
         return Author(shown, shown)
-    author_id = identifier(known, what="from_id")
+    author_id = read_id(known, what="from_id")
     author_id = author_id if isinstance(known, str) else f"user{author_id}"  # older exports have the bare number
-    return Author(author_id, "Deleted account" if name is None else named(name, what="from"))
+    return Author(author_id, "Deleted account" if name is None else read_name(name, what="from"))
 
 
 def _text(value: object) -> str:
     """The words, which are in parts where they are formatted."""
     if isinstance(value, str):
         return value
-    return "".join(_part(part) for part in _list(value))
+    return "".join(_part(part) for part in _as_list(value))
 
 
 def _part(part: object) -> str:
     if isinstance(part, str):
         return part
-    told = mapping(part) or {}
+    told = as_mapping(part) or {}
     text, address = str(told.get("text", "")), told.get("href")
     return f"{text} ({address})" if isinstance(address, str) and address != text else text
 
 
-def _media(row: Mapping[str, Any]) -> str:
+def _render_media(row: Mapping[str, Any]) -> str:
     """What was sent beside words, in a line: the files themselves stay where they are."""
     if (kind := row.get("media_type")) is not None:
         about = [row.get("sticker_emoji") or row.get("title"), row.get("performer")]
         name = _MEDIA.get(str(kind), str(kind).replace("_", " "))
-        return placeholder(name, *(about if any(about) else [row.get("file_name")]))
+        return render_placeholder(name, *(about if any(about) else [row.get("file_name")]))
     if "photo" in row:
         return "[photo]"
     if "file" in row:
-        return placeholder("file", row.get("file_name") or str(row["file"]).partition(" (")[0].rpartition("/")[2])
-    return _shared(row)
+        return render_placeholder(
+            "file", row.get("file_name") or str(row["file"]).partition(" (")[0].rpartition("/")[2]
+        )
+    return _render_shared(row)
 
 
-def _shared(row: Mapping[str, Any]) -> str:
-    if contact := mapping(row.get("contact_information")):
-        return placeholder("contact", " ".join(str(contact.get(name) or "") for name in ("first_name", "last_name")))
+def _render_shared(row: Mapping[str, Any]) -> str:
+    if contact := as_mapping(row.get("contact_information")):
+        return render_placeholder(
+            "contact", " ".join(str(contact.get(name) or "") for name in ("first_name", "last_name"))
+        )
     if "location_information" in row or "place_name" in row:
-        point = mapping(row.get("location_information")) or {}
+        point = as_mapping(row.get("location_information")) or {}
         told = [row.get("place_name"), row.get("address"), point.get("latitude"), point.get("longitude")]
-        return placeholder("location", ", ".join(str(part) for part in told if part is not None))
-    if poll := mapping(row.get("poll")):
-        answers = (_text((mapping(one) or {}).get("text")) for one in _list(poll.get("answers")))
-        return listed("poll", _text(poll.get("question")), answers)
+        return render_placeholder("location", ", ".join(str(part) for part in told if part is not None))
+    if poll := as_mapping(row.get("poll")):
+        answers = (_text((as_mapping(one) or {}).get("text")) for one in _as_list(poll.get("answers")))
+        return render_list("poll", _text(poll.get("question")), answers)
     for name in ("game_title", "invoice_information"):
         if name in row:
-            return placeholder(name.partition("_")[0], row[name] if isinstance(row[name], str) else None)
+            return render_placeholder(name.partition("_")[0], row[name] if isinstance(row[name], str) else None)
     return ""

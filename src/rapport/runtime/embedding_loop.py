@@ -66,7 +66,7 @@ class EmbeddingLoop:
     async def _sweep(self) -> None:
         """Put every group that is behind on the list."""
         after = ""
-        while some := await self._index.behind(after=after):
+        while some := await self._index.list_pending_groups(after=after):
             self._waiting |= dict.fromkeys(some)
             after = some[-1]
 
@@ -75,7 +75,7 @@ class EmbeddingLoop:
         conversation_id = next(iter(self._waiting))
         del self._waiting[conversation_id]
         try:
-            if (await self._index.go_on(conversation_id)).more:
+            if (await self._index.embed_next(conversation_id)).has_more:
                 self._waiting.setdefault(conversation_id)
         except RapportError:
             self._waiting.setdefault(conversation_id)

@@ -14,7 +14,7 @@ from rapport.channels.http.live import slow_clients as sending
 from rapport.channels.http.live import watching
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Busy
-from rapport.ingest.accept import accept, change
+from rapport.ingest.accept import accept, apply_edit
 from rapport.storage.access.api_keys import Keys
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
@@ -170,7 +170,7 @@ async def test_a_message_that_is_changed_is_told_again(world: World) -> None:
         edited = Incoming(
             "local", thread, "Lunch at two?", author=author, platform_id="p1", edited_at=datetime.now(UTC)
         )
-        assert await change(world.database, edited)
+        assert await apply_edit(world.database, edited)
         await listener.until_said("Yes", "Lunch at two?")
         numbers = [int(event.id or 0) for event in listener.events if event.name == "message"]
         assert numbers == sorted(numbers)

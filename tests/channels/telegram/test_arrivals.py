@@ -10,7 +10,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-from rapport.channels.telegram.api import BotApi, Unanswered
+from rapport.channels.telegram.api import BotApi, NoAnswer
 from rapport.channels.telegram.update_worker import MAX_ATTEMPTS
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
@@ -72,7 +72,7 @@ async def test_what_was_stored_and_not_worked_through_is_after_a_restart(town: T
     asked = town.ann_alone.says(town.ann, "hello")
     town.peer.updates.drop()
     assert town.world.app.telegram is not None
-    assert await town.world.app.telegram.inbox.take([town.peer.updates.made[asked.update_id]]) == 1
+    assert await town.world.app.telegram.inbox.store([town.peer.updates.made[asked.update_id]]) == 1
     async with restarted(town) as town:
         await town.peer.until_sent(town.ann_alone, 1)
         await town.settled()
@@ -199,7 +199,7 @@ async def test_an_answer_that_is_none_counts_as_none(status: int, body: str) -> 
     api = BotApi("123456789:AAtoken", url=f"http://127.0.0.1:{runner.addresses[0][1]}")
     await api.open()
     try:
-        with pytest.raises(Unanswered):
+        with pytest.raises(NoAnswer):
             await api.call("sendMessage", chat_id=1, text="hello")
     finally:
         await api.close_connections()
@@ -275,7 +275,7 @@ async def test_what_comes_while_the_database_is_away_is_not_lost(
         town.team.says(town.ben, f"{TAG} and here?")
         assert town.world.app.telegram is not None
         with pytest.raises(Transient):
-            await town.world.app.telegram.inbox.take([town.peer.updates.made[asked.update_id]])
+            await town.world.app.telegram.inbox.store([town.peer.updates.made[asked.update_id]])
         assert asked.update_id in town.peer.updates.pending
     await town.peer.until_sent(town.ann_alone, 2)
     await town.peer.until_sent(town.team, 1)
@@ -289,7 +289,7 @@ async def test_telegram_does_not_forget_what_could_not_be_stored(town: Town, mon
     """Only who asks for what comes after an update lets Telegram forget it."""
     assert town.world.app.telegram is not None
     inbox = town.world.app.telegram.inbox
-    take, failed = inbox.take, asyncio.Event()
+    take, failed = inbox.store, asyncio.Event()
 
     async def taking(updates: Sequence[Mapping[str, Any]]) -> int:
         if not failed.is_set():
@@ -297,7 +297,7 @@ async def test_telegram_does_not_forget_what_could_not_be_stored(town: Town, mon
             raise Transient("The database can't be reached right now.")
         return await take(updates)
 
-    monkeypatch.setattr(inbox, "take", taking)
+    monkeypatch.setattr(inbox, "store", taking)
     asked = town.ann_alone.says(town.ann, "hello")
     await failed.wait()
     before = len(town.peer.calls("getUpdates"))

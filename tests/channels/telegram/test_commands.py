@@ -14,13 +14,13 @@ import pytest
 from markdown_it import MarkdownIt
 from psycopg.types.json import Jsonb
 
-from rapport.channels.telegram.commands.notice_text import WallClock, escaped, quoted
+from rapport.channels.telegram.commands.notice_text import WallClock, escape_markdown, quote
 from rapport.channels.telegram.commands.run_command import (
     COMMANDS,
     Command,
     CommandContext,
     IsAdmin,
-    press,
+    press_button,
     run_command,
 )
 from rapport.channels.telegram.commands.why import HOW_TO_ASK, NOTHING_SAID
@@ -245,14 +245,15 @@ async def test_times_are_by_the_clock_of_the_chats_owner(world: World) -> None:
 
 def test_a_clock_names_the_day_where_it_is_another() -> None:
     clock = WallClock(ZoneInfo("Europe/Berlin"), datetime(2026, 11, 16, 12, 0, tzinfo=UTC))
-    assert clock.shows(datetime(2026, 11, 16, 13, 30, tzinfo=UTC)) == "14:30"
-    assert clock.shows(datetime(2026, 11, 16, 23, 30, tzinfo=UTC)) == "Tue 17 Nov, 00:30"
-    assert clock.shows(datetime(2027, 7, 1, 6, 0, tzinfo=UTC)) == "Thu 1 Jul 2027, 08:00"
+    assert clock.format_time(datetime(2026, 11, 16, 13, 30, tzinfo=UTC)) == "14:30"
+    assert clock.format_time(datetime(2026, 11, 16, 23, 30, tzinfo=UTC)) == "Tue 17 Nov, 00:30"
+    assert clock.format_time(datetime(2027, 7, 1, 6, 0, tzinfo=UTC)) == "Thu 1 Jul 2027, 08:00"
     distances = [
-        clock.until(clock.now + timedelta(minutes=some)) for some in (-5, 0.5, 12, 89, 120, 47 * 60, 5 * 1_440)
+        clock.format_distance(clock.now + timedelta(minutes=some))
+        for some in (-5, 0.5, 12, 89, 120, 47 * 60, 5 * 1_440)
     ]
     assert distances == ["in a moment", "in a moment", "in 12 min", "in 89 min", "in 2 h", "in 47 h", "in 5 days"]
-    assert WallClock.of(Preference("Mars/Olympus")).name == "UTC"
+    assert WallClock.for_preference(Preference("Mars/Olympus")).name == "UTC"
 
 
 async def test_what_waits_is_told_in_plain_words_and_goes_on_waiting(world: World) -> None:
@@ -362,7 +363,7 @@ async def test_forgetting_asks_first_and_says_what_goes(world: World) -> None:
     assert "can't be undone" in text
     assert "/forget yes" in text
     _, no = pressed(question)
-    answer = await press(no, await found(world, where), ANA, must_not_be_asked, desk_of(world))
+    answer = await press_button(no, await found(world, where), ANA, must_not_be_asked, desk_of(world))
     assert answer is not None
     assert answer.text.startswith("All right")
     assert (await left(world, where), await remembered(world)) == (before, count)
@@ -375,7 +376,7 @@ async def test_a_confirmed_chat_is_forgotten_with_what_was_remembered_and_nothin
     await world.app.memory.upsert("somebody", "companion", MemoryCandidate("The user lives in Rome."))
     kept = await left(world, elsewhere)
     yes, _ = pressed(await asked(world, where, "/forget"))
-    answer = await press(yes, await found(world, where), ANA, must_not_be_asked, desk_of(world))
+    answer = await press_button(yes, await found(world, where), ANA, must_not_be_asked, desk_of(world))
     assert answer is not None
     assert answer.text.startswith("Forgotten: everything said in this chat")
     assert "remembered about you" in answer.text
@@ -389,15 +390,15 @@ async def test_pressed_twice_is_forgotten_once(world: World) -> None:
     where = await full(world)
     conversation = await found(world, where)
     yes, _ = pressed(await asked(world, where, "/forget"))
-    assert await press(yes, conversation, ANA, must_not_be_asked, desk_of(world)) is not None
+    assert await press_button(yes, conversation, ANA, must_not_be_asked, desk_of(world)) is not None
     # The second finger came down before anybody noticed; and a third one days later, when there is more to lose.
-    again = await press(yes, conversation, ANA, must_not_be_asked, desk_of(world))
+    again = await press_button(yes, conversation, ANA, must_not_be_asked, desk_of(world))
     assert again is not None
     assert again.text.startswith("Forgotten")
     anew = await full(world)
     await world.app.memory.upsert("local", "companion", MemoryCandidate("The user lives in Oslo."))
     kept, count = await left(world, anew), await remembered(world)
-    late = await press(yes, await found(world, anew), ANA, must_not_be_asked, desk_of(world))
+    late = await press_button(yes, await found(world, anew), ANA, must_not_be_asked, desk_of(world))
     assert late is not None
     assert late.text == "That is forgotten already."
     assert (await left(world, anew), await remembered(world)) == (kept, count)
@@ -458,9 +459,9 @@ async def test_forgetting_is_finished_by_the_next_attempt(world: World) -> None:
 
     desk = replace(desk_of(world), core=Eventful(world, fails))
     with pytest.raises(Transient):
-        await press(yes, await found(world, where), ANA, must_not_be_asked, desk)
+        await press_button(yes, await found(world, where), ANA, must_not_be_asked, desk)
     assert (await left(world, where))[0][0] == 1
-    assert await press(yes, await found(world, where), ANA, must_not_be_asked, desk_of(world)) is not None
+    assert await press_button(yes, await found(world, where), ANA, must_not_be_asked, desk_of(world)) is not None
     assert (await left(world, where), await remembered(world)) == ([(0, 0, 0, 0)], 0)
 
 
@@ -491,10 +492,10 @@ async def test_a_group_is_forgotten_by_the_admin_who_asked(world: World) -> None
     yes, no = pressed(question)
     here = await found(world, where)
     for data in (yes, no):
-        assert await press(data, here, BEN, always, desk_of(world)) is None, "another admin's question"
-        assert await press(data, here, ANA, never, desk_of(world)) is None, "no admin any more"
+        assert await press_button(data, here, BEN, always, desk_of(world)) is None, "another admin's question"
+        assert await press_button(data, here, ANA, never, desk_of(world)) is None, "no admin any more"
     assert (await left(world, where))[0][0] == 1
-    answer = await press(yes, here, ANA, always, desk_of(world))
+    answer = await press_button(yes, here, ANA, always, desk_of(world))
     assert answer is not None
     assert "everything said in this group" in answer.text
     assert await left(world, where) == [(0, 0, 0, 0)]
@@ -507,8 +508,8 @@ async def test_who_asked_as_the_group_presses_as_a_person(world: World) -> None:
     group = Author("channel1009999999999", "The group")
     yes, _ = pressed(await asked(world, where, "/forget", by=group, is_admin=always))
     here = await found(world, where)
-    assert await press(yes, here, BEN, never, desk_of(world)) is None
-    assert await press(yes, here, BEN, always, desk_of(world)) is not None
+    assert await press_button(yes, here, BEN, never, desk_of(world)) is None
+    assert await press_button(yes, here, BEN, always, desk_of(world)) is not None
     assert await left(world, where) == [(0, 0, 0, 0)]
 
 
@@ -523,7 +524,7 @@ async def test_a_button_fits_what_the_platform_hands_back(world: World) -> None:
 )
 async def test_what_is_no_button_of_ours_does_nothing(world: World, data: str) -> None:
     where = await full(world)
-    assert await press(data, await found(world, where), ANA, must_not_be_asked, desk_of(world)) is None
+    assert await press_button(data, await found(world, where), ANA, must_not_be_asked, desk_of(world)) is None
     assert (await left(world, where))[0][0] == 1
 
 
@@ -751,8 +752,8 @@ async def test_the_surest_are_shown_of_many(world: World) -> None:
     "text", ["plain", "1. one", "- x", "a_b_c *d* **e**", "\\", "&amp; <i>", "| a |", "=", "[source: x]"]
 )
 def test_escaped_text_shows_as_it_is(text: str) -> None:
-    assert shown(escaped(text)) == text
-    assert shown(f"- **{quoted(text)}**, “{quoted(text)}”") == f"{text}, “{text}”"
+    assert shown(escape_markdown(text)) == text
+    assert shown(f"- **{quote(text)}**, “{quote(text)}”") == f"{text}, “{text}”"
 
 
 async def test_another_worlds_server_may_never_follow_up(database_url: str) -> None:

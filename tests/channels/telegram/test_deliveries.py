@@ -246,7 +246,7 @@ async def test_what_telegram_can_not_read_is_sent_without_formatting(
     def badly(_text: str) -> list[Part]:
         return [Part("<b>Not <i>nested</b></i>", "Not nested")]
 
-    monkeypatch.setattr(channel, "parts", badly)
+    monkeypatch.setattr(channel, "render_parts", badly)
     await town.hears(town.ann_alone, town.ann, "hello")
     [answer] = town.peer.posted(town.ann_alone)
     assert answer.text == "Not nested"

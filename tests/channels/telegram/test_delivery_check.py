@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from rapport.channels.telegram.writing import delivery_check as whereabouts
-from rapport.channels.telegram.writing.delivery_check import MISSES, PACE_SECONDS
+from rapport.channels.telegram.writing.delivery_check import MAX_MISSES, REQUEST_INTERVAL_SECONDS
 from rapport.delivery import sender as outbox
 from tests.channels.telegram.peer import Fault, flood, hangs, resets
 from tests.channels.telegram.town import Impatient, Town
@@ -36,7 +36,7 @@ async def test_what_has_not_come_yet_is_waited_for(
 ) -> None:
     """Much was said of which this side knows nothing yet: in the same group, or where the numbers are the same."""
     impatient.for_what_is_on_its_way(0.1)
-    monkeypatch.setattr(whereabouts, "BACKLOG_SECONDS", 0.1)
+    monkeypatch.setattr(whereabouts, "BACKLOG_RETRY_SECONDS", 0.1)
     chat, others = (town.team, town.team) if where == "in a group" else (town.ann_alone, town.club)
     slow = town.world.model.will_wait("It took a while.")
     chat.says(town.ann, f"{TAG} think about it")
@@ -54,7 +54,7 @@ async def test_what_has_not_come_yet_is_waited_for(
     town.peer.heals()
     assert [state for state, _ in await town.parked()] == ["sent"]
     assert town.peer.sent(chat) == ["It took a while."]
-    assert len(looks(town)) <= MISSES + 2
+    assert len(looks(town)) <= MAX_MISSES + 2
 
 
 @pytest.mark.parametrize("fault", LOST, ids=NAMES)
@@ -71,7 +71,7 @@ async def test_what_is_no_message_of_anybodys_is_known_too(impatient: Impatient,
     slow.go_on()
     assert [state for state, _ in await town.parked()] == ["sent"]
     assert town.peer.sent(town.team) == ["It took a while."]
-    assert len(looks(town)) <= MISSES + 2
+    assert len(looks(town)) <= MAX_MISSES + 2
 
 
 @pytest.mark.parametrize("fault", LOST, ids=NAMES)
@@ -90,10 +90,10 @@ async def test_where_the_bot_was_told_nothing_it_asks_slowly_and_goes_on_where_i
     slow.go_on()
     assert [state for state, _ in await town.parked()] == ["sent"]
     assert town.peer.sent(town.team) == ["It took a while."]
-    refused, last = asked.message_id + CROWD // 2 + 1, asked.message_id + CROWD + (1 if fault.after else MISSES)
+    refused, last = asked.message_id + CROWD // 2 + 1, asked.message_id + CROWD + (1 if fault.after else MAX_MISSES)
     assert looks(town) == sorted([*range(asked.message_id + 1, last + 1), refused])
     questions = town.peer.calls("editMessageReplyMarkup")
-    assert min(later.at - one.at for one, later in pairwise(questions)) >= PACE_SECONDS * 0.9
+    assert min(later.at - one.at for one, later in pairwise(questions)) >= REQUEST_INTERVAL_SECONDS * 0.9
 
 
 async def test_who_has_waited_long_for_updates_is_patient_with_telegram_afterwards(
@@ -117,7 +117,7 @@ async def test_numbers_that_are_gone_are_not_the_end_of_the_chat(impatient: Impa
     slow = town.world.model.will_wait("It took a while.")
     town.team.says(town.ann, f"{TAG} think about it")
     await slow.begun.wait()
-    for said in [town.team.already_said(town.ben, "an advertisement") for _ in range(2 * MISSES)]:
+    for said in [town.team.already_said(town.ben, "an advertisement") for _ in range(2 * MAX_MISSES)]:
         town.team.deletes(said)
     town.peer.will(resets(after=True), on="sendMessage")
     slow.go_on()
@@ -136,7 +136,7 @@ async def test_what_strangers_say_is_not_the_end_of_a_chat_that_shares_their_num
     slow = town.world.model.will_wait("It took a while.")
     town.ann_alone.says(town.ann, "think about it")
     await slow.begun.wait()
-    for number in range(2 * MISSES):
+    for number in range(2 * MAX_MISSES):
         town.peer.private(zoe).says(zoe, f"let me in {number}")
     town.peer.will(resets(after=True), on="sendMessage")
     slow.go_on()

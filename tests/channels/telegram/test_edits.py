@@ -22,7 +22,7 @@ async def words(town: Town, chat: Chat) -> list[str]:
 async def indexed(town: Town, group: str) -> list[tuple[str, Any]]:
     """The vectors of the group, once every message has one."""
     index = MessageEmbedding(town.world.database, town.world.app.context_selector.embedder)
-    while (await index.go_on(group)).more:
+    while (await index.embed_next(group)).has_more:
         pass
     rows = await town.world.sql("SELECT message_id, embedding::text FROM message_vectors ORDER BY created_at")
     return [(row[0], row[1]) for row in rows]

@@ -14,53 +14,53 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapport.channels.telegram.reading.extract import (
-    Belongs,
+    BotIdentity,
+    ButtonPressed,
     Chat,
-    Command,
-    Glance,
-    Happened,
-    Me,
-    Moved,
-    Nothing,
+    ChatEvent,
+    GroupMigrated,
+    Ignored,
+    MembershipChanged,
+    MessageReceived,
+    ParsedCommand,
     Person,
-    Pressed,
-    Said,
-    chat_of,
+    UpdateOrigin,
+    find_origin,
     read_update,
 )
 from rapport.domain.conversation import Author, text_of
 from rapport.domain.errors import InvalidInput
 from rapport.ingest.addressing import is_for_agent
-from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, MAX_NAME, checked_content, checked_mentions
-from rapport.ingest.telegram_export import read_telegram, telegram_chats
+from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, MAX_NAME_CHARACTERS, check_content, check_mentions
+from rapport.ingest.telegram_export import list_telegram_chats, read_telegram
 from tests.channels.telegram import updates
 from tests.channels.telegram.updates import BEN, BOT, CHANNEL, DATE, FORUM, GROUP, OTHER_BOT, SMALL_GROUP, Raw
 
-ME = Me(BOT["id"], BOT["username"], "companion")
+ME = BotIdentity(BOT["id"], BOT["username"], "companion")
 AT = datetime.fromtimestamp(DATE, UTC)
 
 
-def said(raw: Raw) -> Said:
+def said(raw: Raw) -> MessageReceived:
     """What somebody said; and what is said can always be accepted."""
     happened = read_update(raw, ME)
-    assert isinstance(happened, Said), happened
-    checked_content(happened.text)
-    checked_mentions([*happened.mentions, *happened.usernames])
+    assert isinstance(happened, MessageReceived), happened
+    check_content(happened.text)
+    check_mentions([*happened.mentions, *happened.usernames])
     orjson.dumps([happened.author.name, happened.chat.title, happened.context_snapshot])
     return happened
 
 
 def why(raw: Raw) -> str:
     happened = read_update(raw, ME)
-    assert isinstance(happened, Nothing), happened
-    return happened.why
+    assert isinstance(happened, Ignored), happened
+    return happened.reason
 
 
 # ---- what is said, by whom, when
 
 
 def test_a_message_in_a_group_is_somebodys_words_with_the_platforms_date() -> None:
-    assert said(updates.text_message("Who brings the map?", update_id=70, message_id=1_000_042)) == Said(
+    assert said(updates.text_message("Who brings the map?", update_id=70, message_id=1_000_042)) == MessageReceived(
         chat=Chat(GROUP["id"], "group", "Friday hike"),
         person=Person(101, "ana_w", "Ana Weiss"),
         author=Author("user101", "Ana Weiss"),
@@ -125,7 +125,7 @@ def test_an_anonymous_admin_speaks_as_the_group() -> None:
     assert (heard.person, heard.author) == (None, Author("channel1234567890", "Friday hike"))
     assert heard.is_admin
     assert not heard.is_bot
-    assert heard.command == Command("mute", "2h", named=True)
+    assert heard.command == ParsedCommand("mute", "2h", is_for_this_bot=True)
 
 
 def test_an_anonymous_admin_of_a_small_group_has_its_id() -> None:
@@ -156,7 +156,7 @@ def test_the_linked_channels_posts_are_its_own_words_and_no_forwards() -> None:
         (updates.user(5, ""), "user5"),
         (updates.user(5, "A\x00na", last_name="\ud83d"), "A\ufffdna \ufffd"),
         (updates.user(5, "A\nna"), "A na"),
-        (updates.user(5, "x" * 500), "x" * MAX_NAME),
+        (updates.user(5, "x" * 500), "x" * MAX_NAME_CHARACTERS),
     ],
 )
 def test_everybody_has_a_name_that_can_be_read_and_stored(person: Raw, name: str) -> None:
@@ -187,9 +187,9 @@ def test_the_second_peers_messages_are_read_too() -> None:
     about = {"from": sender, "chat": chat, "botToken": "123", "date": DATE}
     heard = said({"update_id": 1, "message": about | {"text": "/start now", "message_id": 1}})
     assert heard.chat == Chat(1, "direct", "TestName")
-    assert heard.command == Command("start", "now", named=False)
+    assert heard.command == ParsedCommand("start", "now", is_for_this_bot=False)
     pressed = {"id": "3", "from": sender, "message": {"from": sender, "chat": chat}, "data": "yes"}
-    assert read_update({"update_id": 2, "callback_query": pressed}, ME) == Pressed(
+    assert read_update({"update_id": 2, "callback_query": pressed}, ME) == ButtonPressed(
         Chat(1, "direct", "TestName"), Person(1, "testUserName", "TestName"), "3", "yes", None, None, None
     )
 
@@ -290,10 +290,10 @@ def test_a_crowd_of_names_is_no_more_than_a_message_may_name() -> None:
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        ("/help", Command("help", "", named=False)),
-        ("/Mute  2 hours \n", Command("mute", "2 hours", named=False)),
-        ("/mute@RAPPORT_bot 2h", Command("mute", "2h", named=True)),
-        ("/why@rapport_bot", Command("why", "", named=True)),
+        ("/help", ParsedCommand("help", "", is_for_this_bot=False)),
+        ("/Mute  2 hours \n", ParsedCommand("mute", "2 hours", is_for_this_bot=False)),
+        ("/mute@RAPPORT_bot 2h", ParsedCommand("mute", "2h", is_for_this_bot=True)),
+        ("/why@rapport_bot", ParsedCommand("why", "", is_for_this_bot=True)),
         ("/help@weather_bot", None),
         ("please /help", None),
         ("/etc/passwd", None),
@@ -301,13 +301,13 @@ def test_a_crowd_of_names_is_no_more_than_a_message_may_name() -> None:
     ],
 )
 @pytest.mark.parametrize("with_entities", [True, False])
-def test_a_command_is_what_a_message_begins_with(text: str, command: Command | None, with_entities: bool) -> None:
+def test_a_command_is_what_a_message_begins_with(text: str, command: ParsedCommand | None, with_entities: bool) -> None:
     raw = updates.text_message(text)
     if not with_entities:
         raw["message"].pop("entities", None)
     heard = said(raw)
     assert heard.command == command
-    assert is_for_agent(heard.facts) == (command is not None and command.named)
+    assert is_for_agent(heard.facts) == (command is not None and command.is_for_this_bot)
 
 
 def test_in_a_direct_chat_another_bots_command_is_no_command_and_still_for_the_agent() -> None:
@@ -503,7 +503,7 @@ def test_words_picked_out_of_a_message_stand_before_the_answer() -> None:
 def test_a_command_after_picked_words_is_still_one() -> None:
     parent = updates.message(sender=BOT, message_id=5, text="Tea is in the hut.")
     quote = {"text": "Tea", "position": 0, "is_manual": True}
-    assert said(updates.reply("/why", parent, quote=quote)).command == Command("why", "", named=False)
+    assert said(updates.reply("/why", parent, quote=quote)).command == ParsedCommand("why", "", is_for_this_bot=False)
 
 
 def in_an_export(**row: Any) -> tuple[Author | None, str]:
@@ -517,7 +517,7 @@ def in_an_export(**row: Any) -> tuple[Author | None, str]:
         "text": "",
     }
     chat = {"id": 1_234_567_890, "type": "private_supergroup", "name": "Friday hike", "messages": [told | row]}
-    (message,) = read_telegram(telegram_chats(orjson.dumps(chat))[0], now=AT + timedelta(days=1)).messages
+    (message,) = read_telegram(list_telegram_chats(orjson.dumps(chat))[0], now=AT + timedelta(days=1)).messages
     return message.author, text_of(message.content)
 
 
@@ -681,7 +681,7 @@ def test_posts_of_channels_and_business_accounts_and_the_rest_are_nobodys_talk()
 
 
 def test_a_group_that_moves_says_so_twice() -> None:
-    moved = Moved(old=SMALL_GROUP["id"], new=GROUP["id"])
+    moved = GroupMigrated(old=SMALL_GROUP["id"], new=GROUP["id"])
     assert [read_update(raw, ME) for raw in updates.migrated()] == [moved, moved]
 
 
@@ -700,7 +700,7 @@ def test_a_group_that_moves_says_so_twice() -> None:
 )
 def test_the_bot_comes_and_goes(raw: Raw, is_member: bool, can_speak: bool) -> None:
     place, person = Chat(GROUP["id"], "group", "Friday hike"), Person(101, "ana_w", "Ana Weiss")
-    assert read_update(raw, ME) == Belongs(place, person, is_member, can_speak)
+    assert read_update(raw, ME) == MembershipChanged(place, person, is_member, can_speak)
 
 
 def test_rights_that_are_not_all_there_do_not_hide_that_the_bot_was_removed() -> None:
@@ -709,14 +709,14 @@ def test_rights_that_are_not_all_there_do_not_hide_that_the_bot_was_removed() ->
         raw["my_chat_member"]["old_chat_member"] = {"user": BOT, "status": "administrator"}
         raw["my_chat_member"]["new_chat_member"] = {"user": BOT, "status": status}
         happened = read_update(raw, ME)
-        assert isinstance(happened, Belongs)
+        assert isinstance(happened, MembershipChanged)
         assert happened.is_member == is_member
 
 
 def test_a_person_blocks_and_unblocks_it() -> None:
     place, person = Chat(101, "direct", "Ana Weiss"), Person(101, "ana_w", "Ana Weiss")
-    assert read_update(updates.blocked(), ME) == Belongs(place, person, is_member=False, can_speak=False)
-    assert read_update(updates.unblocked(), ME) == Belongs(place, person, is_member=True, can_speak=True)
+    assert read_update(updates.blocked(), ME) == MembershipChanged(place, person, is_member=False, can_speak=False)
+    assert read_update(updates.unblocked(), ME) == MembershipChanged(place, person, is_member=True, can_speak=True)
 
 
 def test_a_channel_it_is_added_to_is_no_place_to_talk() -> None:
@@ -727,7 +727,7 @@ def test_a_button_is_pressed_in_its_topic() -> None:
     under = updates.message(
         sender=BOT, chat=FORUM, message_id=9, text="Sure?", message_thread_id=31, is_topic_message=True
     )
-    assert read_update(updates.callback("forget:yes", under=under, sender=BEN), ME) == Pressed(
+    assert read_update(updates.callback("forget:yes", under=under, sender=BEN), ME) == ButtonPressed(
         chat=Chat(FORUM["id"], "group", "The house"),
         person=Person(102, None, "Ben"),
         callback_id="4382bfdwdsb323b2d9",
@@ -741,7 +741,7 @@ def test_a_button_is_pressed_in_its_topic() -> None:
 def test_a_button_under_a_message_that_is_gone_is_pressed_all_the_same() -> None:
     gone = {"chat": GROUP, "message_id": 9, "date": 0}
     pressed = read_update(updates.callback("no", under=gone), ME)
-    assert isinstance(pressed, Pressed)
+    assert isinstance(pressed, ButtonPressed)
     assert (pressed.platform_id, pressed.thread_id) == ("-1001234567890/9", None)
 
 
@@ -777,7 +777,7 @@ def test_what_is_read_is_left_as_it_is() -> None:
     for raw in STORIES:
         before = copy.deepcopy(raw)
         read_update(raw, ME)
-        chat_of(raw)
+        find_origin(raw)
         assert raw == before
 
 
@@ -830,7 +830,7 @@ like_updates = st.recursive(
 )
 
 
-def read_or_refused(raw: Any) -> Happened | InvalidInput:
+def read_or_refused(raw: Any) -> ChatEvent | InvalidInput:
     try:
         return read_update(raw, ME)
     except InvalidInput as error:
@@ -839,18 +839,18 @@ def read_or_refused(raw: Any) -> Happened | InvalidInput:
 
 def survives(raw: Any) -> None:
     """It is read or refused, and a look at it never fails."""
-    glance = chat_of(raw)
+    glance = find_origin(raw)
     assert glance is None or abs(glance.chat_id) < 2**63
     happened = read_or_refused(raw)
     if isinstance(happened, InvalidInput):
         assert str(happened).endswith("can't be read.")
         return
-    if isinstance(happened, Said):
-        checked_content(happened.text)
-        checked_mentions([*happened.mentions, *happened.usernames])
+    if isinstance(happened, MessageReceived):
+        check_content(happened.text)
+        check_mentions([*happened.mentions, *happened.usernames])
         orjson.dumps([happened.author.name, happened.chat.title, happened.context_snapshot, happened.album])
         assert "\x00" not in f"{happened.author.name}{happened.chat.title}{happened.album}"
-    if not isinstance(happened, Nothing | Moved):
+    if not isinstance(happened, Ignored | GroupMigrated):
         assert glance is not None
         assert (glance.chat_id, glance.kind, glance.title) == (
             happened.chat.id,
@@ -918,9 +918,9 @@ def test_depths_without_end_are_refused() -> None:
     raw: Raw = updates.message(text="hi")
     for _ in range(2000):
         raw = updates.message(text="hi", reply_to_message=raw)
-    assert chat_of({"update_id": 1, "message": raw}) is not None
+    assert find_origin({"update_id": 1, "message": raw}) is not None
     happened = read_update({"update_id": 1, "message": raw}, ME)
-    assert isinstance(happened, Said)
+    assert isinstance(happened, MessageReceived)
 
 
 def test_more_entities_than_telegram_has_do_not_keep_the_server_busy() -> None:
@@ -935,32 +935,38 @@ def test_more_entities_than_telegram_has_do_not_keep_the_server_busy() -> None:
 
 
 def test_a_glance_tells_where_and_who() -> None:
-    assert chat_of(updates.text_message("hi")) == Glance(GROUP["id"], "group", "Friday hike", 101, "Ana Weiss")
-    assert chat_of(updates.text_message("hi", chat=updates.direct())) == Glance(
+    assert find_origin(updates.text_message("hi")) == UpdateOrigin(
+        GROUP["id"], "group", "Friday hike", 101, "Ana Weiss"
+    )
+    assert find_origin(updates.text_message("hi", chat=updates.direct())) == UpdateOrigin(
         101, "direct", "Ana Weiss", 101, "Ana Weiss"
     )
-    assert chat_of(updates.callback("x", sender=BEN)) == Glance(GROUP["id"], "group", "Friday hike", 102, "Ben")
-    assert chat_of(updates.blocked()) == Glance(101, "direct", "Ana Weiss", 101, "Ana Weiss")
+    assert find_origin(updates.callback("x", sender=BEN)) == UpdateOrigin(
+        GROUP["id"], "group", "Friday hike", 102, "Ben"
+    )
+    assert find_origin(updates.blocked()) == UpdateOrigin(101, "direct", "Ana Weiss", 101, "Ana Weiss")
 
 
 def test_who_speaks_as_a_chat_is_nobody_at_the_door() -> None:
-    assert chat_of(updates.by_anonymous_admin("hi")) == Glance(GROUP["id"], "group", "Friday hike", None, None)
+    assert find_origin(updates.by_anonymous_admin("hi")) == UpdateOrigin(
+        GROUP["id"], "group", "Friday hike", None, None
+    )
 
 
 def test_what_comes_from_no_chat_is_nowhere() -> None:
-    assert chat_of({"update_id": 1, "poll": POLL}) is None
-    assert chat_of(json.loads("[1, null]")) is None
+    assert find_origin({"update_id": 1, "poll": POLL}) is None
+    assert find_origin(json.loads("[1, null]")) is None
 
 
 def test_the_door_sees_the_chat_that_will_be_read() -> None:
     allowed, other = updates.message(text="hi"), updates.message(text="let me in", chat=SMALL_GROUP)
     raw = {"update_id": 1, "edited_message": allowed, "message": other}
-    glance = chat_of(raw)
+    glance = find_origin(raw)
     assert glance is not None
     assert glance.chat_id == said(raw).chat.id == SMALL_GROUP["id"]
     pressed = updates.callback("x", under=other)
     pressed["callback_query"]["chat"] = GROUP
-    glance, happened = chat_of(pressed), read_update(pressed, ME)
+    glance, happened = find_origin(pressed), read_update(pressed, ME)
     assert glance is not None
-    assert isinstance(happened, Pressed)
+    assert isinstance(happened, ButtonPressed)
     assert glance.chat_id == happened.chat.id == SMALL_GROUP["id"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapport.channels.telegram.writing.markup import Part, parts
+from rapport.channels.telegram.writing.markup import Part, render_parts
 
 UNSPLIT = 10**9
 
@@ -113,7 +113,7 @@ def ink(found: list[Part]) -> str:
 
 
 def html_of(markdown: str) -> str:
-    [part] = parts(markdown)
+    [part] = render_parts(markdown)
     assert read(part.html) == part.plain
     return part.html
 
@@ -121,9 +121,9 @@ def html_of(markdown: str) -> str:
 @given(texts, limits)
 @settings(max_examples=400)
 def test_whatever_is_written_every_part_can_be_sent_and_no_word_is_lost_between_them(text: str, limit: int) -> None:
-    found = parts(text, limit=limit)
+    found = render_parts(text, limit=limit)
     check(found, limit)
-    assert ink_of_seen(found) == ink_of_seen(parts(text, limit=UNSPLIT))
+    assert ink_of_seen(found) == ink_of_seen(render_parts(text, limit=UNSPLIT))
 
 
 def ink_of_seen(found: list[Part]) -> str:
@@ -135,7 +135,7 @@ def ink_of_seen(found: list[Part]) -> str:
 @settings(max_examples=300)
 def test_every_word_of_the_source_is_in_the_messages_once_and_in_order(text: str, limit: int) -> None:
     words = re.findall("alpha|beta|gamma|delta", text)
-    assert re.findall("alpha|beta|gamma|delta", ink(parts(text, limit=limit))) == words
+    assert re.findall("alpha|beta|gamma|delta", ink(render_parts(text, limit=limit))) == words
 
 
 @given(
@@ -145,7 +145,7 @@ def test_every_word_of_the_source_is_in_the_messages_once_and_in_order(text: str
 )
 @settings(max_examples=200)
 def test_what_looks_like_one_character_is_never_cut(clusters: list[str], around: tuple[str, str], limit: int) -> None:
-    found = parts("".join(clusters).join(around), limit=limit)
+    found = render_parts("".join(clusters).join(around), limit=limit)
     check(found, limit)
     whole = re.compile("|".join(sorted(map(re.escape, CLUSTERS), key=len, reverse=True)))
     assert [sign for part in found for sign in whole.findall(part.plain)] == clusters
@@ -226,31 +226,37 @@ def test_a_table_is_aligned_as_it_is_seen_and_keeps_cells_that_its_head_has_no_c
     "nothing", ["", " \n\t", "> ", "#", "```\n\n```", "[](https://e.com)", "&nbsp;", "\u200b \u2060", "\x00"]
 )
 def test_what_shows_nothing_is_no_message(nothing: str) -> None:
-    assert parts(nothing) == []
+    assert render_parts(nothing) == []
 
 
 def test_half_a_character_does_not_stop_the_rest() -> None:
-    assert [part.plain for part in parts("a \ud83d b \ud83d\ude00")] == ["a \ufffd b 😀"]
+    assert [part.plain for part in render_parts("a \ud83d b \ud83d\ude00")] == ["a \ufffd b 😀"]
 
 
 def test_a_paragraph_that_fits_is_not_torn_and_a_heading_goes_with_its_text() -> None:
     first, second = "First. " * 10, "Second thing. " * 5
-    found = parts(f"{first}\n\n# Title\n{second}\n\nEnd.", limit=100)
+    found = render_parts(f"{first}\n\n# Title\n{second}\n\nEnd.", limit=100)
     assert [part.plain for part in found] == [first.strip(), f"Title\n{second.strip()}\n\nEnd."]
 
 
 def test_a_long_paragraph_is_cut_at_lines_then_sentences_then_spaces() -> None:
-    assert [part.plain for part in parts("a" * 40 + " b.\n" + "c" * 40, limit=64)] == ["a" * 40 + " b.", "c" * 40]
-    assert [part.plain for part in parts("One is here. Two is there " + "c" * 50, limit=64)] == [
+    assert [part.plain for part in render_parts("a" * 40 + " b.\n" + "c" * 40, limit=64)] == [
+        "a" * 40 + " b.",
+        "c" * 40,
+    ]
+    assert [part.plain for part in render_parts("One is here. Two is there " + "c" * 50, limit=64)] == [
         "One is here.",
         "Two is there " + "c" * 50,
     ]
-    assert [part.plain for part in parts("word " * 20, limit=64)] == [("word " * 13).strip(), ("word " * 7).strip()]
-    assert [part.plain for part in parts("x" * 150, limit=64)] == ["x" * 64, "x" * 64, "x" * 22]
+    assert [part.plain for part in render_parts("word " * 20, limit=64)] == [
+        ("word " * 13).strip(),
+        ("word " * 7).strip(),
+    ]
+    assert [part.plain for part in render_parts("x" * 150, limit=64)] == ["x" * 64, "x" * 64, "x" * 22]
 
 
 def test_formatting_goes_on_in_the_next_part() -> None:
-    found = parts("[" + "**bold** word " * 10 + "](https://e.com)", limit=100)
+    found = render_parts("[" + "**bold** word " * 10 + "](https://e.com)", limit=100)
     check(found, 100)
     assert len(found) > 2
     assert all(part.html.startswith('<a href="https://e.com">') and part.html.endswith("</a>") for part in found)
@@ -258,7 +264,7 @@ def test_formatting_goes_on_in_the_next_part() -> None:
 
 def test_a_long_code_block_stays_code_in_its_language_with_its_indents() -> None:
     lines = [f"    step({number})" for number in range(30)]
-    found = parts("Look:\n```python\ndef f():\n" + "\n".join(lines) + "\n```\nDone.", limit=200)
+    found = render_parts("Look:\n```python\ndef f():\n" + "\n".join(lines) + "\n```\nDone.", limit=200)
     check(found, 200)
     assert all('<pre><code class="language-python">' in part.html for part in found[1:])
     assert found[2].plain.startswith("    step(")
@@ -266,14 +272,16 @@ def test_a_long_code_block_stays_code_in_its_language_with_its_indents() -> None
 
 
 def test_an_address_too_long_for_a_message_is_dropped_and_a_long_one_that_fits_is_not() -> None:
-    assert [part.html for part in parts(f"[here](https://e.com/{'x' * 5000})")] == ["here"]
+    assert [part.html for part in render_parts(f"[here](https://e.com/{'x' * 5000})")] == ["here"]
     assert html_of(f"[here](https://e.com/{'x' * 3000})").endswith(">here</a>")
-    assert [part.html for part in parts(f"[{'word ' * 300}](https://e.com/{'x' * 3000})")] == [("word " * 300).strip()]
+    assert [part.html for part in render_parts(f"[{'word ' * 300}](https://e.com/{'x' * 3000})")] == [
+        ("word " * 300).strip()
+    ]
 
 
 def test_escapes_and_wide_characters_count_as_they_are_sent() -> None:
     for sign in ("&", "<", "😀"):
-        found = parts(sign * 5000)
+        found = render_parts(sign * 5000)
         check(found, 4096)
         assert "".join(part.plain for part in found) == sign * 5000
         assert all(utf16(part.html) > 4090 for part in found[:-1])
@@ -307,26 +315,26 @@ def test_escapes_and_wide_characters_count_as_they_are_sent() -> None:
 @pytest.mark.parametrize("size", [59_990, 1_000_000])
 def test_hostile_text_takes_no_time_to_speak_of(hostile: str, size: int) -> None:
     began = time.process_time()
-    found = parts(hostile * (size // len(hostile)))
+    found = render_parts(hostile * (size // len(hostile)))
     assert time.process_time() - began < 10  # about one second where nothing else runs
     assert all(utf16(part.html) <= 4096 for part in found)
 
 
 def test_lists_ten_thousand_deep_and_what_lies_in_them_are_shown() -> None:
-    check(found := parts("- " * 10_000 + "bottom"), 4096)
+    check(found := render_parts("- " * 10_000 + "bottom"), 4096)
     assert ink(found).endswith("bottom")
     stairs = "".join("  " * depth + f"- step{depth}\n" for depth in range(200))
-    check(found := parts(stairs), 4096)
+    check(found := render_parts(stairs), 4096)
     assert re.findall(r"step\d+", ink(found)) == [f"step{depth}" for depth in range(200)]
 
 
 def test_one_link_around_a_long_text_does_not_grow_with_its_parts() -> None:
-    found = parts("[" + "a *b* " * 5000 + f"](https://e.com/{'x' * 4000})")
+    found = render_parts("[" + "a *b* " * 5000 + f"](https://e.com/{'x' * 4000})")
     assert sum(len(part.html) for part in found) < 150_000
 
 
 def test_a_table_of_one_wide_cell_and_many_rows_is_not_padded_out() -> None:
-    found = parts(f"|{'w' * 3000}|b|\n|-|-|\n" + "x|\n" * 5000)
+    found = render_parts(f"|{'w' * 3000}|b|\n|-|-|\n" + "x|\n" * 5000)
     check(found, 4096)
     assert sum(len(part.plain) for part in found) < 100_000
 
@@ -341,7 +349,7 @@ def test_hostile_markup_takes_hardly_longer_than_ordinary_text(pattern: str) -> 
         times: list[float] = []
         for _ in range(3):
             began = time.thread_time()
-            parts((source * 32_000)[:32_000])
+            render_parts((source * 32_000)[:32_000])
             times.append(time.thread_time() - began)
         return min(times)
 

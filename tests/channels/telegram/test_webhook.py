@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rapport.channels.telegram.inbox import LARGEST
+from rapport.channels.telegram.inbox import MAX_UPDATE_CHARACTERS
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 from tests.channels.telegram.town import Impatient, Town, another_world, database_away, logged, open_town, road
 from tests.support.world import World, until
@@ -73,7 +73,7 @@ async def test_who_does_not_show_the_secret_is_not_telegram(called: Town, shown:
         (b'{"update_id": "7"}', 400),
         (b'{"update_id": -7}', 400),
         (b'{"update_id": true}', 400),
-        (b'{"update_id": 7, "x": "' + b"x" * LARGEST + b'"}', 413),
+        (b'{"update_id": 7, "x": "' + b"x" * MAX_UPDATE_CHARACTERS + b'"}', 413),
     ],
     ids=["words", "bytes", "depth", "a list", "nothing", "a text", "below zero", "a truth", "too much"],
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rapport.channels.telegram.update_types import Glance
+from rapport.channels.telegram.update_types import UpdateOrigin
 from rapport.domain.conversation_kind import DIRECT
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import checked_text
@@ -22,10 +22,10 @@ class Admission:
     users: Mapping[int, str | None]
 
     @property
-    def is_nobody(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.chats or self.users)
 
-    def admits(self, glance: Glance, *, known_as: int | None = None) -> int | None:
+    def find_admitted_id(self, glance: UpdateOrigin, *, known_as: int | None = None) -> int | None:
         """The id by which a chat is let in; None: it isn't. `known_as` is the id that it had before it had to change
         it.
 
@@ -36,7 +36,7 @@ class Admission:
                 return chat_id
         return None
 
-    def owner_of(self, admitted_as: int, *, first: int) -> str:
+    def choose_owner(self, admitted_as: int, *, first: int) -> str:
         """To whom the conversation belongs that this chat is: to the chat itself, unless the settings name somebody.
 
         `first` is the id that it had at first: under that it has what is its own, whatever its id is now.
@@ -47,10 +47,10 @@ class Admission:
 
 def read_admission(chats: str, users: str) -> Admission:
     """The two lists as the settings have them; raises InvalidInput, with what to write instead."""
-    return Admission(_list(chats, "TELEGRAM_ALLOWED_CHATS"), _list(users, "TELEGRAM_ALLOWED_USERS"))
+    return Admission(_read_list(chats, "TELEGRAM_ALLOWED_CHATS"), _read_list(users, "TELEGRAM_ALLOWED_USERS"))
 
 
-def _list(written: str, setting: str) -> dict[int, str | None]:
+def _read_list(written: str, setting: str) -> dict[int, str | None]:
     """`-1001234567890, 99=ann`: ids, each perhaps with the Rapport user whose notes and memories it shares."""
     found: dict[int, str | None] = {}
     for entry in re.split(r"[,;\s]+", re.sub(r"(?<!\s)\s*+=\s*+", "=", written.strip())):

@@ -9,24 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rapport.channels.telegram.reading.extract import read_update
-from rapport.channels.telegram.reading.message import platform_id_of
-from rapport.channels.telegram.update_types import Me, Said
+from rapport.channels.telegram.reading.message import make_platform_id
+from rapport.channels.telegram.update_types import BotIdentity, MessageReceived
 from rapport.domain.conversation import Conversation
 from rapport.domain.errors import InvalidInput, Transient
 from rapport.ingest.addressing import is_for_agent
 from rapport.storage.database import Database
 from rapport.storage.telegram import ChatMapping, Updates
 
-ALBUM_SECONDS = 1.0
+ALBUM_QUIET_SECONDS = 1.0
 """When nothing more of an album has come for so long it is complete."""
-WAITING = 100
+MAX_WAITING_UPDATES = 100
 """Updates of a chat among which the rest of an album is looked for. It has ten messages at most."""
-NEAR = 30
+MAX_NUMBER_DISTANCE = 30
 """By so much the numbers of an album's messages differ at most, if others get some of those between."""
-_REMEMBERED = 1_000
+_MAX_ALBUMS = 1_000
 
 
-class StillComing(Transient):
+class AlbumIncomplete(Transient):
     """More of an album may follow: it is heard when it is complete."""
 
 
@@ -36,11 +36,11 @@ class Albums:
 
     database: Database
     bot: int
-    me: Me
-    _coming: OrderedDict[str, tuple[str, float]] = field(default_factory=OrderedDict[str, tuple[str, float]])
+    me: BotIdentity
+    _incomplete: OrderedDict[str, tuple[str, float]] = field(default_factory=OrderedDict[str, tuple[str, float]])
     """Of each album the latest message, and since when it is that."""
 
-    async def is_call(self, said: Said, conversation: Conversation) -> bool:
+    async def is_representative(self, said: MessageReceived, conversation: Conversation) -> bool:
         """Whether this message, which is for the agent, is the one of its album that is answered.
 
         That is the last one with words, or else the first: so that all words are known by then. Of what comes when the album
@@ -50,20 +50,20 @@ class Albums:
             return True
         async with self.database.statement() as connection:
             had_words = await ChatMapping(connection, self.bot).answered_in_album(
-                conversation.id, said.album, among=_near(said)
+                conversation.id, said.album, among=_list_neighbour_ids(said)
             )
-            waiting = await Updates(connection, self.bot).of_chat(said.chat.id, limit=WAITING)
+            waiting = await Updates(connection, self.bot).of_chat(said.chat.id, limit=MAX_WAITING_UPDATES)
         if had_words is not None:
             return said.has_words and not had_words
         if said.edited_at is not None:
             return True
-        pieces = self._pieces(said, waiting)
-        self._wait(said.album, pieces[-1])
+        pieces = self._list_pieces(said, waiting)
+        self._wait_for_more(said.album, pieces[-1])
         with_words = [piece for piece in pieces if piece.has_words]
         call = with_words[-1] if with_words else pieces[0]
         return call.platform_id == said.platform_id
 
-    def _pieces(self, said: Said, waiting: Sequence[str]) -> Sequence[Said]:
+    def _list_pieces(self, said: MessageReceived, waiting: Sequence[str]) -> Sequence[MessageReceived]:
         """What is there of the album and for the agent, in order: this one, and those that are still to be read."""
         found = {said.message_id: said}
         for payload in waiting:
@@ -72,7 +72,7 @@ class Albums:
             except InvalidInput:
                 continue
             if (
-                isinstance(piece, Said)
+                isinstance(piece, MessageReceived)
                 and piece.album == said.album
                 and piece.edited_at is None
                 and is_for_agent(piece.facts)
@@ -80,19 +80,21 @@ class Albums:
                 found[piece.message_id] = piece
         return [found[number] for number in sorted(found)]
 
-    def _wait(self, album: str, latest: Said) -> None:
+    def _wait_for_more(self, album: str, latest: MessageReceived) -> None:
         now = time.monotonic()
-        known, since = self._coming.get(album, ("", now))
+        known, since = self._incomplete.get(album, ("", now))
         if known != latest.platform_id:
             since = now
-        self._coming[album] = (latest.platform_id, since)
-        if len(self._coming) > _REMEMBERED:
-            self._coming.popitem(last=False)
-        if (left := since + ALBUM_SECONDS - now) > 0:
-            raise StillComing("More of an album may follow.", retry_after=left)
+        self._incomplete[album] = (latest.platform_id, since)
+        if len(self._incomplete) > _MAX_ALBUMS:
+            self._incomplete.popitem(last=False)
+        if (left := since + ALBUM_QUIET_SECONDS - now) > 0:
+            raise AlbumIncomplete("More of an album may follow.", retry_after=left)
 
 
-def _near(said: Said) -> list[str]:
+def _list_neighbour_ids(said: MessageReceived) -> list[str]:
     """What other messages of its album may be called."""
-    first, last = said.message_id - NEAR, said.message_id + NEAR
-    return [platform_id_of(said.chat.id, number) for number in range(max(first, 1), last) if number != said.message_id]
+    first, last = said.message_id - MAX_NUMBER_DISTANCE, said.message_id + MAX_NUMBER_DISTANCE
+    return [
+        make_platform_id(said.chat.id, number) for number in range(max(first, 1), last) if number != said.message_id
+    ]

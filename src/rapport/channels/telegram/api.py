@@ -19,16 +19,16 @@ from telegram import Bot
 # The library warns of itself, on stderr and with every flood, of a type that is provided for here.
 warnings.filterwarnings("ignore", message=r"(?s).*`retry_after`", category=PTBDeprecationWarning)
 
-OFFICIAL = "https://api.telegram.org"
+OFFICIAL_URL = "https://api.telegram.org"
 POLL_SECONDS = 30
 """So long Telegram waits for something new before it answers that there is nothing."""
-CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 20.0
+CONNECT_TIMEOUT_SECONDS = 10.0
+ANSWER_TIMEOUT_SECONDS = 20.0
 CONFLICT_SECONDS = 5.0
 """So long another program that asks for the same updates is left alone."""
-LARGEST_POOL = 16
+MAX_CONNECTIONS = 16
 
-_BEFORE = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 """What fails before anything has been sent."""
 
 
@@ -36,11 +36,11 @@ class TokenRefused(Permanent):
     """Telegram does not know this token, or knows it no longer."""
 
 
-class Elsewhere(Transient):
+class UpdatesConflict(Transient):
     """Another program asks for the same bot's updates."""
 
 
-class Unanswered(Transient):
+class NoAnswer(Transient):
     """No answer came: whether the request has done anything is not known."""
 
 
@@ -52,7 +52,7 @@ class Refused(Permanent):
     """Telegram does not take the request as it is."""
 
 
-class Supergroup(Permanent):
+class BecameSupergroup(Permanent):
     """The group has become a supergroup, which is another chat."""
 
     def __init__(self, new_chat_id: int) -> None:
@@ -63,14 +63,14 @@ class Supergroup(Permanent):
 class BotApi(Bot):
     """One bot. Results are plain JSON: of what a server may leave out, nothing is required that isn't used."""
 
-    def __init__(self, token: str, *, url: str = OFFICIAL) -> None:
+    def __init__(self, token: str, *, url: str = OFFICIAL_URL) -> None:
         address = url.rstrip("/")
         super().__init__(
             token,
             base_url=f"{address}/bot",
             base_file_url=f"{address}/file/bot",
-            request=_connections(LARGEST_POOL),
-            get_updates_request=_connections(1),
+            request=_make_request(MAX_CONNECTIONS),
+            get_updates_request=_make_request(1),
         )
 
     @property
@@ -86,7 +86,7 @@ class BotApi(Bot):
         """What Telegram shows when it calls: made from the token, so that every process knows it and nobody else can."""
         return hmac.new(self.token.encode(), b"rapport webhook", hashlib.sha256).hexdigest()
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text without the token, however it is written there: its second half is what nobody may know."""
         return text.replace(self.token.partition(":")[2] or self.token, "[redacted]")
 
@@ -103,56 +103,56 @@ class BotApi(Bot):
         """What the method gives. Raises one of the errors above, Transient or Permanent."""
         given = {name: value for name, value in parameters.items() if value is not None}
         # Only the one connection that waits for updates waits longer than for an answer.
-        reading = {"read_timeout": given["timeout"] + ANSWER_SECONDS} if method == "getUpdates" else {}
+        reading = {"read_timeout": given["timeout"] + ANSWER_TIMEOUT_SECONDS} if method == "getUpdates" else {}
         try:
             return await self._post(method, given, **reading)
         except (TelegramError, httpx.HTTPError) as error:
-            raise self._translated(error) from None  # with its cause it would name the address, and so the token
+            raise self._translate(error) from None  # with its cause it would name the address, and so the token
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise Unanswered(f"Telegram gave no answer that can be read: {type(error).__name__}") from None
+            raise NoAnswer(f"Telegram gave no answer that can be read: {type(error).__name__}") from None
 
-    def _translated(self, error: Exception) -> RapportError:
-        said = self.redacted(str(error))
+    def _translate(self, error: Exception) -> RapportError:
+        said = self.redact(str(error))
         match error:
             case RetryAfter():
-                return Transient(f"Telegram asks to wait: {said}", retry_after=_seconds_of(error))
+                return Transient(f"Telegram asks to wait: {said}", retry_after=_read_retry_seconds(error))
             case ChatMigrated():
-                return Supergroup(error.new_chat_id)
+                return BecameSupergroup(error.new_chat_id)
             case Conflict():
-                return Elsewhere(said, retry_after=CONFLICT_SECONDS)
+                return UpdatesConflict(said, retry_after=CONFLICT_SECONDS)
             case InvalidToken():
                 return TokenRefused("Telegram does not accept TELEGRAM_BOT_TOKEN (any more).")
             case Forbidden():
                 return Blocked(said)
             case BadRequest():
-                return _refusal(said)
+                return _classify_refusal(said)
             case _:
-                return _unanswered(error, said)
+                return _classify_failure(error, said)
 
 
-def _unanswered(error: Exception, said: str) -> RapportError:
+def _classify_failure(error: Exception, said: str) -> RapportError:
     """Only what was never sent has surely done nothing: whoever answers with 500 or 502 may have done it before."""
-    if isinstance(error.__cause__ or error, _BEFORE):
+    if isinstance(error.__cause__ or error, _NEVER_SENT):
         return Transient(f"Telegram can't be reached: {said}")
-    return Unanswered(f"Telegram gave no answer: {said}", retry_after=2)
+    return NoAnswer(f"Telegram gave no answer: {said}", retry_after=2)
 
 
-def _seconds_of(error: RetryAfter) -> float:
+def _read_retry_seconds(error: RetryAfter) -> float:
     wait = error.retry_after
     return wait.total_seconds() if isinstance(wait, timedelta) else float(wait)
 
 
-def _connections(size: int) -> HTTPXRequest:
+def _make_request(size: int) -> HTTPXRequest:
     return HTTPXRequest(
         connection_pool_size=size,
-        connect_timeout=CONNECT_SECONDS,
-        read_timeout=ANSWER_SECONDS,
-        write_timeout=ANSWER_SECONDS,
-        pool_timeout=ANSWER_SECONDS,
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        read_timeout=ANSWER_TIMEOUT_SECONDS,
+        write_timeout=ANSWER_TIMEOUT_SECONDS,
+        pool_timeout=ANSWER_TIMEOUT_SECONDS,
     )
 
 
-_GONE = (
+_UNREACHABLE_PHRASES = (
     "chat not found",
     "user not found",
     "group chat was deactivated",
@@ -166,5 +166,5 @@ _GONE = (
 )
 
 
-def _refusal(said: str) -> Permanent:
-    return Blocked(said) if any(word in said.lower() for word in _GONE) else Refused(said)
+def _classify_refusal(said: str) -> Permanent:
+    return Blocked(said) if any(word in said.lower() for word in _UNREACHABLE_PHRASES) else Refused(said)

@@ -11,29 +11,29 @@ from typing import Any, cast
 import structlog
 
 from rapport.channels.telegram.admission import Admission
-from rapport.channels.telegram.api import POLL_SECONDS, BotApi, Elsewhere, TokenRefused
-from rapport.channels.telegram.chat_mapping import called
+from rapport.channels.telegram.api import POLL_SECONDS, BotApi, TokenRefused, UpdatesConflict
+from rapport.channels.telegram.chat_mapping import rename_bot
 from rapport.channels.telegram.commands.run_command import COMMANDS, CommandContext
-from rapport.channels.telegram.handle_update import Hearing, Post
+from rapport.channels.telegram.handle_update import PostNotice, UpdateHandler
 from rapport.channels.telegram.inbox import Inbox
-from rapport.channels.telegram.update_types import Me
-from rapport.channels.telegram.update_worker import Reader
+from rapport.channels.telegram.update_types import BotIdentity
+from rapport.channels.telegram.update_worker import UpdateWorker
 from rapport.domain.errors import Permanent, Transient
-from rapport.ingest.archive_rows import mapping
+from rapport.ingest.archive_rows import as_mapping
 
 log = structlog.get_logger()
 
-KINDS = json.dumps(["message", "edited_message", "callback_query", "my_chat_member"])
+UPDATE_KINDS = json.dumps(["message", "edited_message", "callback_query", "my_chat_member"])
 """What Telegram is asked to tell."""
 WEBHOOK_PATH = "/telegram/webhook"
 BATCH = 100
-AT_ONCE_SECONDS = 1.0
+MIN_POLL_SECONDS = 1.0
 """An answer without news that comes sooner was not waited for: the next question is not asked at once."""
-LONGEST_PAUSE = 60.0
-WEBHOOK_SECONDS = 300.0
+MAX_BACKOFF_SECONDS = 60.0
+WEBHOOK_CHECK_SECONDS = 300.0
 """So often it is looked whether Telegram still calls us."""
 
-PRIVACY = (
+PRIVACY_REMEDY = (
     "privacy mode is on: in groups the bot is given only commands, messages that tag it and replies to it, so it can't know"
     " what people talked about. To turn it off: @BotFather, /setprivacy, Disable; then remove the bot from the group and add"
     " it again. It is given every message of its groups then, and Rapport stores them"
@@ -48,7 +48,7 @@ class TelegramBot:
         api: BotApi,
         admission: Admission,
         desk: CommandContext,
-        post: Post,
+        post: PostNotice,
         *,
         agent_id: str,
         webhook_url: str | None = None,
@@ -60,8 +60,8 @@ class TelegramBot:
         self._agent_id = agent_id
         self._webhook_url = webhook_url
         self._known = asyncio.Event()
-        self._me: Me | None = None
-        self._reader: Reader | None = None
+        self._me: BotIdentity | None = None
+        self._reader: UpdateWorker | None = None
         self.inbox = Inbox(desk.database, admission, bot=api.number, on_stored=self.wake)
 
     @property
@@ -69,13 +69,13 @@ class TelegramBot:
         return f"telegram-{self.api.number}"
 
     @property
-    def is_called(self) -> bool:
+    def uses_webhook(self) -> bool:
         """Whether Telegram calls us, instead of being asked."""
         return self._webhook_url is not None
 
     @property
     def loops(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        return (self._be_called if self.is_called else self._poll, self._read)
+        return (self._keep_webhook if self.uses_webhook else self._poll, self._handle_updates)
 
     def wake(self) -> None:
         if self._reader is not None:
@@ -85,29 +85,29 @@ class TelegramBot:
 
     async def _poll(self) -> None:
         """Ask, store, and only then let Telegram forget; for ever."""
-        await self._introduce()
+        await self._identify()
         offset: int | None = None
-        pauses = _Pauses()
+        pauses = _Backoff()
         while True:
             began = time.monotonic()
             try:
                 found = await self.api.call(
-                    "getUpdates", timeout=POLL_SECONDS, offset=offset, limit=BATCH, allowed_updates=KINDS
+                    "getUpdates", timeout=POLL_SECONDS, offset=offset, limit=BATCH, allowed_updates=UPDATE_KINDS
                 )
-                updates = _updates(found)
-                await self.inbox.take(updates)
+                updates = _keep_updates(found)
+                await self.inbox.store(updates)
                 # Without news nothing is to be forgotten, and without an offset nothing is passed over: after a quiet week
                 # Telegram begins to number anew, anywhere.
-                before, offset = offset, _highest(updates)
+                before, offset = offset, _next_offset(updates)
                 pauses.reset()
-                if offset in (None, before) and time.monotonic() - began < AT_ONCE_SECONDS:
-                    await asyncio.sleep(AT_ONCE_SECONDS / 2)
-            except Elsewhere as error:
-                await self._share(error, pauses)
+                if offset in (None, before) and time.monotonic() - began < MIN_POLL_SECONDS:
+                    await asyncio.sleep(MIN_POLL_SECONDS / 2)
+            except UpdatesConflict as error:
+                await self._resolve_conflict(error, pauses)
             except (Transient, Permanent) as error:
-                await self._wait(error, pauses)
+                await self._back_off(error, pauses)
 
-    async def _share(self, error: Elsewhere, pauses: _Pauses) -> None:
+    async def _resolve_conflict(self, error: UpdatesConflict, pauses: _Backoff) -> None:
         """Somebody else has the updates: a webhook that is still set, which is ours to delete, or another program."""
         if "webhook" in str(error).lower():
             log.warning("telegram.webhook_deleted", reason=str(error))
@@ -116,7 +116,7 @@ class TelegramBot:
                 await pauses.sleep(at_least=0.0)  # whoever sets it again and again is not raced with
                 return
             except (Transient, Permanent) as failure:
-                error = Elsewhere(str(failure))
+                error = UpdatesConflict(str(failure))
         log.error(
             "telegram.conflict",
             reason=str(error),
@@ -124,80 +124,80 @@ class TelegramBot:
         )
         await pauses.sleep(at_least=error.retry_after)
 
-    async def _be_called(self) -> None:
+    async def _keep_webhook(self) -> None:
         """Have Telegram call us, and see to it that it goes on doing so."""
-        await self._introduce()
+        await self._identify()
         assert self._webhook_url is not None
-        url = webhook_address(self._webhook_url)
-        pauses = _Pauses()
+        url = make_webhook_url(self._webhook_url)
+        pauses = _Backoff()
         is_set = False
         while True:
             try:
-                info = await self._info() if is_set else dict[str, Any]()
+                info = await self._load_webhook_info() if is_set else dict[str, Any]()
                 if info.get("url") != url:
                     await self.api.call(
-                        "setWebhook", url=url, secret_token=self.api.webhook_secret, allowed_updates=KINDS
+                        "setWebhook", url=url, secret_token=self.api.webhook_secret, allowed_updates=UPDATE_KINDS
                     )
                     is_set = True
                     log.info("telegram.webhook_set", url=url)
                 elif error := info.get("last_error_message"):
                     log.warning("telegram.webhook_failed", reason=str(error), waiting=info.get("pending_update_count"))
                 pauses.reset()
-                await asyncio.sleep(WEBHOOK_SECONDS)
+                await asyncio.sleep(WEBHOOK_CHECK_SECONDS)
             except (Transient, Permanent) as error:
-                await self._wait(error, pauses)
+                await self._back_off(error, pauses)
 
-    async def _info(self) -> Mapping[str, Any]:
-        return mapping(await self.api.call("getWebhookInfo")) or {}
+    async def _load_webhook_info(self) -> Mapping[str, Any]:
+        return as_mapping(await self.api.call("getWebhookInfo")) or {}
 
-    async def _wait(self, error: Transient | Permanent, pauses: _Pauses) -> None:
+    async def _back_off(self, error: Transient | Permanent, pauses: _Backoff) -> None:
         if isinstance(error, TokenRefused):
             log.error("telegram.token_refused", remedy="set TELEGRAM_BOT_TOKEN to the token that @BotFather gives now")
-            await pauses.sleep(at_least=LONGEST_PAUSE / 2)
+            await pauses.sleep(at_least=MAX_BACKOFF_SECONDS / 2)
             return
         log.warning("telegram.unreachable", reason=str(error))
         await pauses.sleep(at_least=error.retry_after if isinstance(error, Transient) else 1.0)
 
     # ---- who I am
 
-    async def _introduce(self) -> None:
+    async def _identify(self) -> None:
         """Learn the bot's own name, which every message is read with; register the commands."""
-        pauses = _Pauses()
+        pauses = _Backoff()
         while True:
             try:
                 told = await self.api.call("getMe")
-                self._me = Me(int(told["id"]), str(told["username"]), self._agent_id)
-                await called(self._desk.database, self._me.username, bot=self.api.number)
+                self._me = BotIdentity(int(told["id"]), str(told["username"]), self._agent_id)
+                await rename_bot(self._desk.database, self._me.username, bot=self.api.number)
                 break
             except (KeyError, TypeError, ValueError):
-                await self._wait(Permanent("It does not say who the bot is."), pauses)
+                await self._back_off(Permanent("It does not say who the bot is."), pauses)
             except (Transient, Permanent) as error:
-                await self._wait(error, pauses)
+                await self._back_off(error, pauses)
         self._known.set()
-        way = "called" if self.is_called else "asking"
+        way = "called" if self.uses_webhook else "asking"
         log.info("telegram.started", bot=self._me.username, way=way)
-        if self.admission.is_nobody:
+        if self.admission.is_empty:
             log.warning(
                 "telegram.nobody_allowed",
                 remedy="write to the bot; the log then says what to set TELEGRAM_ALLOWED_USERS or TELEGRAM_ALLOWED_CHATS to",
             )
         if told.get("can_read_all_group_messages") is False and any(chat < 0 for chat in self.admission.chats):
-            log.warning("telegram.privacy_mode", remedy=PRIVACY)
+            log.warning("telegram.privacy_mode", remedy=PRIVACY_REMEDY)
         commands = json.dumps([{"command": name, "description": about} for name, about in COMMANDS])
         try:
             await self.api.call("setMyCommands", commands=commands)
         except (Transient, Permanent) as error:
             log.warning("telegram.commands_not_registered", reason=str(error))
 
-    async def _read(self) -> None:
+    async def _handle_updates(self) -> None:
         await self._known.wait()
         assert self._me is not None
-        hearing = Hearing(self.api, self.admission, self._desk, self._post, self._me)
-        self._reader = Reader(self._desk.database, hearing, bot=self.api.number)
+        hearing = UpdateHandler(self.api, self.admission, self._desk, self._post, self._me)
+        self._reader = UpdateWorker(self._desk.database, hearing, bot=self.api.number)
         await self._reader.run(self._me)
 
 
-class _Pauses:
+class _Backoff:
     """Longer and longer ones, until something works."""
 
     def __init__(self) -> None:
@@ -208,21 +208,21 @@ class _Pauses:
 
     async def sleep(self, *, at_least: float) -> None:
         await asyncio.sleep(max(at_least, self._next))
-        self._next = min(self._next * 2, LONGEST_PAUSE)
+        self._next = min(self._next * 2, MAX_BACKOFF_SECONDS)
 
 
-def webhook_address(url: str) -> str:
+def make_webhook_url(url: str) -> str:
     """Where Telegram is to call a server that is reached at this address."""
     base = url.rstrip("/")
     return base if base.endswith(WEBHOOK_PATH) else base + WEBHOOK_PATH
 
 
-def _updates(found: object) -> list[Mapping[str, Any]]:
+def _keep_updates(found: object) -> list[Mapping[str, Any]]:
     """What is an update of what was given for updates."""
     each = cast("list[object]", found) if isinstance(found, list) else []
-    return [update for update in map(mapping, each) if update is not None]
+    return [update for update in map(as_mapping, each) if update is not None]
 
 
-def _highest(updates: Sequence[Mapping[str, Any]]) -> int | None:
+def _next_offset(updates: Sequence[Mapping[str, Any]]) -> int | None:
     numbers = [update["update_id"] for update in updates if isinstance(update.get("update_id"), int)]
     return max(numbers) + 1 if numbers else None

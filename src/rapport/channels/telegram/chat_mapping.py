@@ -7,7 +7,7 @@ from contextlib import suppress
 import structlog
 
 from rapport.channels.telegram.admission import Admission
-from rapport.channels.telegram.update_types import Chat, Glance, Me
+from rapport.channels.telegram.update_types import BotIdentity, Chat, UpdateOrigin
 from rapport.domain.conversation import Conversation
 from rapport.domain.errors import NotFound
 from rapport.storage.conversations.conversations import Conversations
@@ -19,19 +19,19 @@ log = structlog.get_logger()
 CHANNEL = "telegram"
 
 
-async def conversation_of(
-    database: Database, admission: Admission, chat: Chat, *, bot: int, me: Me
+async def find_or_create_conversation(
+    database: Database, admission: Admission, chat: Chat, *, bot: int, me: BotIdentity
 ) -> Conversation | None:
     """The conversation that this chat is, and whose the settings say it is; None if it isn't let in (any more)."""
     async with database.transaction() as connection:
         places, conversations = ChatMapping(connection, bot), Conversations(connection)
         place = await places.of_chat(chat.id)
-        glance = Glance(chat.id, chat.kind, chat.title, None, None)
+        glance = UpdateOrigin(chat.id, chat.kind, chat.title, None, None)
         first = place.first_id if place else await places.first_id(chat.id)
-        admitted = admission.admits(glance, known_as=first)
+        admitted = admission.find_admitted_id(glance, known_as=first)
         if admitted is None:
             return None
-        owner = admission.owner_of(admitted, first=first)
+        owner = admission.choose_owner(admitted, first=first)
         if place is not None and place.owner_id == owner:
             with suppress(NotFound):  # erased this very moment
                 found = await conversations.get(owner, place.conversation_id)
@@ -46,7 +46,7 @@ async def conversation_of(
     return made
 
 
-async def chat_of_conversation(database: Database, conversation_id: str, *, bot: int) -> int:
+async def find_chat_id(database: Database, conversation_id: str, *, bot: int) -> int:
     """Where the conversation takes place; raises NotFound if that isn't a chat of this bot."""
     async with database.statement() as connection:
         place = await ChatMapping(connection, bot).of_conversation(conversation_id)
@@ -55,33 +55,33 @@ async def chat_of_conversation(database: Database, conversation_id: str, *, bot:
     return place.chat_id
 
 
-async def moved(database: Database, old: int, new: int, *, bot: int) -> bool:
+async def migrate_chat(database: Database, old: int, new: int, *, bot: int) -> bool:
     """A group has become a supergroup: it is the same conversation under another id. False if there is none to move."""
     async with database.transaction() as connection:
         was_moved = await ChatMapping(connection, bot).move(old, new)
     if was_moved:
-        _tell_of_move(old, new)
+        _log_migration(old, new)
     return was_moved
 
 
-async def moved_unheard(database: Database, admission: Admission, old: int, new: int, *, bot: int) -> None:
+async def remember_migration(database: Database, admission: Admission, old: int, new: int, *, bot: int) -> None:
     """A group that is no conversation becomes a supergroup, and is let in by the id that it had: this remembers it."""
-    if admission.admits(Glance(old, "group", None, None, None)) is None:
+    if admission.find_admitted_id(UpdateOrigin(old, "group", None, None, None)) is None:
         return
     async with database.transaction() as connection:
         places = ChatMapping(connection, bot)
         is_conversation = await places.of_chat(old) is not None or await places.of_chat(new) is not None
         is_news = not is_conversation and await places.note_move(old, new)
     if is_news:
-        _tell_of_move(old, new)
+        _log_migration(old, new)
 
 
-async def called(database: Database, username: str, *, bot: int) -> None:
+async def rename_bot(database: Database, username: str, *, bot: int) -> None:
     """The bot has this name now: people tag the agent by it in every chat, and the agent knows that it is meant."""
     async with database.statement() as connection:
         await ChatMapping(connection, bot).rename_bot(username)
 
 
-def _tell_of_move(old: int, new: int) -> None:
+def _log_migration(old: int, new: int) -> None:
     remedy = f"write {new} instead of {old} into TELEGRAM_ALLOWED_CHATS when you can"
     log.warning("telegram.moved", old=old, new=new, remedy=remedy)

@@ -13,15 +13,30 @@ import structlog
 from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.albums import Albums
 from rapport.channels.telegram.api import BotApi
-from rapport.channels.telegram.chat_mapping import CHANNEL, conversation_of, moved, moved_unheard
-from rapport.channels.telegram.commands.run_command import COMMANDS, Command, CommandContext, press, run_command
-from rapport.channels.telegram.update_types import Belongs, Chat, Happened, Me, Moved, Nothing, Person, Pressed, Said
+from rapport.channels.telegram.chat_mapping import (
+    CHANNEL,
+    find_or_create_conversation,
+    migrate_chat,
+    remember_migration,
+)
+from rapport.channels.telegram.commands.run_command import COMMANDS, Command, CommandContext, press_button, run_command
+from rapport.channels.telegram.update_types import (
+    BotIdentity,
+    ButtonPressed,
+    Chat,
+    ChatEvent,
+    GroupMigrated,
+    Ignored,
+    MembershipChanged,
+    MessageReceived,
+    Person,
+)
 from rapport.domain.conversation import Conversation, Incoming, Message
 from rapport.domain.errors import Conflict, NotFound, Permanent, Transient
 from rapport.domain.outgoing import Notice
-from rapport.ingest.accept import change
+from rapport.ingest.accept import apply_edit
 from rapport.ingest.addressing import is_for_agent
-from rapport.ingest.archive_rows import mapping
+from rapport.ingest.archive_rows import as_mapping
 from rapport.ingest.content import MAX_MENTIONS
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.messages.messages import Messages
@@ -30,12 +45,12 @@ from rapport.storage.telegram import People
 log = structlog.get_logger()
 
 NOT_YOURS = "This button is for whoever asked for it."
-_OURS = frozenset(name for name, _ in COMMANDS)
-_REMEMBERED = 10_000
-_ADMINS = frozenset({"creator", "administrator"})
+_COMMAND_NAMES = frozenset(name for name, _ in COMMANDS)
+_MAX_USERNAMES = 10_000
+_ADMIN_STATUSES = frozenset({"creator", "administrator"})
 
 
-class Post(Protocol):
+class PostNotice(Protocol):
     """Has a notice sent, once under each name."""
 
     async def __call__(
@@ -44,74 +59,78 @@ class Post(Protocol):
 
 
 @dataclass(slots=True)
-class Hearing:
+class UpdateHandler:
     """Hears one bot's chats. Everything it does may be done again without harm."""
 
     api: BotApi
     admission: Admission
-    desk: CommandContext
-    post: Post
-    me: Me
-    _seen: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
+    context: CommandContext
+    post: PostNotice
+    me: BotIdentity
+    _known_usernames: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
     """Who has which name, as it is stored: so that it is not stored with every message."""
     _albums: Albums = field(init=False)
 
     def __post_init__(self) -> None:
-        self._albums = Albums(self.desk.database, self.api.number, self.me)
+        self._albums = Albums(self.context.database, self.api.number, self.me)
 
-    async def handle(self, happened: Happened, *, update_id: int, payload: Mapping[str, Any]) -> None:
+    async def handle(self, happened: ChatEvent, *, update_id: int, payload: Mapping[str, Any]) -> None:
         """Raises Transient: then the same again, later."""
         match happened:
-            case Said():
-                await self._hear(happened, update_id, payload)
-            case Pressed():
-                await self._pressed(happened, update_id)
-            case Moved():
-                await self._moved(happened)
-            case Belongs():
-                await self._belongs(happened)
-            case Nothing():
-                log.debug("telegram.nothing", updateId=update_id, why=happened.why)
+            case MessageReceived():
+                await self._handle_message(happened, update_id, payload)
+            case ButtonPressed():
+                await self._handle_button(happened, update_id)
+            case GroupMigrated():
+                await self._handle_migration(happened)
+            case MembershipChanged():
+                await self._handle_membership(happened)
+            case Ignored():
+                log.debug("telegram.nothing", updateId=update_id, why=happened.reason)
 
-    async def _hear(self, said: Said, update_id: int, payload: Mapping[str, Any]) -> None:
+    async def _handle_message(self, said: MessageReceived, update_id: int, payload: Mapping[str, Any]) -> None:
         for _ in range(2):
-            conversation = await self._conversation(said.chat)
+            conversation = await self._find_conversation(said.chat)
             if conversation is None:
                 return None
             try:
-                return await self._heard(said, conversation, update_id, payload)
+                return await self._store_or_run(said, conversation, update_id, payload)
             except NotFound:  # erased this very moment: it begins anew
                 continue
         raise Transient("The conversation is being erased.")
 
-    async def _heard(self, said: Said, conversation: Conversation, update_id: int, payload: Mapping[str, Any]) -> None:
-        if said.command is not None and said.edited_at is None and self._is_ours(said):
-            await self._obey(said, conversation, update_id)
+    async def _store_or_run(
+        self, said: MessageReceived, conversation: Conversation, update_id: int, payload: Mapping[str, Any]
+    ) -> None:
+        if said.command is not None and said.edited_at is None and self._is_own_command(said):
+            await self._run_command(said, conversation, update_id)
             return
-        incoming = await self._incoming(said, conversation, payload)
+        incoming = await self._make_incoming(said, conversation, payload)
         if said.edited_at is not None:
             # Changes of one second keep their order.
             edited_at = said.edited_at + timedelta(microseconds=update_id % 1_000_000)
             incoming = replace(incoming, edited_at=edited_at)
-            if await change(self.desk.database, incoming):
+            if await apply_edit(self.context.database, incoming):
                 return
-            if said.command is not None and self._is_ours(said):
+            if said.command is not None and self._is_own_command(said):
                 return  # what was asked for has been done, and is nothing that anybody said
         try:
-            ticket = await self.desk.core.accept(incoming)
+            ticket = await self.context.core.accept(incoming)
         except Conflict:  # what it says has changed since, and that came first
             return
         ticket.close()  # it is sent when it is there: nobody waits here
         if incoming.edited_at is not None:  # the change came first, and is known as one when an older one comes
-            await change(self.desk.database, incoming)
+            await apply_edit(self.context.database, incoming)
 
-    async def _incoming(self, said: Said, conversation: Conversation, payload: Mapping[str, Any]) -> Incoming:
+    async def _make_incoming(
+        self, said: MessageReceived, conversation: Conversation, payload: Mapping[str, Any]
+    ) -> Incoming:
         return Incoming(
             owner_id=conversation.owner_id,
             conversation_id=conversation.id,
             content=said.text,
             author=said.author,
-            mentions=(*said.mentions, *await self._named(said))[:MAX_MENTIONS],
+            mentions=(*said.mentions, *await self._resolve_usernames(said))[:MAX_MENTIONS],
             thread_id=said.thread_id,
             is_bot=said.is_bot,
             platform_id=said.platform_id,
@@ -121,31 +140,31 @@ class Hearing:
             said_at=said.said_at,
             mentions_agent=said.mentions_agent,
             replies_to_agent=said.replies_to_agent,
-            is_album_rest=is_for_agent(said.facts) and not await self._albums.is_call(said, conversation),
+            is_album_rest=is_for_agent(said.facts) and not await self._albums.is_representative(said, conversation),
         )
 
-    async def _named(self, said: Said) -> list[str]:
+    async def _resolve_usernames(self, said: MessageReceived) -> list[str]:
         """The ids of those whom it names with an @; and who speaks is known by theirs from now on."""
-        async with self.desk.database.statement() as connection:
+        async with self.context.database.statement() as connection:
             people = People(connection)
             if said.person is not None and said.person.username is not None:
                 name = said.person.username.lower()
-                if self._seen.get(name) != said.person.id:
+                if self._known_usernames.get(name) != said.person.id:
                     await people.seen(name, said.person.id)
-                    self._seen[name] = said.person.id
-                    if len(self._seen) > _REMEMBERED:
-                        self._seen.popitem(last=False)
+                    self._known_usernames[name] = said.person.id
+                    if len(self._known_usernames) > _MAX_USERNAMES:
+                        self._known_usernames.popitem(last=False)
             if not said.usernames:
                 return []
             return [f"user{user_id}" for user_id in (await people.named(said.usernames)).values()]
 
     # ---- commands
 
-    def _is_ours(self, said: Said) -> bool:
+    def _is_own_command(self, said: MessageReceived) -> bool:
         assert said.command is not None
-        return said.command.name in _OURS and not said.is_bot
+        return said.command.name in _COMMAND_NAMES and not said.is_bot
 
-    async def _obey(self, said: Said, conversation: Conversation, update_id: int) -> None:
+    async def _run_command(self, said: MessageReceived, conversation: Conversation, update_id: int) -> None:
         command = said.command
         assert command is not None
         order = Command(
@@ -154,52 +173,52 @@ class Hearing:
             conversation,
             said.author,
             lambda: self._is_admin(said.chat, said.person, anonymous=said.is_admin),
-            await self._replied_to(said, conversation),
+            await self._find_parent(said, conversation),
             self.me.username,
             is_reply=said.reply_to_platform_id is not None,
             thread_id=said.thread_id,
         )
-        notice = await run_command(order, self.desk)
+        notice = await run_command(order, self.context)
         if notice is None:
             return
         about = replace(notice, reply_to_platform_id=said.platform_id, thread_id=said.thread_id)
-        await self._say(about, said.chat, update_id)
+        await self._post_notice(about, said.chat, update_id)
 
-    async def _pressed(self, pressed: Pressed, update_id: int) -> None:
-        conversation = await self._conversation(pressed.chat)
+    async def _handle_button(self, pressed: ButtonPressed, update_id: int) -> None:
+        conversation = await self._find_conversation(pressed.chat)
         if conversation is None:
             return
         try:
-            notice = await press(
+            notice = await press_button(
                 pressed.data,
                 conversation,
                 pressed.person.author,
                 lambda: self._is_admin(pressed.chat, pressed.person),
-                self.desk,
+                self.context,
             )
         except NotFound:
             notice = None
         # Both only tidy up: the button may stay, and the platform forgets by itself that it was pressed.
         told = NOT_YOURS if notice is None else None
-        await self._try("answerCallbackQuery", callback_query_id=pressed.callback_id, text=told)
+        await self._try_call("answerCallbackQuery", callback_query_id=pressed.callback_id, text=told)
         if notice is None:
             return
         if pressed.message_id is not None:
-            await self._try("editMessageReplyMarkup", chat_id=pressed.chat.id, message_id=pressed.message_id)
+            await self._try_call("editMessageReplyMarkup", chat_id=pressed.chat.id, message_id=pressed.message_id)
         about = replace(notice, reply_to_platform_id=pressed.platform_id, thread_id=pressed.thread_id)
-        await self._say(about, pressed.chat, update_id)
+        await self._post_notice(about, pressed.chat, update_id)
 
-    async def _say(self, notice: Notice, chat: Chat, update_id: int) -> None:
+    async def _post_notice(self, notice: Notice, chat: Chat, update_id: int) -> None:
         """Also when the conversation has just been erased: then in the one that begins."""
-        conversation = await self._conversation(chat)
+        conversation = await self._find_conversation(chat)
         if conversation is not None:
             name = f"update {update_id}"
             await self.post(conversation.owner_id, conversation.id, notice, name=name, channel=CHANNEL)
 
-    async def _replied_to(self, said: Said, conversation: Conversation) -> Message | None:
+    async def _find_parent(self, said: MessageReceived, conversation: Conversation) -> Message | None:
         if said.reply_to_platform_id is None:
             return None
-        async with self.desk.database.statement() as connection:
+        async with self.context.database.statement() as connection:
             return await Messages(connection).of_platform(
                 conversation.owner_id, conversation.id, said.reply_to_platform_id
             )
@@ -214,31 +233,33 @@ class Hearing:
         except Permanent as error:
             log.warning("telegram.unknown_member", chat=chat.id, reason=str(error))
             return False
-        return (mapping(member) or {}).get("status") in _ADMINS
+        return (as_mapping(member) or {}).get("status") in _ADMIN_STATUSES
 
     # ---- chats
 
-    async def _conversation(self, chat: Chat) -> Conversation | None:
-        return await conversation_of(self.desk.database, self.admission, chat, bot=self.api.number, me=self.me)
+    async def _find_conversation(self, chat: Chat) -> Conversation | None:
+        return await find_or_create_conversation(
+            self.context.database, self.admission, chat, bot=self.api.number, me=self.me
+        )
 
-    async def _moved(self, move: Moved) -> None:
+    async def _handle_migration(self, move: GroupMigrated) -> None:
         where = (move.old, move.new)
-        if not await moved(self.desk.database, *where, bot=self.api.number):
-            await moved_unheard(self.desk.database, self.admission, *where, bot=self.api.number)
+        if not await migrate_chat(self.context.database, *where, bot=self.api.number):
+            await remember_migration(self.context.database, self.admission, *where, bot=self.api.number)
 
-    async def _belongs(self, belongs: Belongs) -> None:
+    async def _handle_membership(self, belongs: MembershipChanged) -> None:
         """The bot was blocked or removed: nothing is said there on its own; or it was let back in."""
-        conversation = await self._conversation(belongs.chat)
+        conversation = await self._find_conversation(belongs.chat)
         if conversation is None:
             return
-        async with self.desk.database.statement() as connection:
+        async with self.context.database.statement() as connection:
             conversations = Conversations(connection)
             if belongs.is_member and belongs.can_speak:
                 await conversations.found_again(conversation.id)
             else:
                 await conversations.lost(conversation.id)
 
-    async def _try(self, method: str, **parameters: Any) -> None:
+    async def _try_call(self, method: str, **parameters: Any) -> None:
         try:
             await self.api.call(method, **parameters)
         except (Transient, Permanent) as error:

@@ -13,7 +13,7 @@ from rapport.ingest.addressing import Facts
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
+class BotIdentity:
     """The bot that updates are read for, and the agent that speaks through it."""
 
     id: int
@@ -51,7 +51,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class UpdateOrigin:
     """Where an update comes from and by whom, as far as that can be seen without reading it."""
 
     chat_id: int
@@ -67,19 +67,19 @@ class Glance:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ParsedCommand:
     """What a message begins with, if that is a command for this bot or for any bot that listens."""
 
     name: str
     """In lower case, without / and @bot."""
     argument: str
     """The rest of the message."""
-    named: bool
+    is_for_this_bot: bool
     """Whether it was addressed to this bot, as in /help@bot."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MessageReceived:
     """Somebody said something, or changed what they had said; all of it can be stored as it is."""
 
     chat: Chat
@@ -103,7 +103,7 @@ class Said:
     """Ids of authors whom it tags without a username, and the agent's if it tags the bot."""
     reply_to_platform_id: str | None
     context_snapshot: Mapping[str, Any] | None
-    command: Command | None
+    command: ParsedCommand | None
     edited_at: datetime | None
     """Of a changed message: when it was changed."""
     album: str | None
@@ -123,7 +123,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Pressed:
+class ButtonPressed:
     """Somebody pressed a button under one of the bot's messages."""
 
     chat: Chat
@@ -137,7 +137,7 @@ class Pressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class GroupMigrated:
     """A group became a supergroup, which is another chat to Telegram."""
 
     old: int
@@ -145,7 +145,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Belongs:
+class MembershipChanged:
     """The bot was added or removed, blocked or unblocked, or what it may do was changed."""
 
     chat: Chat
@@ -156,11 +156,11 @@ class Belongs:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class Ignored:
     """Nobody said anything."""
 
-    why: str
+    reason: str
     """For the log: without a word of anybody's."""
 
 
-Happened: TypeAlias = "Said | Pressed | Moved | Belongs | Nothing"
+ChatEvent: TypeAlias = "MessageReceived | ButtonPressed | GroupMigrated | MembershipChanged | Ignored"

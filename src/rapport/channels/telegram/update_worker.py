@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from rapport.channels.telegram.albums import StillComing
+from rapport.channels.telegram.albums import AlbumIncomplete
 from rapport.channels.telegram.reading.extract import read_update
-from rapport.channels.telegram.update_types import Happened, Me
+from rapport.channels.telegram.update_types import BotIdentity, ChatEvent
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, Transient
 from rapport.storage.database import Database
 from rapport.storage.telegram import Updates, Waiting
@@ -20,24 +20,24 @@ from rapport.storage.telegram import Updates, Waiting
 log = structlog.get_logger()
 
 BATCH = 100
-CHATS_AT_ONCE = 8
+MAX_CONCURRENT_CHATS = 8
 """Chats that are read at once: one that hangs holds up nobody else."""
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
 """So long a chat is left alone whose next update can't be worked through now, unless Telegram asks for more."""
 MAX_ATTEMPTS = 8
 """After so many failures, some two minutes, an update is left alone: what comes after it in its chat must not wait for ever."""
-FORGET_SECONDS = 3_600.0
+CLEANUP_SECONDS = 3_600.0
 """So often the numbers of old updates are dropped."""
 
 
 class Handler(Protocol):
     """What is done about what has happened. Safe to repeat."""
 
-    async def handle(self, happened: Happened, *, update_id: int, payload: Mapping[str, Any]) -> None: ...
+    async def handle(self, happened: ChatEvent, *, update_id: int, payload: Mapping[str, Any]) -> None: ...
 
 
-class Reader:
+class UpdateWorker:
     """One at a time reads for a bot; whatever it was at when it died, the next one does again."""
 
     def __init__(self, database: Database, handler: Handler, *, bot: int) -> None:
@@ -45,72 +45,72 @@ class Reader:
         self._handler = handler
         self._bot = bot
         self._woken = asyncio.Event()
-        self._looking = asyncio.Lock()
-        self._taken: set[int] = set()
-        self._resting: dict[int, float] = {}
-        self._forget_at = 0.0
+        self._poll_lock = asyncio.Lock()
+        self._busy_chats: set[int] = set()
+        self._paused_until: dict[int, float] = {}
+        self._cleanup_at = 0.0
 
     def wake(self) -> None:
         """Something has been stored."""
         self._woken.set()
 
-    async def run(self, me: Me) -> None:
+    async def run(self, bot_identity: BotIdentity) -> None:
         """Read until cancelled."""
-        await asyncio.gather(*(self._read_chats(me) for _ in range(CHATS_AT_ONCE)))
+        await asyncio.gather(*(self._work_chats(bot_identity) for _ in range(MAX_CONCURRENT_CHATS)))
 
-    async def _read_chats(self, me: Me) -> None:
+    async def _work_chats(self, me: BotIdentity) -> None:
         """One chat after the other, each until nothing waits there or something can't be done now."""
         while True:
-            updates = await self._next()
+            updates = await self._take_chat()
             chat_id = updates[0].chat_id
             rest = 0.0
             try:
-                rest = await self._read_in_order(updates, me)
+                rest = await self._handle_in_order(updates, me)
             except Exception as error:  # noqa: BLE001 - whatever is wrong here, other chats are to be read, and this one again
                 log.warning("telegram.waiting", chat=chat_id, reason=str(error), errorType=type(error).__name__)
                 rest = PAUSE_SECONDS
             if rest:
-                self._resting[chat_id] = time.monotonic() + rest
-            self._taken.discard(chat_id)
+                self._paused_until[chat_id] = time.monotonic() + rest
+            self._busy_chats.discard(chat_id)
             self._woken.set()  # more may have come from there, which nobody could take meanwhile
 
-    async def _next(self) -> Sequence[Waiting]:
+    async def _take_chat(self) -> Sequence[Waiting]:
         """What waits in the chat that waits longest, of those that nobody is at; one at a time looks for it."""
-        async with self._looking:
+        async with self._poll_lock:
             while True:
                 try:
-                    if updates := await self._look():
-                        self._taken.add(updates[0].chat_id)
+                    if updates := await self._poll_updates():
+                        self._busy_chats.add(updates[0].chat_id)
                         return updates
                 except (Transient, Permanent) as error:
                     log.warning("telegram.waiting", reason=str(error))
                     await asyncio.sleep(PAUSE_SECONDS)
-                rested = [until - time.monotonic() for until in self._resting.values()]
+                rested = [until - time.monotonic() for until in self._paused_until.values()]
                 try:
-                    async with asyncio.timeout(max(0.0, min([LOOK_SECONDS, *rested]))):
+                    async with asyncio.timeout(max(0.0, min([POLL_SECONDS, *rested]))):
                         await self._woken.wait()
                 except TimeoutError:
                     pass
                 self._woken.clear()
 
-    async def _look(self) -> Sequence[Waiting]:
+    async def _poll_updates(self) -> Sequence[Waiting]:
         now = time.monotonic()
-        self._resting = {chat_id: until for chat_id, until in self._resting.items() if until > now}
+        self._paused_until = {chat_id: until for chat_id, until in self._paused_until.items() if until > now}
         async with self._database.statement() as connection:
             updates = Updates(connection, self._bot)
-            if now >= self._forget_at:
+            if now >= self._cleanup_at:
                 await updates.forget_old()
-                self._forget_at = now + FORGET_SECONDS
-            return await updates.waiting(BATCH, except_for=[*self._taken, *self._resting])
+                self._cleanup_at = now + CLEANUP_SECONDS
+            return await updates.waiting(BATCH, except_for=[*self._busy_chats, *self._paused_until])
 
-    async def _read_in_order(self, updates: Sequence[Waiting], me: Me) -> float:
+    async def _handle_in_order(self, updates: Sequence[Waiting], me: BotIdentity) -> float:
         """Those of one chat, until one of them fails; for how many seconds the chat is left alone then."""
         for update in updates:
-            if rest := await self._read(update, me):
+            if rest := await self._handle_update(update, me):
                 return rest
         return 0.0
 
-    async def _read(self, update: Waiting, me: Me) -> float:
+    async def _handle_update(self, update: Waiting, me: BotIdentity) -> float:
         """One update; the seconds after which it has to be tried again, while what comes after it waits; 0 if it hasn't."""
         error: str | None = None
         bound = log.bind(updateId=update.update_id, chat=update.chat_id)
@@ -120,7 +120,7 @@ class Reader:
         except (InvalidInput, NotFound) as refused:
             error = str(refused)
             bound.warning("telegram.unreadable", reason=error)
-        except StillComing as more:
+        except AlbumIncomplete as more:
             return more.retry_after
         except Transient as later:
             bound.warning("telegram.postponed", reason=str(later))

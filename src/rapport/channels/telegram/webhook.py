@@ -8,44 +8,44 @@ from typing import Any, Protocol
 from fastapi import APIRouter, Request, Response
 
 from rapport.channels.telegram.bot import WEBHOOK_PATH
-from rapport.channels.telegram.inbox import LARGEST, number_of
+from rapport.channels.telegram.inbox import MAX_UPDATE_CHARACTERS, read_update_id
 from rapport.domain.errors import InvalidInput, TooLarge, Unauthorized
-from rapport.ingest.archive_rows import mapping
+from rapport.ingest.archive_rows import as_mapping
 
-SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
+SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
 
 
-class Door(Protocol):
+class UpdateStore(Protocol):
     """Stores updates; when it returns they are safe."""
 
-    async def take(self, updates: Sequence[Mapping[str, Any]]) -> int: ...
+    async def store(self, updates: Sequence[Mapping[str, Any]]) -> int: ...
 
 
-def webhook_routes(door: Door, *, secret: str) -> APIRouter:
+def make_webhook_routes(door: UpdateStore, *, secret: str) -> APIRouter:
     """Who doesn't show the secret isn't Telegram. An answer of 200 means that the update is stored."""
     router = APIRouter(tags=["telegram"])
 
     @router.post(WEBHOOK_PATH, summary="What Telegram has to tell; only Telegram knows the secret")
     async def called(request: Request) -> Response:
-        shown = request.headers.get(SECRET, "")
+        shown = request.headers.get(SECRET_HEADER, "")
         if not hmac.compare_digest(shown.encode(errors="replace"), secret.encode()):
             raise Unauthorized("This is for Telegram, which shows a secret.")
-        await door.take([await _update(request)])
+        await door.store([await _read_update(request)])
         return Response(status_code=200)
 
     return router
 
 
-async def _update(request: Request) -> Mapping[str, Any]:
+async def _read_update(request: Request) -> Mapping[str, Any]:
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > LARGEST:
-            raise TooLarge(f"An update has at most {LARGEST} bytes.")
+        if len(body) > MAX_UPDATE_CHARACTERS:
+            raise TooLarge(f"An update has at most {MAX_UPDATE_CHARACTERS} bytes.")
     try:
-        update = mapping(json.loads(bytes(body)))
+        update = as_mapping(json.loads(bytes(body)))
     except (ValueError, RecursionError) as error:
         raise InvalidInput("This is no update of Telegram's: it isn't JSON.") from error
-    if update is None or number_of(update) is None:
+    if update is None or read_update_id(update) is None:
         raise InvalidInput("This is no update of Telegram's: `update_id` is missing or no number.")
     return update

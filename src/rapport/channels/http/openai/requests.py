@@ -17,7 +17,7 @@ from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Author, Content, text_of
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import checked_text, visible
-from rapport.ingest.content import checked_content
+from rapport.ingest.content import check_content
 
 MAX_MESSAGES = 2_000
 MAX_NAME = 200
@@ -120,9 +120,7 @@ def asked(body: CompletionBody, *, max_characters: int) -> Said:
             "The last message has to be the user's: it is what gets an answer.", param=f"messages.{last}.role"
         )
     with _about(f"messages.{last}"):
-        return Said(
-            "user", checked_content(_content(message.content or ""), limit=max_characters), _author(message.name)
-        )
+        return Said("user", check_content(_content(message.content or ""), limit=max_characters), _author(message.name))
 
 
 def told_before(body: CompletionBody, *, max_characters: int) -> list[Said]:
@@ -140,7 +138,7 @@ def told_before(body: CompletionBody, *, max_characters: int) -> list[Said]:
             content = _content(message.content or "")
             if isinstance(content, str) and not visible(content):
                 continue  # such as an answer that only called tools
-            content = checked_content(content, limit=max_characters)
+            content = check_content(content, limit=max_characters)
             if is_setting:
                 settings.append(text_of(content))
             else:

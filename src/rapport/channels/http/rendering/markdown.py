@@ -15,7 +15,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
-from rapport.channels.markdown_work import work_of
+from rapport.channels.markdown_work import estimate_work
 
 LONGEST_FORMATTED = 20_000
 """Characters: several times what a model writes at once. Beyond it text is shown as it stands."""
@@ -48,7 +48,7 @@ _CLASSES = {
 
 def as_html(text: str, *, sources: Collection[str] = ()) -> str:
     """The text's HTML. Its `[source: id]` tags become links to a note where the id is one of `sources`, and stay text else."""
-    if len(text) <= LONGEST_FORMATTED and work_of(text) <= MOST_WORK and _cells(text) <= _MOST_CELLS:
+    if len(text) <= LONGEST_FORMATTED and estimate_work(text) <= MOST_WORK and _cells(text) <= _MOST_CELLS:
         env: dict[str, Any] = {"sources": frozenset(sources), "is_too_deep": False}
         made = _PARSER.render(text, env)
         if not env["is_too_deep"] and len(made) <= _MOST_TAGS * len(text) + 10_000:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from rapport.channels.http.rendering.json_views import message_view
 from rapport.channels.http.rendering.markdown import MOST_WORK, as_html, as_it_stands
-from rapport.channels.markdown_work import work_of
+from rapport.channels.markdown_work import estimate_work
 from rapport.domain.conversation import Message
 
 MOST_KEPT = 4_000_000
@@ -71,7 +71,7 @@ def _render(keys: Sequence[_Key]) -> dict[_Key, str]:
     left, work_left = MOST_AT_ONCE, MOST_WORK_AT_ONCE
     for key in reversed(keys):  # the latest first: they are what is looked at
         text, sources = key
-        work = min(work_of(text), MOST_WORK)  # of more it is none: it is shown as it stands
+        work = min(estimate_work(text), MOST_WORK)  # of more it is none: it is shown as it stands
         is_enough = len(text) <= left and work <= work_left
         made[key] = as_html(text, sources=sources) if is_enough else as_it_stands(text)
         left -= len(text)

@@ -25,7 +25,7 @@ from rapport.domain.chat_archive import KEY_PREFIX
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import checked_text
-from rapport.ingest.content import checked_content, checked_mentions, checked_snapshot
+from rapport.ingest.content import check_content, check_mentions, check_snapshot
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 
@@ -105,18 +105,18 @@ def incoming_of(owner: str, conversation_id: str, body: NewMessage, *, max_chara
     return Incoming(
         owner_id=owner,
         conversation_id=conversation_id,
-        content=checked_content(body.content, limit=max_characters),
+        content=check_content(body.content, limit=max_characters),
         author=_author(body.author, what="author"),
         reply_to_id=body.reply_to_id,
         client_message_id=body.client_message_id,
-        mentions=checked_mentions(body.mentions),
+        mentions=check_mentions(body.mentions),
         thread_id=body.thread_id,
         is_bot=body.is_bot,
         platform_id=body.platform_id,
         # A snapshot with an id says what is replied to: if that is here after all, it is linked.
         reply_to_platform_id=body.reply_to_platform_id or (snapshot and snapshot.id),
         context_snapshot=snapshot
-        and checked_snapshot(
+        and check_snapshot(
             snapshot.text,
             id=snapshot.id,
             author=_author(snapshot.author, what="context_snapshot.author"),

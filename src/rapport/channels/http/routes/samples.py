@@ -17,7 +17,7 @@ from rapport.core.turn_runner import TurnRunner
 from rapport.domain.chat_archive import Archive, ArchivedMessage
 from rapport.domain.conversation import Author
 from rapport.domain.errors import Conflict, NotFound
-from rapport.ingest.import_messages import bring_in
+from rapport.ingest.import_messages import import_archive
 from rapport.retrieval.library import Library
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.notes.notes import Notes
@@ -70,7 +70,9 @@ class Samples:
                 await self.library.add(owner_id, text, note_id=note_id, file_name=_file(note_id), file_title=title)
             except Conflict:  # there is a note of that id: changed since, or somebody's own
                 continue
-        await bring_in(self.library.database, read_chat(datetime.now(UTC)), owner_id=owner_id, agent_id=COMPANION.id)
+        await import_archive(
+            self.library.database, read_chat(datetime.now(UTC)), owner_id=owner_id, agent_id=COMPANION.id
+        )
 
     async def remove(self, owner_id: str) -> None:
         """They are gone afterwards, with what was said in the chat since; a note that only has the same id is not touched."""

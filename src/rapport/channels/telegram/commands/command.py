@@ -31,7 +31,7 @@ class Command:
     asker_is_admin: IsAdmin
     replied_to: Message | None
     """The stored message that it replies to."""
-    called: str
+    bot_username: str
     """The bot's username."""
     is_reply: bool = False
     """It replies to something, be that stored or not."""
@@ -43,10 +43,10 @@ class Command:
         return get_agent(self.conversation.agent_id)
 
     @property
-    def in_group(self) -> bool:
+    def is_group(self) -> bool:
         return self.conversation.traits.has_many_speakers
 
-    async def is_for_all(self) -> bool:
+    async def may_decide_for_all(self) -> bool:
         """Whether the asker may decide for everybody here."""
         return not self.conversation.traits.has_admins or await self.asker_is_admin()
 

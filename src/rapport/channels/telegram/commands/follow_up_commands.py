@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from rapport.channels.telegram.commands.command import FOR_ADMINS, Command, CommandContext
-from rapport.channels.telegram.commands.notice_text import WallClock, quoted
+from rapport.channels.telegram.commands.notice_text import WallClock, quote
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer
 from rapport.domain.follow_up_requests import FOREVER, LONGEST_MUTE, Permission, Preference, duration_of
@@ -14,8 +14,8 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.timers import Timers
 
-MOST_LISTED = 10
-SORTS: Mapping[str, str] = {
+MAX_LISTED = 10
+PURPOSES: Mapping[str, str] = {
     "check_in": "to pick up our conversation",
     "question_unanswered": "about a question of mine",
     "task_incomplete": "about something that is still to be done",
@@ -29,25 +29,25 @@ async def mute(order: Command, desk: CommandContext) -> str:
     seconds = duration_of(written) if written else None
     if seconds is not None and not 1 <= seconds <= LONGEST_MUTE:
         raise InvalidInput("Mute me for 1 second to 10 years, or without a duration until /unmute.")
-    permission, preference = await _muted(order, desk, until=FOREVER if seconds is None else seconds)
-    until = _until(permission.muted_until or FOREVER, WallClock.of(preference))
-    before = "" if _is_on(order, permission) and not _never(order, desk) else " (I didn't before, either.)"
+    permission, preference = await _set_mute(order, desk, until=FOREVER if seconds is None else seconds)
+    until = _describe_end(permission.muted_until or FOREVER, WallClock.for_preference(preference))
+    before = "" if _is_on(order, permission) and not _describe_ban(order, desk) else " (I didn't before, either.)"
     return (
-        f"Muted {until}: I don't write on my own here.{before} When you {_call(order)}, I answer as ever."
+        f"Muted {until}: I don't write on my own here.{before} When you {_describe_call(order)}, I answer as ever."
         " /unmute ends it."
     )
 
 
 async def unmute(order: Command, desk: CommandContext) -> str:
-    permission, _ = await _muted(order, desk, until=None)
-    return f"Not muted any more. {_whether(order, desk, permission)}"
+    permission, _ = await _set_mute(order, desk, until=None)
+    return f"Not muted any more. {_describe_state(order, desk, permission)}"
 
 
-async def followups(order: Command, desk: CommandContext) -> str:
+async def show_or_switch(order: Command, desk: CommandContext) -> str:
     """What waits here and whether it will be said; or, with `on` or `off`, lets it. Raises InvalidInput."""
     wanted = order.argument.strip().lower()
     if wanted in ("on", "off"):
-        return await _switched(order, desk, on=wanted == "on")
+        return await _switch(order, desk, on=wanted == "on")
     if wanted:
         raise InvalidInput("Send /followups to see them, or /followups on or /followups off.")
     where = (order.conversation.owner_id, order.conversation.id)
@@ -55,11 +55,11 @@ async def followups(order: Command, desk: CommandContext) -> str:
         permission = await Conversations(connection).permission(*where)
         waiting = await Timers(connection).pending(*where)
         preference = await Preferences(connection).get(where[0])
-    clock = WallClock.of(preference)
-    parts = [_whether(order, desk, permission)]
-    can_be, is_on = not _never(order, desk), _is_on(order, permission)
+    clock = WallClock.for_preference(preference)
+    parts = [_describe_state(order, desk, permission)]
+    can_be, is_on = not _describe_ban(order, desk), _is_on(order, permission)
     if waiting:
-        parts.append(_listed(waiting, clock))
+        parts.append(_list_timers(waiting, clock))
         cancelled = (
             "Whoever writes here first cancels them." if can_be and is_on else "As it is, I won't say any of it."
         )
@@ -67,26 +67,26 @@ async def followups(order: Command, desk: CommandContext) -> str:
     elif can_be and is_on:
         parts.append("There is nothing that I mean to come back to right now.")
     if can_be:
-        parts += _held_back(permission, preference, clock)
+        parts += _list_restrictions(permission, preference, clock)
         parts.append(f"`/followups {'off' if is_on else 'on'}` turns them {'off' if is_on else 'on'}.")
     return "\n\n".join(parts)
 
 
-async def _switched(order: Command, desk: CommandContext, *, on: bool) -> str:
-    if not await order.is_for_all():
+async def _switch(order: Command, desk: CommandContext, *, on: bool) -> str:
+    if not await order.may_decide_for_all():
         return FOR_ADMINS
-    never = _never(order, desk)
+    never = _describe_ban(order, desk)
     if on and never:
         return never
     where = (order.conversation.owner_id, order.conversation.id)
     async with desk.database.statement() as connection:
         permission = await Conversations(connection).allow_followups(*where, on)
         preference = await Preferences(connection).get(where[0])
-    held = _held_back(permission, preference, WallClock.of(preference)) if on else []
-    return "\n\n".join([_whether(order, desk, permission), *held])
+    held = _list_restrictions(permission, preference, WallClock.for_preference(preference)) if on else []
+    return "\n\n".join([_describe_state(order, desk, permission), *held])
 
 
-async def _muted(
+async def _set_mute(
     order: Command, desk: CommandContext, *, until: datetime | float | None
 ) -> tuple[Permission, Preference]:
     where = (order.conversation.owner_id, order.conversation.id)
@@ -95,37 +95,37 @@ async def _muted(
         return permission, await Preferences(connection).get(where[0])
 
 
-def _listed(waiting: Sequence[Timer], clock: WallClock) -> str:
+def _list_timers(waiting: Sequence[Timer], clock: WallClock) -> str:
     lines: list[str] = []
-    for timer in waiting[:MOST_LISTED]:
-        about = quoted(timer.reason or timer.topic, limit=160)
-        when = f"- **{clock.shows(timer.due_at)}** ({clock.until(timer.due_at)}), {SORTS[timer.trigger_type]}"
+    for timer in waiting[:MAX_LISTED]:
+        about = quote(timer.reason or timer.topic, limit=160)
+        when = f"- **{clock.format_time(timer.due_at)}** ({clock.format_distance(timer.due_at)}), {PURPOSES[timer.trigger_type]}"
         lines.append(f"{when}: {about}" if about else when)
-    if len(waiting) > MOST_LISTED:
-        lines.append(f"- … and {len(waiting) - MOST_LISTED:,} more")
+    if len(waiting) > MAX_LISTED:
+        lines.append(f"- … and {len(waiting) - MAX_LISTED:,} more")
     return "\n".join(lines)
 
 
-def _held_back(permission: Permission, preference: Preference, clock: WallClock) -> list[str]:
+def _list_restrictions(permission: Permission, preference: Preference, clock: WallClock) -> list[str]:
     """What keeps it quiet although it may be allowed to speak."""
     parts: list[str] = []
     if permission.muted_until is not None:
-        parts.append(f"I'm muted {_until(permission.muted_until, clock)}. /unmute ends it.")
+        parts.append(f"I'm muted {_describe_end(permission.muted_until, clock)}. /unmute ends it.")
     if preference.quiet_from is not None and preference.quiet_to is not None:
         parts.append(f"I keep quiet from {preference.quiet_from:%H:%M} to {preference.quiet_to:%H:%M} ({clock.name}).")
     return parts
 
 
-def _whether(order: Command, desk: CommandContext, permission: Permission) -> str:
+def _describe_state(order: Command, desk: CommandContext, permission: Permission) -> str:
     """Whether anything is said unasked here."""
-    if never := _never(order, desk):
+    if never := _describe_ban(order, desk):
         return never
     if _is_on(order, permission):
         return "Follow-ups are **on** here: after an answer I may come back to something on my own."
-    return f"Follow-ups are **off** here: I speak only when you {_call(order)}."
+    return f"Follow-ups are **off** here: I speak only when you {_describe_call(order)}."
 
 
-def _never(order: Command, desk: CommandContext) -> str:
+def _describe_ban(order: Command, desk: CommandContext) -> str:
     """Why nothing can ever be said unasked, whatever anybody wants here; empty if it can."""
     if not desk.autonomy:
         return "Follow-ups are off on this whole server: I never write on my own."
@@ -136,9 +136,9 @@ def _is_on(order: Command, permission: Permission) -> bool:
     return order.conversation.traits.wants_follow_ups(permission.autonomy)
 
 
-def _until(moment: datetime, clock: WallClock) -> str:
-    return "until you send /unmute" if moment >= FOREVER else f"until {clock.names(moment)}"
+def _describe_end(moment: datetime, clock: WallClock) -> str:
+    return "until you send /unmute" if moment >= FOREVER else f"until {clock.format_with_zone(moment)}"
 
 
-def _call(order: Command) -> str:
-    return "call me" if order.in_group else "write to me"
+def _describe_call(order: Command) -> str:
+    return "call me" if order.is_group else "write to me"

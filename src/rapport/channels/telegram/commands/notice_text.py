@@ -17,15 +17,15 @@ _NO_BREAK = "\u2060"
 """Nothing to see. After an @ it makes a name of what would call somebody."""
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """The text in Markdown, where every character of it stands for itself."""
     return _MARKUP.sub(r"\\\g<0>", text)
 
 
-def quoted(text: str, *, limit: int = 80) -> str:
+def quote(text: str, *, limit: int = 80) -> str:
     """The beginning of somebody's text, as one line of Markdown: nothing in it formats, and nobody in it is called."""
     line = fit_on_one_line(text.encode(errors="replace").decode(), limit=limit)
-    return escaped(line).replace("@", f"@{_NO_BREAK}")
+    return escape_markdown(line).replace("@", f"@{_NO_BREAK}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class WallClock:
     now: datetime
 
     @classmethod
-    def of(cls, preference: Preference) -> WallClock:
+    def for_preference(cls, preference: Preference) -> WallClock:
         """The clock that somebody lives by; UTC if their zone is not known, or not on this machine."""
         try:
             zone = ZoneInfo(checked_zone(preference.time_zone))
@@ -46,9 +46,9 @@ class WallClock:
 
     @property
     def name(self) -> str:
-        return escaped(self.zone.key)
+        return escape_markdown(self.zone.key)
 
-    def shows(self, moment: datetime) -> str:
+    def format_time(self, moment: datetime) -> str:
         """`14:30` today, else with the day: `Mon 16 Nov, 14:30`."""
         at, today = moment.astimezone(self.zone), self.now.astimezone(self.zone)
         if at.date() == today.date():
@@ -56,11 +56,11 @@ class WallClock:
         year = "" if at.year == today.year else f" {at.year}"
         return f"{at:%a} {at.day} {at:%b}{year}, {at:%H:%M}"
 
-    def names(self, moment: datetime) -> str:
+    def format_with_zone(self, moment: datetime) -> str:
         """The same with the zone, for a time that stands alone."""
-        return f"{self.shows(moment)} ({self.name})"
+        return f"{self.format_time(moment)} ({self.name})"
 
-    def until(self, moment: datetime) -> str:
+    def format_distance(self, moment: datetime) -> str:
         """How far off it is, roughly: `in 12 min`."""
         minutes = (moment - self.now).total_seconds() / 60
         if minutes < 1:

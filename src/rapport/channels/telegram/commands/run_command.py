@@ -7,15 +7,15 @@ from contextlib import suppress
 
 from rapport.channels.telegram.commands import follow_up_commands as followups
 from rapport.channels.telegram.commands.command import FOR_ADMINS, Command, CommandContext, IsAdmin
-from rapport.channels.telegram.commands.notice_text import WallClock, escaped, quoted
-from rapport.channels.telegram.commands.why import HOW_TO_ASK, explained
+from rapport.channels.telegram.commands.notice_text import WallClock, escape_markdown, quote
+from rapport.channels.telegram.commands.why import HOW_TO_ASK, render_explanation
 from rapport.domain.conversation import Author, Conversation
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.outgoing import Button, Notice
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.timers import Timers
 
-__all__ = ["COMMANDS", "Command", "CommandContext", "IsAdmin", "press", "run_command"]
+__all__ = ["COMMANDS", "Command", "CommandContext", "IsAdmin", "press_button", "run_command"]
 
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("start", "Who I am and what I can do"),
@@ -28,7 +28,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
 )
 """Name, and what it does: as they are registered with the platform."""
 
-_PERSON = "user"
+_PERSON_PREFIX = "user"
 """What the ids of people begin with. Whoever speaks as a group or a channel has another, and still presses as a person."""
 _CAN = "I answer, I find what was said before, and I look into the notes that I was given."
 _MORE = "/help lists what you can ask of me."
@@ -47,10 +47,10 @@ async def run_command(order: Command, desk: CommandContext) -> Notice | None:
         answer = _ANSWERS.get(name)
         return None if answer is None else Notice(await answer(order, desk))
     except InvalidInput as error:
-        return Notice(quoted(str(error), limit=300))
+        return Notice(quote(str(error), limit=300))
 
 
-async def press(
+async def press_button(
     data: str, conversation: Conversation, presser: Author, presser_is_admin: IsAdmin, desk: CommandContext
 ) -> Notice | None:
     """What pressing a button does, and what to say; None if it isn't one of ours, or not for this person to press.
@@ -62,7 +62,7 @@ async def press(
             pass
         case _:
             return None
-    if asker_id.startswith(_PERSON) and asker_id != presser.id:
+    if asker_id.startswith(_PERSON_PREFIX) and asker_id != presser.id:
         return None
     if conversation.traits.has_admins and not await presser_is_admin():
         return None
@@ -70,7 +70,7 @@ async def press(
         return Notice("All right, I keep everything as it is.")
     if conversation_id != conversation.id:
         return Notice("That is forgotten already.")
-    return Notice(await _erased(conversation, desk))
+    return Notice(await _erase(conversation, desk))
 
 
 # ---- who I am
@@ -78,15 +78,15 @@ async def press(
 
 async def _start(order: Command, desk: CommandContext) -> str:
     name = order.agent.name
-    if order.in_group:
+    if order.is_group:
         return (
-            f"Hello! I'm {name}. {_CAN}\n\nTag me ({_tag(order)}) or reply to something that I said, and I join in."
+            f"Hello! I'm {name}. {_CAN}\n\nTag me ({_render_tag(order)}) or reply to something that I said, and I join in."
             f" Otherwise I only listen.\n\n{_MORE}"
         )
     remembers = " I remember what you tell me about yourself." if order.agent.remembers else ""
     returns = " Now and then I come back to something on my own." if desk.autonomy and order.agent.autonomy else ""
     return (
-        f"Hello, {quoted(order.asker.name, limit=40)}! I'm {name}. Just write to me. {_CAN}{remembers}{returns}\n\n"
+        f"Hello, {quote(order.asker.name, limit=40)}! I'm {name}. Just write to me. {_CAN}{remembers}{returns}\n\n"
         f"What we say is stored on the server that I run on; /forget erases it.\n\n{_MORE}"
     )
 
@@ -101,10 +101,10 @@ async def _help(order: Command, _desk: CommandContext) -> str:
         "- /start: who I am\n"
         "- /help: this"
     )
-    if not order.in_group:
+    if not order.is_group:
         return f"Just write to me: I answer everything. And there are:\n\n{commands}"
     return (
-        f"Tag me ({_tag(order)}) or reply to something that I said, and I answer. Reply to anybody's message and tag me,"
+        f"Tag me ({_render_tag(order)}) or reply to something that I said, and I answer. Reply to anybody's message and tag me,"
         f" and I answer about that message. And there are:\n\n{commands}\n\n"
         "Turning follow-ups on or off and /forget are for the group's admins.\n\n"
         "I hear only what Telegram lets me. In privacy mode, which a bot has until it is turned off or the bot becomes an"
@@ -112,8 +112,8 @@ async def _help(order: Command, _desk: CommandContext) -> str:
     )
 
 
-def _tag(order: Command) -> str:
-    return f"@{escaped(order.called.removeprefix('@'))}"
+def _render_tag(order: Command) -> str:
+    return f"@{escape_markdown(order.bot_username.removeprefix('@'))}"
 
 
 # ---- what I have stored
@@ -123,33 +123,33 @@ async def _forget(order: Command, desk: CommandContext) -> Notice:
     answer = order.argument.strip().lower()
     if answer not in ("", "yes"):
         raise InvalidInput("Send /forget and I ask first, or /forget yes and I don't.")
-    if not await order.is_for_all():
+    if not await order.may_decide_for_all():
         return Notice(FOR_ADMINS)
     if answer:
-        return Notice(await _erased(order.conversation, desk))
+        return Notice(await _erase(order.conversation, desk))
     to_press = f"{order.asker.id}:{order.conversation.id}"
     return Notice(
-        f"Shall I forget this {order.conversation.traits.name}? This would go:\n\n{await _what_goes(order.conversation, desk)}"
+        f"Shall I forget this {order.conversation.traits.name}? This would go:\n\n{await _list_erasures(order.conversation, desk)}"
         "\n\nIt can't be undone. Telegram's own copy of the chat stays. Without the buttons: `/forget yes`",
         buttons=[Button("Forget it", f"forget:yes:{to_press}"), Button("Keep it", f"forget:no:{to_press}")],
     )
 
 
-async def _what_goes(conversation: Conversation, desk: CommandContext) -> str:
+async def _list_erasures(conversation: Conversation, desk: CommandContext) -> str:
     async with desk.database.statement() as connection:
         waiting = len(await Timers(connection).pending(conversation.owner_id, conversation.id))
     goes = [
         f"everything said in this {conversation.traits.name} that I have stored, yours and mine",
-        f"what I mean to come back to here ({_count(waiting)})",
+        f"what I mean to come back to here ({_format_count(waiting)})",
         "what was set here: muted or not, follow-ups on or off",
     ]
     if conversation.traits.may_use_memory:
         count = (await desk.memory.stats(conversation.owner_id, conversation.agent_id)).count
-        goes.append(f"all that I remember about you ({_count(count)})")
+        goes.append(f"all that I remember about you ({_format_count(count)})")
     return "\n".join(f"- {one}" for one in goes)
 
 
-async def _erased(conversation: Conversation, desk: CommandContext) -> str:
+async def _erase(conversation: Conversation, desk: CommandContext) -> str:
     """Erase what there is; again, there is nothing left to do."""
     where = (conversation.owner_id, conversation.agent_id)
     has_memories = conversation.traits.may_use_memory
@@ -168,20 +168,20 @@ async def _erased(conversation: Conversation, desk: CommandContext) -> str:
     )
 
 
-def _count(things: int) -> str:
+def _format_count(things: int) -> str:
     return "nothing now" if things == 0 else "1 thing" if things == 1 else f"{things:,} things"
 
 
 # ---- why I said that
 
 
-async def _why(order: Command, desk: CommandContext) -> str:
+async def _explain(order: Command, desk: CommandContext) -> str:
     if order.is_reply and order.replied_to is None:
         return HOW_TO_ASK
     async with desk.database.statement() as connection:
-        clock = WallClock.of(await Preferences(connection).get(order.conversation.owner_id))
+        clock = WallClock.for_preference(await Preferences(connection).get(order.conversation.owner_id))
     where = (order.conversation, order.asker)
-    return await explained(desk.chooser, *where, order.replied_to, thread_id=order.thread_id, clock=clock)
+    return await render_explanation(desk.chooser, *where, order.replied_to, thread_id=order.thread_id, clock=clock)
 
 
 _ANSWERS: Mapping[str, Callable[[Command, CommandContext], Awaitable[str]]] = {
@@ -189,6 +189,6 @@ _ANSWERS: Mapping[str, Callable[[Command, CommandContext], Awaitable[str]]] = {
     "help": _help,
     "mute": followups.mute,
     "unmute": followups.unmute,
-    "followups": followups.followups,
-    "why": _why,
+    "followups": followups.show_or_switch,
+    "why": _explain,
 }

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rapport.channels.telegram.commands.notice_text import WallClock, quoted
+from rapport.channels.telegram.commands.notice_text import WallClock, quote
 from rapport.domain.context_selection import RECENT
 from rapport.domain.conversation import Author, Conversation, Message
 from rapport.domain.errors import NotFound
@@ -21,10 +21,10 @@ from rapport.turns.group_context import ContextSelector
 HOW_TO_ASK = "Reply with /why to something that I said, and I'll show you what I looked at for it."
 NOTHING_SAID = "I haven't said anything here lately that I could explain."
 
-MOST_MESSAGES = 10
-MOST_OTHERS = 3
+MAX_MESSAGES = 10
+MAX_SOURCES = 3
 """So many notes, and so many memories."""
-LONGEST_NAME = 32
+MAX_NAME_CHARACTERS = 32
 
 UNASKED: Mapping[str, str] = {
     "check_in": "to pick up our conversation again",
@@ -48,7 +48,7 @@ _CIRCUMSTANCES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ChosenMessage:
     """A message that was looked at, and why."""
 
     message: Message
@@ -56,7 +56,7 @@ class _Shown:
     score: float
 
 
-async def explained(
+async def render_explanation(
     chooser: ContextSelector,
     conversation: Conversation,
     asker: Author,
@@ -74,30 +74,32 @@ async def explained(
     where = (conversation.owner_id, conversation.id)
     if message is None and thread_id is not None:
         async with chooser.database.statement() as connection:
-            message = await _latest_in_topic(connection, conversation, thread_id)
+            message = await _find_latest_reply(connection, conversation, thread_id)
         if message is None:
             return NOTHING_SAID
     try:
         explanation = await explain_reply(chooser, *where, None if message is None else message.id)
     except NotFound:
         return NOTHING_SAID
-    shown = await _shown(chooser, explanation)
+    shown = await _list_chosen(chooser, explanation)
     async with chooser.database.statement() as connection:
-        notes = await _notes(connection, explanation)
-        memories = await _memories(connection, explanation)
-    told = _Telling(explanation, asker, clock)
+        notes = await _list_notes(connection, explanation)
+        memories = await _list_memories(connection, explanation)
+    told = _ExplanationText(explanation, asker, clock)
     return "\n\n".join(
-        part for part in (told.beginning(shown), told.listed(shown), *told.rest(notes, memories)) if part
+        part
+        for part in (told.render_opening(shown), told.render_messages(shown), *told.render_rest(notes, memories))
+        if part
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
+class _ExplanationText:
     explanation: Explanation
     asker: Author
     clock: WallClock
 
-    def beginning(self, shown: Sequence[_Shown]) -> str:
+    def render_opening(self, shown: Sequence[_ChosenMessage]) -> str:
         """What was said, on which occasion, and what the list that follows is."""
         explanation = self.explanation
         reply, call = explanation.reply, explanation.call
@@ -108,8 +110,8 @@ class _Telling:
                 f"I wrote that on my own, {UNASKED.get(str(facts.get('trigger_type')), UNASKED['check_in'])}."
             )
         elif call is not None:
-            whose = "you" if self._is_asker(call) else self._speaker(call)
-            sentences.append(f"That was my answer to what {whose} said: “{_words(call)}”.")
+            whose = "you" if self._is_asker(call) else self._name_speaker(call)
+            sentences.append(f"That was my answer to what {whose} said: “{_quote_message(call)}”.")
         sentences += [sentence for flag, sentence in _CIRCUMSTANCES.items() if facts.get(flag) is True]
         if not shown:
             sentences.append("I looked at nothing else that was said here.")
@@ -121,18 +123,18 @@ class _Telling:
             sentences.append("I looked at these messages:")
         return " ".join(sentences)
 
-    def listed(self, shown: Sequence[_Shown]) -> str:
+    def render_messages(self, shown: Sequence[_ChosenMessage]) -> str:
         """The surest of what was looked at, as it was said one after the other."""
         surest = sorted(
             shown, key=lambda one: ("anchor" not in one.reasons, -one.score, -one.message.created_at.timestamp())
         )
-        kept = {one.message.id for one in surest[:MOST_MESSAGES]}
-        lines = [self._line(one) for one in shown if one.message.id in kept]
+        kept = {one.message.id for one in surest[:MAX_MESSAGES]}
+        lines = [self._render_line(one) for one in shown if one.message.id in kept]
         if len(shown) > len(lines):
             lines.append(f"- … and {len(shown) - len(lines):,} more")
         return "\n".join(lines)
 
-    def rest(self, notes: Sequence[str], memories: Sequence[str]) -> Iterator[str]:
+    def render_rest(self, notes: Sequence[str], memories: Sequence[str]) -> Iterator[str]:
         receipt = self.explanation.receipt
         if receipt.get("summary_id") is not None:
             yield "I also had a summary of what was said before."
@@ -145,25 +147,25 @@ class _Telling:
         if any("trigger" not in one["reasons"] for one in receipt["messages"]):
             yield f"Times are {self.clock.name}."
 
-    def _line(self, one: _Shown) -> str:
-        reason = self._reason(one)
-        at = self.clock.shows(one.message.created_at)
-        return f"- **{self._speaker(one.message)}**, {at}: “{_words(one.message)}”{f' – {reason}' if reason else ''}"
+    def _render_line(self, one: _ChosenMessage) -> str:
+        reason = self._describe_reason(one)
+        at = self.clock.format_time(one.message.created_at)
+        return f"- **{self._name_speaker(one.message)}**, {at}: “{_quote_message(one.message)}”{f' – {reason}' if reason else ''}"
 
-    def _reason(self, one: _Shown) -> str:
+    def _describe_reason(self, one: _ChosenMessage) -> str:
         if "anchor" not in one.reasons:
             return next((_REASONS[reason] for reason in one.reasons if reason in _REASONS), "")
         call = self.explanation.call
         if call is not None and (call.reply_to_id == one.message.id or call.context_snapshot):
-            return f"{self._speaker(call)} replied to it"
+            return f"{self._name_speaker(call)} replied to it"
         return "what the question was about"
 
-    def _speaker(self, message: Message) -> str:
+    def _name_speaker(self, message: Message) -> str:
         if message.role == "assistant":
             return "me"
         if self._is_asker(message):
             return "you"
-        name = quoted(message.author.name, limit=LONGEST_NAME) if message.author else ""
+        name = quote(message.author.name, limit=MAX_NAME_CHARACTERS) if message.author else ""
         return (name or "somebody") + (" (a bot)" if message.is_bot else "")
 
     def _is_asker(self, message: Message) -> bool:
@@ -172,13 +174,13 @@ class _Telling:
         return message.author.id == self.asker.id
 
 
-async def _latest_in_topic(connection: Connection, conversation: Conversation, thread_id: str) -> Message | None:
+async def _find_latest_reply(connection: Connection, conversation: Conversation, thread_id: str) -> Message | None:
     where = (conversation.owner_id, conversation.id)
     said = await recent(connection, *where, before=(FOREVER, ""), limit=RECENT, thread_id=thread_id)
     return next((one for one in reversed(said) if one.role == "assistant"), None)
 
 
-async def _shown(chooser: ContextSelector, explanation: Explanation) -> list[_Shown]:
+async def _list_chosen(chooser: ContextSelector, explanation: Explanation) -> list[_ChosenMessage]:
     """What was looked at beside the call itself, as far as it is still there; oldest first."""
     said = {one.id: one for one in await load_timeline(chooser.database, explanation)}
     brought = from_snapshot(explanation.call) if explanation.call else None
@@ -188,10 +190,10 @@ async def _shown(chooser: ContextSelector, explanation: Explanation) -> list[_Sh
         one["id"]: one for one in explanation.receipt["messages"] if "trigger" not in one["reasons"]
     }
     kept = in_order([message for id_, message in said.items() if id_ in chosen])
-    return [_Shown(one, chosen[one.id]["reasons"], chosen[one.id]["score"]) for one in kept]
+    return [_ChosenMessage(one, chosen[one.id]["reasons"], chosen[one.id]["score"]) for one in kept]
 
 
-async def _notes(connection: Connection, explanation: Explanation) -> list[str]:
+async def _list_notes(connection: Connection, explanation: Explanation) -> list[str]:
     """By their titles; those that the answer cites are marked, and come first.
 
     A group hears only of those: what else was found may be somebody's own, and have nothing to do with the question.
@@ -201,28 +203,28 @@ async def _notes(connection: Connection, explanation: Explanation) -> list[str]:
     also = [str(one["id"]) for one in explanation.notes] if shows_all else []
     ids = dict.fromkeys([*cited, *also])
     titles: list[str] = []
-    for id_ in list(ids)[:MOST_OTHERS]:
+    for id_ in list(ids)[:MAX_SOURCES]:
         try:
             note = await Notes(connection).get(explanation.conversation.owner_id, id_)
         except NotFound:  # deleted since
             continue
-        titles.append(f"“{quoted(note.title or id_)}”{' (quoted in the answer)' if id_ in cited else ''}")
+        titles.append(f"“{quote(note.title or id_)}”{' (quoted in the answer)' if id_ in cited else ''}")
     return titles
 
 
-async def _memories(connection: Connection, explanation: Explanation) -> list[str]:
+async def _list_memories(connection: Connection, explanation: Explanation) -> list[str]:
     conversation = explanation.conversation
     contents: list[str] = []
     if not conversation.traits.shows_personal_data:
         return contents
-    for one in explanation.memories[:MOST_OTHERS]:
+    for one in explanation.memories[:MAX_SOURCES]:
         try:
             memory = await Memories(connection).get(conversation.owner_id, conversation.agent_id, one["id"])
         except NotFound:  # forgotten since
             continue
-        contents.append(f"“{quoted(memory.content, limit=120)}”")
+        contents.append(f"“{quote(memory.content, limit=120)}”")
     return contents
 
 
-def _words(message: Message) -> str:
-    return quoted(message.text) or "a picture"
+def _quote_message(message: Message) -> str:
+    return quote(message.text) or "a picture"

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import telegram
-from rapport.channels.telegram.reading.names import full_name
-from rapport.ingest.placeholders import listed, placeholder
+from rapport.channels.telegram.reading.names import join_names
+from rapport.ingest.placeholders import render_list, render_placeholder
 
 
-def shown(message: telegram.Message | telegram.ExternalReplyInfo) -> str:
+def render_media(message: telegram.Message | telegram.ExternalReplyInfo) -> str:
     """The placeholder for what a message carries; empty if it carries nothing, or something that isn't known yet."""
     for name, told in _KINDS.items():
         if sent := getattr(message, name, None):
@@ -22,36 +22,36 @@ def shown(message: telegram.Message | telegram.ExternalReplyInfo) -> str:
 
 
 def _only(what: str) -> Callable[[object], str]:
-    return lambda _: placeholder(what)
+    return lambda _: render_placeholder(what)
 
 
 def _file(what: str) -> Callable[[Any], str]:
-    return lambda file: placeholder(what, file.file_name)
+    return lambda file: render_placeholder(what, file.file_name)
 
 
 def _titled(what: str) -> Callable[[Any], str]:
-    return lambda thing: placeholder(what, thing.title)
+    return lambda thing: render_placeholder(what, thing.title)
 
 
 def _audio(audio: telegram.Audio) -> str:
     about = [audio.title, audio.performer]
-    return placeholder("audio", *(about if any(about) else [audio.file_name]))
+    return render_placeholder("audio", *(about if any(about) else [audio.file_name]))
 
 
 def _sticker(sticker: telegram.Sticker) -> str:
-    return placeholder("sticker", sticker.emoji)
+    return render_placeholder("sticker", sticker.emoji)
 
 
 def _contact(contact: telegram.Contact) -> str:
-    return placeholder("contact", full_name(contact.first_name, contact.last_name))
+    return render_placeholder("contact", join_names(contact.first_name, contact.last_name))
 
 
 def _venue(venue: telegram.Venue) -> str:
-    return placeholder("location", f"{venue.title}, {venue.address}, {_point(venue.location)}")
+    return render_placeholder("location", f"{venue.title}, {venue.address}, {_point(venue.location)}")
 
 
 def _location(location: telegram.Location) -> str:
-    return placeholder("location", _point(location))
+    return render_placeholder("location", _point(location))
 
 
 def _point(location: telegram.Location) -> str:
@@ -59,20 +59,20 @@ def _point(location: telegram.Location) -> str:
 
 
 def _poll(poll: telegram.Poll) -> str:
-    return listed("poll", poll.question, (one.text for one in poll.options))
+    return render_list("poll", poll.question, (one.text for one in poll.options))
 
 
 def _checklist(checklist: telegram.Checklist) -> str:
     tasks = (task.text + (" (done)" if task.completion_date else "") for task in checklist.tasks)
-    return listed("checklist", checklist.title, tasks)
+    return render_list("checklist", checklist.title, tasks)
 
 
 def _dice(dice: telegram.Dice) -> str:
-    return placeholder("dice", f"{dice.emoji} {dice.value}")
+    return render_placeholder("dice", f"{dice.emoji} {dice.value}")
 
 
 def _giveaway(giveaway: telegram.Giveaway) -> str:
-    return placeholder("giveaway", giveaway.prize_description)
+    return render_placeholder("giveaway", giveaway.prize_description)
 
 
 # What is sent twice for the sake of older programs comes before its plainer twin: an animation is a document, too.

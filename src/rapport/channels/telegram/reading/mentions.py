@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import telegram
-from rapport.channels.telegram.reading.names import number
-from rapport.channels.telegram.update_types import Command, Me
-from rapport.ingest.addressing import own_words
+from rapport.channels.telegram.reading.names import check_number
+from rapport.channels.telegram.update_types import BotIdentity, ParsedCommand
+from rapport.ingest.addressing import strip_quotes_and_code
 from rapport.ingest.content import MAX_MENTIONS
 
 _QUOTED = frozenset({"blockquote", "expandable_blockquote", "pre", "code"})
@@ -21,7 +21,7 @@ _NAME = re.compile(r"(?:(?<![\w@./])|(?<!\S)/\w{1,64})@(\w{1,64})(?![\w-]|\.\w)"
 _USERNAME = re.compile(r"[a-z0-9_]{1,64}")
 # As Telegram finds them: /etc/passwd is none.
 _COMMAND = re.compile(r"/([A-Za-z0-9_]{1,64})(?:@([A-Za-z0-9_]{1,64}))?(?![\w/<>@])")
-_MOST_PARTS = 1000
+_MAX_ENTITIES = 1000
 """Telegram tells of a hundred. Each is compared with each: nobody shall keep the server busy with more."""
 
 
@@ -29,11 +29,11 @@ _MOST_PARTS = 1000
 class Tags:
     """Whom some words address."""
 
-    is_me: bool = False
+    mentions_agent: bool = False
     """Whether they tag this bot."""
     usernames: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
-    command: Command | None = None
+    command: ParsedCommand | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +45,25 @@ class Words:
     """None if nothing was said of them at all: then the words are all there is."""
 
     @property
-    def told(self) -> str:
+    def with_addresses(self) -> str:
         """The text, with the addresses that only its links know."""
         links = [(part, entity.url) for part, entity in self.parts() if entity.type == "text_link" and entity.url]
         units = self.text.encode("utf-16-le")
         kept: list[str] = []
         end = 0
         for part, url in sorted(links, key=lambda link: link[0].end):
-            kept += [_decoded(units[2 * end : 2 * part.end]), "" if url == part.text else f" ({url})"]
+            kept += [_decode(units[2 * end : 2 * part.end]), "" if url == part.text else f" ({url})"]
             end = part.end
-        return "".join([*kept, _decoded(units[2 * end :])])
+        return "".join([*kept, _decode(units[2 * end :])])
 
     def parts(self) -> list[tuple[_Part, telegram.MessageEntity]]:
         """The parts that are something; Telegram counts in units of UTF-16, where an emoji is two."""
         units = self.text.encode("utf-16-le")
         found: list[tuple[_Part, telegram.MessageEntity]] = []
-        for entity in (self.entities or ())[:_MOST_PARTS]:
+        for entity in (self.entities or ())[:_MAX_ENTITIES]:
             begin, end = entity.offset, entity.offset + entity.length
             if 0 <= begin < end:
-                found.append((_Part(begin, end, _decoded(units[2 * begin : 2 * end])), entity))
+                found.append((_Part(begin, end, _decode(units[2 * begin : 2 * end])), entity))
         return found
 
 
@@ -77,23 +77,23 @@ class _Part:
         return self.begin < other.end and other.begin < self.end
 
 
-def tags_of(words: Words, me: Me) -> Tags:
+def find_tags(words: Words, me: BotIdentity) -> Tags:
     """Whom the words address, each of them once."""
     if words.entities is None:
-        names = [name.lower() for name in _NAME.findall(own_words(words.text))] if "@" in words.text else []
-        return _tags(names, [], _command(words.text, me), me)
+        names = [name.lower() for name in _NAME.findall(strip_quotes_and_code(words.text))] if "@" in words.text else []
+        return _make_tags(names, [], _parse_command(words.text, me), me)
     parts = words.parts()
     quoted = [part for part, entity in parts if entity.type in _QUOTED]
     own = [(part, entity) for part, entity in parts if not any(part.touches(other) for other in quoted)]
     names = [part.text.removeprefix("@").lower() for part, entity in own if entity.type == "mention"]
     commands = [part for part, entity in own if entity.type == "bot_command"]
     names += [part.text.partition("@")[2].lower() for part in commands]
-    people = [number(entity.user.id) for _, entity in own if entity.type == "text_mention" and entity.user]
+    people = [check_number(entity.user.id) for _, entity in own if entity.type == "text_mention" and entity.user]
     begins = any(part.begin == 0 for part in commands)
-    return _tags(names, people, _command(words.text, me) if begins else None, me)
+    return _make_tags(names, people, _parse_command(words.text, me) if begins else None, me)
 
 
-def _tags(names: Iterable[str], people: Sequence[int], command: Command | None, me: Me) -> Tags:
+def _make_tags(names: Iterable[str], people: Sequence[int], command: ParsedCommand | None, me: BotIdentity) -> Tags:
     mine = me.username.lower()
     others = dict.fromkeys(name for name in names if _USERNAME.fullmatch(name))
     is_me = mine in others or me.id in people
@@ -104,13 +104,13 @@ def _tags(names: Iterable[str], people: Sequence[int], command: Command | None, 
     return Tags(is_me, tuple(others)[: MAX_MENTIONS - len(mentions)], mentions, command)
 
 
-def _command(text: str, me: Me) -> Command | None:
+def _parse_command(text: str, me: BotIdentity) -> ParsedCommand | None:
     """The command that the text begins with, unless it is another bot's."""
     found = _COMMAND.match(text)
     if found is None or (found[2] and found[2].lower() != me.username.lower()):
         return None
-    return Command(found[1].lower(), text[found.end() :].strip(), named=bool(found[2]))
+    return ParsedCommand(found[1].lower(), text[found.end() :].strip(), is_for_this_bot=bool(found[2]))
 
 
-def _decoded(units: bytes) -> str:
+def _decode(units: bytes) -> str:
     return units.decode("utf-16-le", "replace")

@@ -8,20 +8,20 @@ from datetime import datetime
 from typing import Any
 
 import telegram
-from rapport.channels.telegram.reading.media import shown
+from rapport.channels.telegram.reading.media import render_media
 from rapport.channels.telegram.reading.mentions import Words
 from rapport.channels.telegram.reading.names import (
-    author_of_chat,
-    author_of_origin,
-    number,
-    person_of,
-    signature_of,
-    storable,
+    check_number,
+    find_origin_author,
+    find_signature,
+    make_chat_author,
+    make_person,
+    make_storable,
 )
-from rapport.channels.telegram.update_types import Me, Person
+from rapport.channels.telegram.update_types import BotIdentity, Person
 from rapport.domain.conversation import Author
 from rapport.domain.text_checks import visible
-from rapport.ingest.content import MAX_CHARACTERS, checked_snapshot
+from rapport.ingest.content import MAX_CHARACTERS, check_snapshot
 
 _LAST_SECOND = 2**32
 """Telegram's dates are numbers of 32 bits, and 0 stands for none."""
@@ -43,130 +43,130 @@ class Reply:
 
     platform_id: str | None = None
     snapshot: Mapping[str, Any] | None = None
-    is_to_me: bool = False
+    is_to_agent: bool = False
 
 
-def speaker_of(message: telegram.Message, me: Me) -> Speaker | None:
+def find_speaker(message: telegram.Message, me: BotIdentity) -> Speaker | None:
     """Who says it; None if the message doesn't tell. Whoever speaks as a chat has a stand-in user, who is nobody."""
     if message.sender_chat is not None:
-        return Speaker(None, author_of_chat(message.sender_chat))
+        return Speaker(None, make_chat_author(message.sender_chat))
     if message.from_user is None:
         return None
-    person = person_of(message.from_user)
+    person = make_person(message.from_user)
     author = Author(me.agent_id, person.name) if person.id == me.id else person.author
     return Speaker(person, author, bool(message.from_user.is_bot))
 
 
-def platform_id_of(chat_id: int, message_id: object) -> str:
+def make_platform_id(chat_id: int, message_id: object) -> str:
     """What a message is called: a group and the supergroup that it becomes count their messages anew."""
-    return f"{chat_id}/{number(message_id)}"
+    return f"{chat_id}/{check_number(message_id)}"
 
 
-def thread_of(message: telegram.Message) -> str | None:
+def find_topic(message: telegram.Message) -> str | None:
     """The forum topic; a thread of replies has such a number, too, and is none."""
     if not message.is_topic_message or message.message_thread_id is None:
         return None
-    return str(number(message.message_thread_id))
+    return str(check_number(message.message_thread_id))
 
 
-def said_at(message: telegram.Message) -> datetime:
+def read_time(message: telegram.Message) -> datetime:
     """When it was said; messages of one second are in the order of their numbers."""
-    return dated(message.date).replace(microsecond=number(message.message_id) % _MICROSECONDS)
+    return check_date(message.date).replace(microsecond=check_number(message.message_id) % _MICROSECONDS)
 
 
-def dated(date: datetime) -> datetime:
+def check_date(date: datetime) -> datetime:
     """The date, if it is one that Telegram can have written."""
     if not _is_plausible(date):
         raise ValueError("a date was expected")
     return date
 
 
-def words_of(message: telegram.Message, raw: Mapping[str, Any] | None = None) -> Words:
+def read_words(message: telegram.Message, raw: Mapping[str, Any] | None = None) -> Words:
     """Its text or caption. `raw` is the message as it came: only that tells "no entities" from "nothing said of them"."""
     if message.text is not None:
         text, entities, name = message.text, message.entities, "entities"
     else:
         text, entities, name = message.caption or "", message.caption_entities, "caption_entities"
-    return Words(storable(text), entities if raw is None or name in raw else None)
+    return Words(make_storable(text), entities if raw is None or name in raw else None)
 
 
-def told_by(message: telegram.Message, words: Words) -> str:
+def render_text(message: telegram.Message, words: Words) -> str:
     """What it says, with what it carries; empty if nobody says anything in it."""
-    carried, own = shown(message), words.told if visible(words.text) else ""
+    carried, own = render_media(message), words.with_addresses if visible(words.text) else ""
     if not carried and not own:
         return ""
-    parts = (_forwarded(message), _quoted(message), carried, own)
-    return storable("\n".join(part for part in parts if part))[:MAX_CHARACTERS]
+    parts = (_render_origin(message), _render_quote(message), carried, own)
+    return make_storable("\n".join(part for part in parts if part))[:MAX_CHARACTERS]
 
 
-def reply_of(message: telegram.Message, me: Me) -> Reply:
+def find_reply(message: telegram.Message, me: BotIdentity) -> Reply:
     """What it replies to: a message of the chat, one of elsewhere, or a story."""
     parent = message.reply_to_message
     if parent is not None:
-        text = told_by(parent, words_of(parent))
-        if not _begins_topic(parent, message, text):
-            return _to_message(parent, message, text, me)
+        text = render_text(parent, read_words(parent))
+        if not _is_topic_start(parent, message, text):
+            return _make_reply(parent, message, text, me)
     if message.external_reply is not None:
-        return _to_elsewhere(message.external_reply, message, me)
+        return _make_external_reply(message.external_reply, message, me)
     if message.reply_to_story is not None:
-        return Reply(snapshot=checked_snapshot("[story]", author=author_of_chat(message.reply_to_story.chat)))
+        return Reply(snapshot=check_snapshot("[story]", author=make_chat_author(message.reply_to_story.chat)))
     return Reply()
 
 
-def _begins_topic(parent: telegram.Message, message: telegram.Message, text: str) -> bool:
+def _is_topic_start(parent: telegram.Message, message: telegram.Message, text: str) -> bool:
     """Everything in a forum topic replies at least to its beginning, which nobody said."""
     return parent.forum_topic_created is not None or (not text and parent.message_id == message.message_thread_id)
 
 
-def _to_message(parent: telegram.Message, message: telegram.Message, text: str, me: Me) -> Reply:
+def _make_reply(parent: telegram.Message, message: telegram.Message, text: str, me: BotIdentity) -> Reply:
     is_here = parent.chat.id == message.chat.id
-    platform_id = platform_id_of(number(parent.chat.id), parent.message_id) if is_here else None
-    speaker = speaker_of(parent, me)
+    platform_id = make_platform_id(check_number(parent.chat.id), parent.message_id) if is_here else None
+    speaker = find_speaker(parent, me)
     snapshot = None
     if text:
-        created_at = said_at(parent).isoformat() if _is_plausible(parent.date) else None
+        created_at = read_time(parent).isoformat() if _is_plausible(parent.date) else None
         author = None if speaker is None else speaker.author
-        snapshot = checked_snapshot(text, id=platform_id, author=author, created_at=created_at)
+        snapshot = check_snapshot(text, id=platform_id, author=author, created_at=created_at)
     is_to_me = speaker is not None and speaker.person is not None and speaker.person.id == me.id
     return Reply(platform_id, snapshot, is_to_me)
 
 
-def _to_elsewhere(external: telegram.ExternalReplyInfo, message: telegram.Message, me: Me) -> Reply:
+def _make_external_reply(external: telegram.ExternalReplyInfo, message: telegram.Message, me: BotIdentity) -> Reply:
     """A reply to another chat, or to another topic of this one: that message is known by its name, then."""
     origin, quote = external.origin, message.quote
     is_here = external.chat is not None and external.chat.id == message.chat.id and external.message_id is not None
-    platform_id = platform_id_of(message.chat.id, external.message_id) if is_here else None
+    platform_id = make_platform_id(message.chat.id, external.message_id) if is_here else None
     is_mine = isinstance(origin, telegram.MessageOriginUser) and origin.sender_user.id == me.id
-    author = author_of_origin(origin)
+    author = find_origin_author(origin)
     if is_mine and author is not None:
         author = Author(me.agent_id, author.name)
-    parts = (shown(external), storable(quote.text) if quote else "")
-    text = storable("\n".join(part for part in parts if part))[:MAX_CHARACTERS]
+    parts = (render_media(external), make_storable(quote.text) if quote else "")
+    text = make_storable("\n".join(part for part in parts if part))[:MAX_CHARACTERS]
     snapshot = None
     if visible(text):
         created_at = origin.date.isoformat() if _is_plausible(origin.date) else None
-        snapshot = checked_snapshot(text, id=platform_id, author=author, created_at=created_at)
+        snapshot = check_snapshot(text, id=platform_id, author=author, created_at=created_at)
     # Who shows here what the bot has said elsewhere talks about it.
     return Reply(platform_id, snapshot, is_mine and is_here)
 
 
-def _forwarded(message: telegram.Message) -> str:
+def _render_origin(message: telegram.Message) -> str:
     """Whose words they are. What the linked channel posts is its own, and comes forwarded all the same."""
     origin = message.forward_origin
     if origin is None or message.is_automatic_forward:
         return ""
-    author, signature = author_of_origin(origin), signature_of(origin)
+    author, signature = find_origin_author(origin), find_signature(origin)
     if author is None:
         return "[forwarded]"
     return f"[forwarded from {author.name} ({signature})]" if signature else f"[forwarded from {author.name}]"
 
 
-def _quoted(message: telegram.Message) -> str:
+def _render_quote(message: telegram.Message) -> str:
     """The words that somebody picked out of what they reply to; what Telegram picks by itself says nothing."""
     quote = message.quote
     if quote is None or not quote.is_manual:
         return ""
-    text = storable(quote.text)
+    text = make_storable(quote.text)
     return "\n".join(f"> {line}" for line in text.splitlines()) if visible(text) else ""
 
 

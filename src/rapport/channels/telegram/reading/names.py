@@ -8,17 +8,17 @@ import telegram
 from rapport.channels.telegram.update_types import Chat, Person
 from rapport.domain.conversation import Author
 from rapport.domain.text_checks import visible
-from rapport.ingest.content import MAX_NAME
-from rapport.ingest.placeholders import in_a_line
+from rapport.ingest.content import MAX_NAME_CHARACTERS
+from rapport.ingest.placeholders import join_lines
 
 PRIVATE = "private"
-_CHANNELS = 1_000_000_000_000
+_CHANNEL_ID_OFFSET = 1_000_000_000_000
 """Bots see channels and supergroups by a number that is so much further below zero than the one in exports."""
-_BLANK = str.maketrans("", "", "\u115f\u1160\u2800\u3164\uffa0")
+_INVISIBLE_LETTERS = str.maketrans("", "", "\u115f\u1160\u2800\u3164\uffa0")
 """Letters by their category, and yet nothing to see: people use them to have no name."""
 
 
-def storable(text: object) -> str:
+def make_storable(text: object) -> str:
     """The text with what can't be stored (NUL, halves of surrogate pairs) replaced; no offset in it moves."""
     if not isinstance(text, str):
         raise TypeError("a text was expected")
@@ -26,7 +26,7 @@ def storable(text: object) -> str:
     return whole.replace("\x00", "\ufffd")
 
 
-def number(value: object) -> int:
+def check_number(value: object) -> int:
     """The value, if it is a number that an id can be."""
     if not is_number(value):
         raise ValueError("a number was expected")
@@ -38,65 +38,65 @@ def is_number(value: object) -> TypeIs[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < abs(value) < 2**63
 
 
-def first_visible(*names: object) -> str | None:
+def choose_visible(*names: object) -> str | None:
     """The first of the names that one can see, on one line and not too long; None if there is none."""
     for name in names:
-        shown = in_a_line(storable(name))[:MAX_NAME].rstrip() if isinstance(name, str) else ""
-        if visible(shown.translate(_BLANK)):
+        shown = join_lines(make_storable(name))[:MAX_NAME_CHARACTERS].rstrip() if isinstance(name, str) else ""
+        if visible(shown.translate(_INVISIBLE_LETTERS)):
             return shown
     return None
 
 
-def full_name(first: object, last: object) -> str:
+def join_names(first: object, last: object) -> str:
     return " ".join(part for part in (first, last) if isinstance(part, str))
 
 
-def person_of(user: telegram.User) -> Person:
+def make_person(user: telegram.User) -> Person:
     """Somebody by their name; else by their username; else by their id, as a deleted account has neither."""
-    user_id = number(user.id)
-    username = first_visible(user.username)
-    name = first_visible(full_name(user.first_name, user.last_name), username) or f"user{user_id}"
+    user_id = check_number(user.id)
+    username = choose_visible(user.username)
+    name = choose_visible(join_names(user.first_name, user.last_name), username) or f"user{user_id}"
     return Person(user_id, username, name)
 
 
-def place_of(chat: telegram.Chat) -> Chat:
+def make_chat(chat: telegram.Chat) -> Chat:
     """The chat as it is shown."""
     if chat.type == PRIVATE:
-        chat_id = number(chat.id)
-        name = first_visible(full_name(chat.first_name, chat.last_name), chat.username)
+        chat_id = check_number(chat.id)
+        name = choose_visible(join_names(chat.first_name, chat.last_name), chat.username)
         return Chat(chat_id, "direct", name or f"user{chat_id}")
-    return Chat(number(chat.id), "group", first_visible(chat.title))
+    return Chat(check_number(chat.id), "group", choose_visible(chat.title))
 
 
-def author_of_chat(chat: telegram.Chat) -> Author:
+def make_chat_author(chat: telegram.Chat) -> Author:
     """A chat that speaks: a channel, or the group itself for an anonymous admin."""
-    chat_id = number(chat.id)
+    chat_id = check_number(chat.id)
     if chat_id > 0:
         author_id = f"user{chat_id}"
-    elif chat_id < -_CHANNELS:
-        author_id = f"channel{-chat_id - _CHANNELS}"
+    elif chat_id < -_CHANNEL_ID_OFFSET:
+        author_id = f"channel{-chat_id - _CHANNEL_ID_OFFSET}"
     else:
         author_id = f"chat{-chat_id}"
-    name = first_visible(chat.title, full_name(chat.first_name, chat.last_name), chat.username)
+    name = choose_visible(chat.title, join_names(chat.first_name, chat.last_name), chat.username)
     return Author(author_id, name or author_id)
 
 
-def author_of_origin(origin: telegram.MessageOrigin) -> Author | None:
+def find_origin_author(origin: telegram.MessageOrigin) -> Author | None:
     """Who first said what was forwarded or is replied to elsewhere; None if Telegram has a new way to say so."""
     if isinstance(origin, telegram.MessageOriginUser):
-        return person_of(origin.sender_user).author
+        return make_person(origin.sender_user).author
     if isinstance(origin, telegram.MessageOriginHiddenUser):
-        name = first_visible(origin.sender_user_name) or "a deleted account"
+        name = choose_visible(origin.sender_user_name) or "a deleted account"
         return Author(name, name)
     if isinstance(origin, telegram.MessageOriginChat):
-        return author_of_chat(origin.sender_chat)
+        return make_chat_author(origin.sender_chat)
     if isinstance(origin, telegram.MessageOriginChannel):
-        return author_of_chat(origin.chat)
+        return make_chat_author(origin.chat)
     return None
 
 
-def signature_of(origin: telegram.MessageOrigin) -> str | None:
+def find_signature(origin: telegram.MessageOrigin) -> str | None:
     """Who signed it, where a chat speaks for somebody."""
     if isinstance(origin, telegram.MessageOriginChat | telegram.MessageOriginChannel):
-        return first_visible(origin.author_signature)
+        return choose_visible(origin.author_signature)
     return None

@@ -7,10 +7,10 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from rapport.channels.telegram.api import Blocked, BotApi, Refused, Supergroup, TokenRefused, Unanswered
-from rapport.channels.telegram.chat_mapping import chat_of_conversation, moved
-from rapport.channels.telegram.writing.delivery_check import Whereabouts
-from rapport.channels.telegram.writing.markup import Part, parts
+from rapport.channels.telegram.api import BecameSupergroup, Blocked, BotApi, NoAnswer, Refused, TokenRefused
+from rapport.channels.telegram.chat_mapping import find_chat_id, migrate_chat
+from rapport.channels.telegram.writing.delivery_check import DeliveryCheck
+from rapport.channels.telegram.writing.markup import Part, render_parts
 from rapport.delivery.sender import OutcomeUnknown, Unreachable
 from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing
@@ -18,11 +18,11 @@ from rapport.storage.database import Database
 from rapport.storage.messages.messages import Messages
 from rapport.storage.telegram import OWN_NUMBERS, ChatMapping
 
-TOKEN_SECONDS = 60.0
+TOKEN_RETRY_SECONDS = 60.0
 """What can't be sent because the token is refused waits for a new one; so often that is tried."""
-LOOK_SECONDS = 5.0
+CHECK_DELAY_SECONDS = 5.0
 """After so long something that was on its way has arrived, or won't."""
-SHORT = 4_000
+MAX_INLINE_CHARACTERS = 4_000
 """Characters that are formatted in a few milliseconds, whatever they are."""
 _NO_PREVIEW = json.dumps({"is_disabled": True})
 """Nobody should fetch an address only because the agent has named it."""
@@ -34,110 +34,110 @@ class TelegramChannel:
     def __init__(self, api: BotApi, database: Database) -> None:
         self._api = api
         self._database = database
-        self._whereabouts = Whereabouts(api)
+        self._delivery_check = DeliveryCheck(api)
 
     async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
         """Send what has not arrived yet; gives the id of each part that has."""
-        chat_id = await self._chat(outgoing)
+        chat_id = await self._find_chat(outgoing)
         # A long text takes the parser up to a second, and meanwhile others want something, too.
-        is_short = len(outgoing.text) <= SHORT
-        pieces = parts(outgoing.text) if is_short else await asyncio.to_thread(parts, outgoing.text)
+        is_short = len(outgoing.text) <= MAX_INLINE_CHARACTERS
+        pieces = render_parts(outgoing.text) if is_short else await asyncio.to_thread(render_parts, outgoing.text)
         for number, part in enumerate(pieces[len(outgoing.arrived) :], len(outgoing.arrived)):
-            where = _place(outgoing, chat_id, is_first=number == 0, is_last=number == len(pieces) - 1)
+            where = _make_target(outgoing, chat_id, is_first=number == 0, is_last=number == len(pieces) - 1)
             try:
                 sent = await self._send(part, where)
-            except Supergroup as error:
-                await moved(self._database, chat_id, error.new_chat_id, bot=self._api.number)
+            except BecameSupergroup as error:
+                await migrate_chat(self._database, chat_id, error.new_chat_id, bot=self._api.number)
                 chat_id = error.new_chat_id
                 sent = await self._send(part, {**where, "chat_id": chat_id, "reply_parameters": None})
             yield f"{chat_id}/{sent['message_id']}"
 
     async def find_part(self, outgoing: Outgoing) -> str | None:
         """Look for the part that was on its way among what the bot has in that chat and nobody has heard of."""
-        chat_id = await self._chat(outgoing)
-        await self._whereabouts.caught_up()
+        chat_id = await self._find_chat(outgoing)
+        await self._delivery_check.require_caught_up()
         async with self._database.statement() as connection:
             places, where = ChatMapping(connection, self._api.number), (chat_id, outgoing.conversation_id, outgoing.id)
             told = await places.numbers(*where)
             shared = [] if chat_id < OWN_NUMBERS else await places.numbers_elsewhere(*where)
         mine = [(name, True) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived)]
-        here, others = _numbered((*told, *mine), chat_id), _numbered(shared, None)
+        here, others = _read_numbers((*told, *mine), chat_id), _read_numbers(shared, None)
         before = [number for number, was_there in (*here, *others) if was_there]
         if not before:
             raise OutcomeUnknown("Nothing is known of the chat from before.")
         known, elsewhere = {number for number, _ in here}, {number for number, _ in others}
         name = f"{outgoing.conversation_id} {outgoing.id} {len(outgoing.arrived)}"
         try:
-            found = await self._whereabouts.find(
+            found = await self._delivery_check.find(
                 name, chat_id, after=max(before), known=known, elsewhere=elsewhere - known
             )
         except TokenRefused as error:
-            raise Transient(str(error), retry_after=TOKEN_SECONDS) from error
-        except (Blocked, Supergroup) as error:
+            raise Transient(str(error), retry_after=TOKEN_RETRY_SECONDS) from error
+        except (Blocked, BecameSupergroup) as error:
             raise OutcomeUnknown(str(error)) from error
         return None if found is None else f"{chat_id}/{found}"
 
     async def show_typing(self, conversation_id: str, message_id: str) -> None:
-        chat_id = await chat_of_conversation(self._database, conversation_id, bot=self._api.number)
+        chat_id = await find_chat_id(self._database, conversation_id, bot=self._api.number)
         async with self._database.statement() as connection:
             topic = await Messages(connection).topic(conversation_id, message_id)
-        await self._api.call("sendChatAction", chat_id=chat_id, action="typing", message_thread_id=_number(topic))
+        await self._api.call("sendChatAction", chat_id=chat_id, action="typing", message_thread_id=_parse_number(topic))
 
-    async def _chat(self, outgoing: Outgoing) -> int:
+    async def _find_chat(self, outgoing: Outgoing) -> int:
         try:
-            return await chat_of_conversation(self._database, outgoing.conversation_id, bot=self._api.number)
+            return await find_chat_id(self._database, outgoing.conversation_id, bot=self._api.number)
         except NotFound as error:
             raise Unreachable(str(error)) from error
 
     async def _send(self, part: Part, where: dict[str, Any]) -> dict[str, Any]:
         """One message. What Telegram does not take with its formatting is sent without; into a topic that is gone, beside it."""
         try:
-            return await self._try(text=part.html, parse_mode="HTML", **where)
+            return await self._call_send(text=part.html, parse_mode="HTML", **where)
         except Refused as error:
             said = str(error).lower()
             if "can't parse" in said or "too long" in said:
-                return await self._try(text=part.plain, **where)
+                return await self._call_send(text=part.plain, **where)
             if "thread not found" in said and where["message_thread_id"] is not None:
-                return await self._try(text=part.html, parse_mode="HTML", **{**where, "message_thread_id": None})
+                return await self._call_send(text=part.html, parse_mode="HTML", **{**where, "message_thread_id": None})
             raise
 
-    async def _try(self, **parameters: Any) -> dict[str, Any]:
+    async def _call_send(self, **parameters: Any) -> dict[str, Any]:
         try:
             return await self._api.call("sendMessage", link_preview_options=_NO_PREVIEW, **parameters)
-        except Unanswered as error:
-            raise OutcomeUnknown(str(error), retry_after=LOOK_SECONDS) from error
+        except NoAnswer as error:
+            raise OutcomeUnknown(str(error), retry_after=CHECK_DELAY_SECONDS) from error
         except Blocked as error:
             raise Unreachable(str(error)) from error
         except TokenRefused as error:
-            raise Transient(str(error), retry_after=TOKEN_SECONDS) from error
+            raise Transient(str(error), retry_after=TOKEN_RETRY_SECONDS) from error
 
 
-def _place(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: bool) -> dict[str, Any]:
+def _make_target(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: bool) -> dict[str, Any]:
     """Where in the chat a part goes: the first one as a reply, the last one with the buttons."""
     reply, keyboard = None, None
     chat, _, answered = (outgoing.reply_to_platform_id or "").partition("/")
     if is_first and chat == str(chat_id):  # the messages of the group that this one was have other numbers
-        reply = json.dumps({"message_id": _number(answered), "allow_sending_without_reply": True})
+        reply = json.dumps({"message_id": _parse_number(answered), "allow_sending_without_reply": True})
     if is_last and outgoing.buttons:
         row = [{"text": button.label, "callback_data": button.data} for button in outgoing.buttons]
         keyboard = json.dumps({"inline_keyboard": [row]})
     return {
         "chat_id": chat_id,
-        "message_thread_id": _number(outgoing.thread_id),
+        "message_thread_id": _parse_number(outgoing.thread_id),
         "reply_parameters": reply,
         "reply_markup": keyboard,
     }
 
 
-def _numbered(told: Iterable[tuple[str, bool]], chat_id: int | None) -> list[tuple[int, bool]]:
+def _read_numbers(told: Iterable[tuple[str, bool]], chat_id: int | None) -> list[tuple[int, bool]]:
     """The numbers of messages of that chat (of any, without one), by the platform's names for them."""
     found: list[tuple[int, bool]] = []
     for name, was_there in told:
         chat, _, written = name.partition("/")
-        if (chat_id is None or chat == str(chat_id)) and (number := _number(written)) is not None:
+        if (chat_id is None or chat == str(chat_id)) and (number := _parse_number(written)) is not None:
             found.append((number, was_there))
     return found
 
 
-def _number(written: str | None) -> int | None:
+def _parse_number(written: str | None) -> int | None:
     return int(written) if written and written.isascii() and written.isdigit() else None

@@ -9,31 +9,31 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rapport.channels.telegram.api import Refused, Unanswered
+from rapport.channels.telegram.api import NoAnswer, Refused
 from rapport.delivery.sender import NotYet, OutcomeUnknown
 from rapport.domain.errors import Permanent
-from rapport.ingest.archive_rows import mapping
+from rapport.ingest.archive_rows import as_mapping
 
-MISSES = 25
+MAX_MISSES = 25
 """So many numbers in a row that nothing has, after the last that something is known to have: nothing comes after them."""
-LOOKS = 400
+MAX_REQUESTS = 400
 """So many questions at most for one message. Numbers of which it is known who has them need none."""
-PACE_SECONDS = 0.05
+REQUEST_INTERVAL_SECONDS = 0.05
 """So long after a question comes the next one, whatever it is about: the platform counts them."""
-FEW = 10
+MAX_PENDING_UPDATES = 10
 """So many updates may still wait at the platform: fewer than what is taken for the end of a chat."""
-BACKLOG_SECONDS = 2.0
+BACKLOG_RETRY_SECONDS = 2.0
 """So often it is asked whether they have come."""
-FAILURES = 3
+MAX_FAILURES = 3
 """A server that so many times in a row does not say how many wait has no answer to that: it is gone on without."""
-_REMEMBERED = 100
+_MAX_SEARCHES = 100
 
 _OURS = "message is not modified"
 _THEIRS = "message can't be edited"
 _NOBODYS = "message to edit not found"
 
 
-class Asks(Protocol):
+class CallsApi(Protocol):
     """The Bot API."""
 
     async def call(self, method: str, **parameters: Any) -> Any: ...
@@ -45,35 +45,35 @@ class Progress:
 
     after: int
     """Up to here everything is known."""
-    looks: int = 0
+    requests: int = 0
 
 
 @dataclass(slots=True)
-class Whereabouts:
+class DeliveryCheck:
     """Looks for messages, one question at a time. Who is interrupted goes on where it was."""
 
-    api: Asks
-    _untold: int = 0
+    api: CallsApi
+    _failures: int = 0
     """So many times in a row it was not said how many updates wait."""
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     _progress: OrderedDict[str, Progress] = field(default_factory=OrderedDict[str, Progress])
 
-    async def caught_up(self) -> None:
+    async def require_caught_up(self) -> None:
         """Raises NotYet while much of what others have said has not come here: what they have is not to be asked for, and in
         chats that share their numbers not to be taken for nothing."""
         try:
-            told = mapping(await self.api.call("getWebhookInfo")) or {}
+            told = as_mapping(await self.api.call("getWebhookInfo")) or {}
         except Permanent:  # a server that doesn't tell
             return
-        except Unanswered as error:
-            self._untold += 1
-            if self._untold < FAILURES:
-                raise NotYet(str(error), retry_after=BACKLOG_SECONDS) from error
+        except NoAnswer as error:
+            self._failures += 1
+            if self._failures < MAX_FAILURES:
+                raise NotYet(str(error), retry_after=BACKLOG_RETRY_SECONDS) from error
             return
-        self._untold = 0
+        self._failures = 0
         waiting = told.get("pending_update_count")
-        if isinstance(waiting, int) and waiting > FEW:
-            raise NotYet(f"{waiting} updates are to be heard first.", retry_after=BACKLOG_SECONDS)
+        if isinstance(waiting, int) and waiting > MAX_PENDING_UPDATES:
+            raise NotYet(f"{waiting} updates are to be heard first.", retry_after=BACKLOG_RETRY_SECONDS)
 
     async def find(
         self, message: str, chat_id: int, *, after: int, known: Collection[int], elsewhere: Collection[int] = ()
@@ -87,7 +87,7 @@ class Whereabouts:
         name = f"{chat_id} {message}"  # a group that has moved numbers its messages anew
         progress = self._progress.setdefault(name, Progress(after))
         progress.after = max(progress.after, after)
-        if len(self._progress) > _REMEMBERED:
+        if len(self._progress) > _MAX_SEARCHES:
             self._progress.popitem(last=False)
         found = await self._search(chat_id, progress, known, elsewhere)
         self._progress.pop(name, None)
@@ -98,13 +98,13 @@ class Whereabouts:
     ) -> int | None:
         number, misses = progress.after, 0
         last = max((*known, *elsewhere), default=number)
-        while misses < MISSES:
+        while misses < MAX_MISSES:
             number += 1
             if number not in known and number not in elsewhere:
-                if progress.looks >= LOOKS:
+                if progress.requests >= MAX_REQUESTS:
                     raise OutcomeUnknown("Too much was said since to find out whether it has arrived.")
                 said = await self._ask(chat_id, number)
-                progress.looks += 1
+                progress.requests += 1
                 if _OURS in said:
                     return number
                 if _THEIRS not in said and _NOBODYS not in said:
@@ -124,7 +124,7 @@ class Whereabouts:
             except Refused as error:
                 return str(error).lower()
             finally:
-                await asyncio.sleep(PACE_SECONDS)
+                await asyncio.sleep(REQUEST_INTERVAL_SECONDS)
         # It had buttons, and nobody can take them from a message of somebody else's. A server that says yes to anything has
         # no message to show.
         return _OURS if edited else ""

@@ -13,18 +13,18 @@ from markdown_it.rules_block import reference as read_definition
 from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 
-from rapport.channels.markdown_work import work_of
-from rapport.channels.telegram.writing.split import INNER, OUTER, ROOM, Flow, Part, Tag, Tags, escape, units
-from rapport.channels.telegram.writing.table import drawn
+from rapport.channels.markdown_work import estimate_work
+from rapport.channels.telegram.writing.split import INNER, OUTER, ROOM, Flow, Part, Tag, Tags, count_units, escape_html
+from rapport.channels.telegram.writing.table import draw_table
 
-__all__ = ["Part", "parts"]
+__all__ = ["Part", "render_parts"]
 
-LONGEST_FORMATTED, MOST_WORK = 60_000, 8_000
+MAX_FORMATTED_CHARACTERS, MAX_MARKDOWN_WORK = 60_000, 8_000
 """Characters, and work as `work_of` counts it: more than a model writes at once. Beyond it text goes out as it stands."""
 
-_DEEPEST = 16
+_MAX_DEPTH = 16
 """Levels of quotes, lists and items; what lies deeper is shown as it stands."""
-_WIDEST_INDENT = 16
+_MAX_INDENT = 16
 _SCHEMES = frozenset({"http", "https", "mailto", "tg"})
 _RULE = "———"
 
@@ -38,17 +38,17 @@ _EMPHASIS = {"strong_open": _BOLD, "em_open": Tag("i", "<i>", "</i>"), "s_open":
 _CONTROLS = {code: " " for code in range(32) if chr(code) not in "\t\n"}
 
 
-def parts(markdown: str, *, limit: int = 4096) -> list[Part]:
+def render_parts(markdown: str, *, limit: int = 4096) -> list[Part]:
     """The text as messages of at most `limit` UTF-16 code units (64 at least), each valid alone; none if it shows nothing."""
     source = _clean(markdown)
     flow = Flow(limit)
-    if len(source) > LONGEST_FORMATTED or work_of(source) > MOST_WORK:
+    if len(source) > MAX_FORMATTED_CHARACTERS or estimate_work(source) > MAX_MARKDOWN_WORK:
         for block in source.split("\n\n"):
             flow.add_gap("\n\n", (), OUTER)
             flow.add(block)
     else:
-        _Page(source, flow, limit).write()
-    return flow.parts()
+        _Renderer(source, flow, limit).write()
+    return flow.split()
 
 
 def _clean(markdown: str) -> str:
@@ -67,7 +67,7 @@ class _Level:
     """Of the next item, if the items are numbered."""
 
 
-class _Page:
+class _Renderer:
     """One text on its way from the parser's tokens into a flow of words."""
 
     def __init__(self, source: str, flow: Flow, limit: int) -> None:
@@ -92,13 +92,13 @@ class _Page:
     def write(self) -> None:
         """Everything that is to be seen, into the flow."""
         handlers: dict[str, Callable[[Token], None]] = {
-            "paragraph_open": self._begin,
+            "paragraph_open": self._begin_block,
             "heading_open": self._open_heading,
             "heading_close": self._close_heading,
-            "inline": self._inline,
-            "fence": self._code,
-            "code_block": self._code,
-            "hr": self._thematic_break,
+            "inline": self._add_inline,
+            "fence": self._add_code,
+            "code_block": self._add_code,
+            "hr": self._add_rule,
             "blockquote_open": self._open_quote,
             "bullet_list_open": self._open_list,
             "ordered_list_open": self._open_list,
@@ -111,8 +111,8 @@ class _Page:
             "th_open": self._open_column,
             "tr_open": self._open_row,
             "table_close": self._close_table,
-            "definition": self._definition,
-            "as_it_stands": self._as_it_stands,
+            "definition": self._add_definition,
+            "as_it_stands": self._add_raw,
         }
         for token in self._tokens:
             if handler := handlers.get(token.type):
@@ -120,7 +120,7 @@ class _Page:
 
     # Words and the gaps between them
 
-    def _say(self, text: str, tags: Tags, *, indent: bool = True) -> None:
+    def _add_words(self, text: str, tags: Tags, *, indent: bool = True) -> None:
         """Words, after the gap that is due."""
         if not text:
             return
@@ -131,7 +131,7 @@ class _Page:
             self._gap, self._gap_rank = "", None
         self._flow.add(text, tags)
 
-    def _begin(self, token: Token, *, own_line: bool = False) -> None:
+    def _begin_block(self, token: Token, *, own_line: bool = False) -> None:
         """A block begins: it keeps the distance that it has in the source."""
         if self._fresh:
             self._fresh = False
@@ -153,33 +153,33 @@ class _Page:
     # Blocks
 
     def _open_heading(self, token: Token) -> None:
-        self._begin(token)
+        self._begin_block(token)
         self._heading = True
 
     def _close_heading(self, token: Token) -> None:
         self._heading = False
         self._after_heading = True
 
-    def _code(self, token: Token) -> None:
-        self._begin(token, own_line=True)
+    def _add_code(self, token: Token) -> None:
+        self._begin_block(token, own_line=True)
         language = token.info.split()[0] if token.info.strip() else ""
-        self._preformatted(token.content, _code_block(language))
+        self._add_preformatted(token.content, _make_code_tag(language))
 
-    def _preformatted(self, text: str, tag: Tag) -> None:
+    def _add_preformatted(self, text: str, tag: Tag) -> None:
         if text.strip():
-            self._say(text.removesuffix("\n"), (*self._levels[-1].tags, tag), indent=False)
+            self._add_words(text.removesuffix("\n"), (*self._levels[-1].tags, tag), indent=False)
 
-    def _thematic_break(self, token: Token) -> None:
-        self._begin(token)
-        self._say(_RULE, self._levels[-1].tags)
+    def _add_rule(self, token: Token) -> None:
+        self._begin_block(token)
+        self._add_words(_RULE, self._levels[-1].tags)
 
     def _open_quote(self, token: Token) -> None:
-        self._begin(token, own_line=True)
+        self._begin_block(token, own_line=True)
         # Telegram knows no quote within a quote.
-        self._open_level(_Level(_within(self._levels[-1].tags, _QUOTE)))
+        self._open_level(_Level(_nest(self._levels[-1].tags, _QUOTE)))
 
     def _open_list(self, token: Token) -> None:
-        self._begin(token)
+        self._begin_block(token)
         start = token.attrGet("start")
         number = None
         if token.type == "ordered_list_open":
@@ -187,16 +187,16 @@ class _Page:
         self._open_level(_Level(self._levels[-1].tags, self._levels[-1].indent, number))
 
     def _open_item(self, token: Token) -> None:
-        self._begin(token)
+        self._begin_block(token)
         level = self._levels[-1]
         marker = "•"
         if level.number is not None:
             marker = f"{level.number}{token.markup}"
             level.number += 1
-        self._say(marker, level.tags)
+        self._add_words(marker, level.tags)
         self._gap, self._gap_tags = " ", level.tags
         indent = level.indent + " " * (len(marker) + 1)
-        self._open_level(_Level(level.tags, indent[:_WIDEST_INDENT]))
+        self._open_level(_Level(level.tags, indent[:_MAX_INDENT]))
 
     def _open_level(self, level: _Level) -> None:
         self._levels.append(level)
@@ -207,7 +207,7 @@ class _Page:
         self._fresh = False
 
     def _open_table(self, token: Token) -> None:
-        self._begin(token, own_line=True)
+        self._begin_block(token, own_line=True)
         self._rows, self._alignments = [], []
 
     def _open_column(self, token: Token) -> None:
@@ -229,68 +229,68 @@ class _Page:
 
     def _close_table(self, token: Token) -> None:
         self._close_row()
-        self._preformatted(drawn(self._rows or [], self._alignments), _PRE)
+        self._add_preformatted(draw_table(self._rows or [], self._alignments), _PRE)
         self._rows = None
 
-    def _definition(self, token: Token) -> None:
-        self._begin(token)
+    def _add_definition(self, token: Token) -> None:
+        self._begin_block(token)
         if not self._definitions.is_used(token):
-            self._say(token.content, self._levels[-1].tags)
+            self._add_words(token.content, self._levels[-1].tags)
 
-    def _as_it_stands(self, token: Token) -> None:
-        self._begin(token)
-        self._say(token.content, self._levels[-1].tags)
+    def _add_raw(self, token: Token) -> None:
+        self._begin_block(token)
+        self._add_words(token.content, self._levels[-1].tags)
 
     # Within a line
 
-    def _inline(self, token: Token) -> None:
+    def _add_inline(self, token: Token) -> None:
         children = token.children or []
         if self._rows is not None:
-            self._rows[-1].append(_text_of(children))
+            self._rows[-1].append(_join_text(children))
             return
         tags = self._levels[-1].tags
-        around = [_within(tags, _BOLD) if self._heading else tags]
+        around = [_nest(tags, _BOLD) if self._heading else tags]
         for at, child in enumerate(children):
             if child.nesting > 0:
                 tag = (
-                    self._link(child, islice(children, at + 1, None))
+                    self._make_link(child, islice(children, at + 1, None))
                     if child.type == "link_open"
                     else _EMPHASIS.get(child.type)
                 )
-                around.append(_within(around[-1], tag))
+                around.append(_nest(around[-1], tag))
             elif child.nesting < 0:
                 around.pop()
             else:
-                self._leaf(child, around[-1])
+                self._add_leaf(child, around[-1])
 
-    def _leaf(self, token: Token, tags: Tags) -> None:
+    def _add_leaf(self, token: Token, tags: Tags) -> None:
         if token.type in {"softbreak", "hardbreak"}:
-            self._say("\n" + self._levels[-1].indent, tags)
+            self._add_words("\n" + self._levels[-1].indent, tags)
         elif token.type == "code_inline":
-            self._say(token.content, _as_code(tags))
+            self._add_words(token.content, _as_code(tags))
         elif token.type == "image":
-            tag = self._link(token, token.children or [])
-            self._say(_text_of([token]), _within(tags, tag))
+            tag = self._make_link(token, token.children or [])
+            self._add_words(_join_text([token]), _nest(tags, tag))
         else:
-            self._say(token.content, tags)
+            self._add_words(token.content, tags)
 
-    def _link(self, token: Token, following: Iterable[Token]) -> Tag | None:
+    def _make_link(self, token: Token, following: Iterable[Token]) -> Tag | None:
         """The tag of a link or an image, unless it leads nowhere or would crowd out its own text."""
         address = str(token.attrGet("src" if token.type == "image" else "href") or "")
-        if not _leads_somewhere(address):
+        if not _is_link_address(address):
             return None
-        tag = Tag("a", '<a href="{}">'.format(escape(address).replace('"', "&quot;")), "</a>")
+        tag = Tag("a", '<a href="{}">'.format(escape_html(address).replace('"', "&quot;")), "</a>")
         if tag.cost <= self._limit // 2:
             return tag
         text = 0
         for child in following:
             if child.type == "link_close":
                 break
-            text += units(escape(child.content))
+            text += count_units(escape_html(child.content))
         return tag if tag.cost + text <= self._limit - ROOM else None
 
 
-def _within(tags: Tags, tag: Tag | None) -> Tags:
+def _nest(tags: Tags, tag: Tag | None) -> Tags:
     """These tags and that one inside them; no tag holds another of its name."""
     return tags if tag is None or any(tag.name == other.name for other in tags) else (*tags, tag)
 
@@ -302,18 +302,18 @@ def _as_code(tags: Tags) -> Tags:
     return (*(tag for tag in tags if tag.name == _QUOTE.name), _CODE)
 
 
-def _code_block(language: str) -> Tag:
+def _make_code_tag(language: str) -> Tag:
     if 0 < len(language) <= 32 and all(character.isalnum() or character in "+#-._" for character in language):
         return Tag("pre", f'<pre><code class="language-{language}">', "</code></pre>", simpler=_PRE)
     return _PRE
 
 
-def _leads_somewhere(address: str) -> bool:
+def _is_link_address(address: str) -> bool:
     scheme, colon, rest = address.partition(":")
     return bool(colon and rest) and scheme.lower() in _SCHEMES
 
 
-def _text_of(tokens: Iterable[Token]) -> str:
+def _join_text(tokens: Iterable[Token]) -> str:
     """Their words on one line."""
     words: list[str] = []
     for token in tokens:
@@ -321,7 +321,7 @@ def _text_of(tokens: Iterable[Token]) -> str:
             words.append(" ")
         elif token.type == "image":
             address = str(token.attrGet("src"))
-            words.append(_text_of(token.children or []) or (address if _leads_somewhere(address) else ""))
+            words.append(_join_text(token.children or []) or (address if _is_link_address(address) else ""))
         else:
             words.append(token.content)
     return " ".join("".join(words).split())
@@ -355,7 +355,7 @@ def _define(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         token = state.tokens[-1]
         token.content = state.getLines(start, state.line, state.blkIndent, False).strip()
         if (
-            not _leads_somewhere(str(token.meta["url"]))
+            not _is_link_address(str(token.meta["url"]))
             and state.env["references"][token.meta["id"]]["map"] == token.map
         ):
             del state.env["references"][token.meta["id"]]
@@ -364,7 +364,7 @@ def _define(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _stop_descending(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Past the deepest level everything is taken as it stands; the parser by itself would leave it out."""
-    if silent or state.level < _DEEPEST:
+    if silent or state.level < _MAX_DEPTH:
         return False
     line = start + 1
     while line < end and (state.isEmpty(line) or state.sCount[line] >= state.blkIndent):
@@ -384,12 +384,12 @@ class _Markdown(MarkdownIt):
         return True
 
 
-def _parser() -> MarkdownIt:
-    options = {"maxNesting": _DEEPEST + 4, "store_labels": True, "inline_definitions": True}
+def _make_parser() -> MarkdownIt:
+    options = {"maxNesting": _MAX_DEPTH + 4, "store_labels": True, "inline_definitions": True}
     parser = _Markdown("commonmark", options).enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
     parser.block.ruler.at("reference", _define)
     parser.block.ruler.before("table", "stop_descending", _stop_descending)
     return parser
 
 
-_PARSER = _parser()
+_PARSER = _make_parser()

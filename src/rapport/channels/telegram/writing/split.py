@@ -43,18 +43,18 @@ class Tag:
     cost: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cost", units(self.opening) + units(self.closing))
+        object.__setattr__(self, "cost", count_units(self.opening) + count_units(self.closing))
 
 
 Tags = tuple[Tag, ...]
 
 
-def units(text: str) -> int:
+def count_units(text: str) -> int:
     """Its length as Telegram counts: in UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
-def escape(text: str) -> str:
+def escape_html(text: str) -> str:
     """Text that means itself in Telegram's HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -76,7 +76,7 @@ class Flow:
         """The next words; tags that would leave no room for them are left out."""
         if not text:
             return
-        tags = self._affordable(tags)
+        tags = self._drop_costly_tags(tags)
         if not self._tags or tags != self._tags[-1]:
             self._starts.append(self._length)
             self._tags.append(tags)
@@ -91,21 +91,21 @@ class Flow:
             self._joints.add(self._length + text.rindex("\n"))
         self.add(text, tags)
 
-    def parts(self) -> list[Part]:
+    def split(self) -> list[Part]:
         """Everything added, in parts within the limit, none of them blank."""
         self._whole = "".join(self._texts)
         found: list[Part] = []
-        begin = self._first_ink(0)
+        begin = self._find_start(0)
         while begin < self._length:
-            reach = self._reach(begin)
-            cut = reach if reach == self._length else self._best_cut(begin, reach)
+            reach = self._measure_reach(begin)
+            cut = reach if reach == self._length else self._find_cut(begin, reach)
             end = begin + len(self._whole[begin:cut].rstrip())
             if _VISIBLE.search(self._whole, begin, end):
-                found.append(Part(self._rendered(begin, end), self._whole[begin:end]))
-            begin = self._first_ink(cut)
+                found.append(Part(self._render(begin, end), self._whole[begin:end]))
+            begin = self._find_start(cut)
         return found
 
-    def _affordable(self, tags: Tags) -> Tags:
+    def _drop_costly_tags(self, tags: Tags) -> Tags:
         while tags and sum(tag.cost for tag in tags) > self._limit - ROOM:
             longest = max(tags, key=lambda tag: tag.cost)
             instead = () if longest.simpler is None else (longest.simpler,)
@@ -113,38 +113,38 @@ class Flow:
             tags = (*tags[:at], *instead, *tags[at + 1 :])
         return tags
 
-    def _run_at(self, position: int) -> int:
+    def _find_run(self, position: int) -> int:
         return bisect_right(self._starts, position) - 1
 
-    def _end_of(self, run: int) -> int:
+    def _find_run_end(self, run: int) -> int:
         return self._starts[run + 1] if run + 1 < len(self._starts) else self._length
 
-    def _first_ink(self, position: int) -> int:
+    def _find_start(self, position: int) -> int:
         """Where a part begins: after the white space, but code keeps the indent of its first line."""
         found = _INK.search(self._whole, position)
         if found is None:
             return self._length
-        run = self._run_at(found.start())
+        run = self._find_run(found.start())
         if not any(tag.name == "pre" for tag in self._tags[run]):
             return found.start()
         line = self._whole.rfind("\n", position, found.start()) + 1
         return max(position, self._starts[run], line)
 
-    def _reach(self, begin: int) -> int:
+    def _measure_reach(self, begin: int) -> int:
         """How far a part from `begin` can go; its HTML is never shorter than its words, so it alone is measured."""
         position, spent, around = begin, 0, ()
-        for run in range(self._run_at(begin), len(self._tags)):
+        for run in range(self._find_run(begin), len(self._tags)):
             tags = self._tags[run]
-            spent += sum(map(units, _change(around, tags)))
-            room = self._limit - spent - sum(units(tag.closing) for tag in tags)
-            end = self._end_of(run)
-            count, cost = _fitting(self._whole[position : min(end, position + max(room, 0))], room)
+            spent += sum(map(count_units, _switch_tags(around, tags)))
+            room = self._limit - spent - sum(count_units(tag.closing) for tag in tags)
+            end = self._find_run_end(run)
+            count, cost = _fit(self._whole[position : min(end, position + max(room, 0))], room)
             position, spent, around = position + count, spent + cost, tags
             if position < end:
                 break
         return max(position, begin + 1)
 
-    def _best_cut(self, begin: int, reach: int) -> int:
+    def _find_cut(self, begin: int, reach: int) -> int:
         for places in self._cuts:
             at = bisect_right(places, reach) - 1
             if at >= 0 and places[at] > begin:
@@ -153,23 +153,23 @@ class Flow:
         if line > begin and line not in self._joints:
             return line
         # One character more than fits tells whether the last cluster is whole.
-        return max(line, begin + _cut_within(_clusters(self._whole[begin : reach + 1]), reach - begin))
+        return max(line, begin + _find_cut_in_line(_split_clusters(self._whole[begin : reach + 1]), reach - begin))
 
-    def _rendered(self, begin: int, end: int) -> str:
+    def _render(self, begin: int, end: int) -> str:
         html: list[str] = []
         around: Tags = ()
         position = begin
-        for run in range(self._run_at(begin), len(self._tags)):
+        for run in range(self._find_run(begin), len(self._tags)):
             if position >= end:
                 break
-            stop = min(end, self._end_of(run))
-            html += _change(around, self._tags[run])
-            html.append(escape(self._whole[position:stop]))
+            stop = min(end, self._find_run_end(run))
+            html += _switch_tags(around, self._tags[run])
+            html.append(escape_html(self._whole[position:stop]))
             around, position = self._tags[run], stop
-        return "".join([*html, *_change(around, ())])
+        return "".join([*html, *_switch_tags(around, ())])
 
 
-def _change(before: Tags, after: Tags) -> Iterable[str]:
+def _switch_tags(before: Tags, after: Tags) -> Iterable[str]:
     """What closes and opens between words with these tags and words with those, inner ones first."""
     shared = 0
     while shared < min(len(before), len(after)) and before[shared] == after[shared]:
@@ -177,17 +177,17 @@ def _change(before: Tags, after: Tags) -> Iterable[str]:
     return [*(tag.closing for tag in reversed(before[shared:])), *(tag.opening for tag in after[shared:])]
 
 
-def _fitting(text: str, room: int) -> tuple[int, int]:
+def _fit(text: str, room: int) -> tuple[int, int]:
     """How many characters of the text fit, and what they cost once escaped."""
-    whole = units(escape(text))
+    whole = count_units(escape_html(text))
     if whole <= room:
         return len(text), whole
-    costs = list(accumulate(_cost(character) for character in text))
+    costs = list(accumulate(_count_escaped(character) for character in text))
     count = bisect_right(costs, room)
     return count, costs[count - 1] if count else 0
 
 
-def _cost(character: str) -> int:
+def _count_escaped(character: str) -> int:
     if character == "&":
         return len("&amp;")
     if character in "<>":
@@ -195,12 +195,12 @@ def _cost(character: str) -> int:
     return 2 if character > "\uffff" else 1
 
 
-def _clusters(text: str) -> list[str]:
+def _split_clusters(text: str) -> list[str]:
     """What a reader takes for one character each."""
     return [found.group() for found in _CLUSTER.finditer(text)]
 
 
-def _cut_within(clusters: list[str], most: int) -> int:
+def _find_cut_in_line(clusters: list[str], most: int) -> int:
     """Where to cut a line after at most so many characters: after a sentence, at a space, between clusters."""
     ends = list(accumulate(map(len, clusters)))
     space = sentence = 0

@@ -7,28 +7,28 @@ from itertools import zip_longest
 
 from rich.cells import cell_len
 
-_MOST_PADDING = 8_192
+_MAX_PADDING_CHARACTERS = 8_192
 """Characters; a table that would take more than this, and more than four times its words, is drawn unaligned."""
 
 
-def drawn(rows: Sequence[Sequence[str]], alignments: Sequence[str]) -> str:
+def draw_table(rows: Sequence[Sequence[str]], alignments: Sequence[str]) -> str:
     """The rows, the first one the head, in columns as wide as they are seen; one line each, without trailing blanks."""
     if not rows:
         return ""
     sizes = [[cell_len(cell, "latest") for cell in row] for row in rows]
     widths = [max(column) for column in zip_longest(*sizes, fillvalue=0)]
-    if len(rows) * sum(widths) > max(_MOST_PADDING, 4 * sum(map(sum, sizes))):
+    if len(rows) * sum(widths) > max(_MAX_PADDING_CHARACTERS, 4 * sum(map(sum, sizes))):
         widths = [0] * len(widths)
     aligned = [*alignments, *[""] * (len(widths) - len(alignments))]
     lines = [
-        " | ".join(_padded(*cell) for cell in zip(row, size, widths, aligned, strict=False)).rstrip()
+        " | ".join(_pad(*cell) for cell in zip(row, size, widths, aligned, strict=False)).rstrip()
         for row, size in zip(rows, sizes, strict=True)
     ]
     rule = "-+-".join("-" * max(width, 1) for width in widths)
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def _padded(text: str, size: int, width: int, alignment: str) -> str:
+def _pad(text: str, size: int, width: int, alignment: str) -> str:
     missing = max(width - size, 0)
     before = {"right": missing, "center": missing // 2}.get(alignment, 0)
     return " " * before + text + " " * (missing - before)
