@@ -19,7 +19,7 @@ from rapport.builtin.arithmetic import evaluate, work_out
 from rapport.builtin.care import GENTLE
 from rapport.builtin.disclaimers import SWITCH
 from rapport.builtin.foreign_replies import LINES
-from rapport.builtin.perspective import first_person, turned_around
+from rapport.builtin.perspective import is_first_person, turn_around
 from rapport.builtin.prompt_reader import SUMMARY_PROMPT
 from rapport.builtin.source_reader import Source, parse
 from rapport.builtin.summary_text import TOKEN_LIMIT, estimate
@@ -350,7 +350,7 @@ def test_who_asks_for_everything_is_told_everything(asked: str) -> None:
     ],
 )
 def test_a_note_about_somebody_is_read_as_their_own_words(note: str, expected: str) -> None:
-    assert first_person(note) == expected
+    assert is_first_person(note) == expected
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_a_note_about_somebody_is_read_as_their_own_words(note: str, expected: s
     ],
 )
 def test_perspective_is_turned_around(clause: str, expected: str) -> None:
-    assert turned_around(clause) == expected
+    assert turn_around(clause) == expected
 
 
 @pytest.mark.parametrize(

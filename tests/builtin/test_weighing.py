@@ -17,7 +17,7 @@ from rapport.agents.profiles import COMPANION
 from rapport.builtin import BuiltinChatModel
 from rapport.builtin.weighing.amounts import amounts, applies, limits
 from rapport.builtin.weighing.open_question import choices
-from rapport.builtin.weighing.stances import leaning, looked_for, stance
+from rapport.builtin.weighing.stances import find_asked_for, find_leaning, stance
 from rapport.context.prompt import build_system_prompt
 from rapport.context.transcript import TranscriptRenderer
 from rapport.domain.context_selection import Chosen, ContextSelection
@@ -300,16 +300,16 @@ def test_where_somebody_stands(text: str, side: str | None, condition: str | Non
 
 
 def test_whether_words_speak_well_or_ill() -> None:
-    assert leaning("It's cheap and near") > 0
-    assert leaning("It leaks") < 0
-    assert leaning("It isn't good") < 0
-    assert leaning("It has a door") == 0
+    assert find_leaning("It's cheap and near") > 0
+    assert find_leaning("It leaks") < 0
+    assert find_leaning("It isn't good") < 0
+    assert find_leaning("It has a door") == 0
 
 
 def test_what_should_be_looked_up() -> None:
-    assert looked_for("Somebody should look up what a room may cost, then we know.") == "what a room may cost"
-    assert looked_for("Let's ask whether they deliver.") == "whether they deliver"
-    assert looked_for("I looked up the stars") is None
+    assert find_asked_for("Somebody should look up what a room may cost, then we know.") == "what a room may cost"
+    assert find_asked_for("Let's ask whether they deliver.") == "whether they deliver"
+    assert find_asked_for("I looked up the stars") is None
 
 
 @pytest.mark.parametrize(

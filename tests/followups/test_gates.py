@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import GATES, Autonomy, FollowUpState, Gate, QuietHours
-from rapport.followups.gates import checked_zone, closed_gate, quiet_now
+from rapport.followups.gates import check_time_zone, find_closed_gate, quiet_now
 
 NOW = datetime(2025, 6, 10, 12, 0, tzinfo=UTC)
 OPEN = FollowUpState(
@@ -49,7 +49,7 @@ CLOSING: dict[Gate, Callable[[FollowUpState], FollowUpState]] = {
 
 
 def gate_of(standing: FollowUpState, *, server: bool = True, autonomy: Autonomy | None = LIMITS) -> Gate | None:
-    return closed_gate(standing, server=server, autonomy=autonomy)
+    return find_closed_gate(standing, server=server, autonomy=autonomy)
 
 
 def test_nothing_holds_back_what_nothing_speaks_against() -> None:
@@ -231,19 +231,19 @@ def test_an_unknown_zone_counts_as_utc(zone: str) -> None:
 
 
 def test_every_zone_keeps_its_name() -> None:
-    assert [checked_zone(zone) for zone in ZONES] == ZONES
+    assert [check_time_zone(zone) for zone in ZONES] == ZONES
 
 
 def test_capitals_and_spaces_around_don_t_matter() -> None:
-    assert checked_zone(" europe/berlin ") == "Europe/Berlin"
-    assert checked_zone("utc") == "UTC"
+    assert check_time_zone(" europe/berlin ") == "Europe/Berlin"
+    assert check_time_zone("utc") == "UTC"
 
 
 def test_a_typo_gets_a_suggestion() -> None:
     with pytest.raises(InvalidInput, match=r'There is no time zone "Europe/Berln"\. Did you mean Europe/Berlin\?'):
-        checked_zone("Europe/Berln")
+        check_time_zone("Europe/Berln")
     with pytest.raises(InvalidInput, match=r'Use a name such as "Europe/Berlin"'):
-        checked_zone("my place")
+        check_time_zone("my place")
 
 
 HOSTILE = ["../../etc/passwd", "/etc/passwd", "Europe/../../../etc/passwd", "\0", "Europe/Berlin\0", "", ".", "Europe"]
@@ -251,7 +251,7 @@ HOSTILE = ["../../etc/passwd", "/etc/passwd", "Europe/../../../etc/passwd", "\0"
 
 @pytest.mark.parametrize("name", [*HOSTILE, "Europe\\Berlin", "x" * 100_000, "\u202eUTC", "C:\\Windows", "localtime"])
 def test_a_hostile_name_is_refused_without_asking_the_file_system(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked_zone("UTC")  # the list of zones is read once, by the names that it holds
+    check_time_zone("UTC")  # the list of zones is read once, by the names that it holds
 
     def touched(*_: object, **__: object) -> None:
         raise AssertionError("the file system was asked")
@@ -259,7 +259,7 @@ def test_a_hostile_name_is_refused_without_asking_the_file_system(name: str, mon
     monkeypatch.setattr("rapport.followups.gates.ZoneInfo", touched)
     monkeypatch.setattr("builtins.open", touched)
     with pytest.raises(InvalidInput) as refused:
-        checked_zone(name)
+        check_time_zone(name)
     assert len(str(refused.value)) < 200
     assert str(refused.value).isprintable()
 
@@ -267,4 +267,4 @@ def test_a_hostile_name_is_refused_without_asking_the_file_system(name: str, mon
 @given(st.text(max_size=30).filter(lambda name: name.strip().lower() not in {zone.lower() for zone in ZONES}))
 def test_any_other_text_is_refused_in_a_sentence(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"^There is no time zone"):
-        checked_zone(name)
+        check_time_zone(name)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.domain.conversation import Author, Message
-from rapport.followups.own_words import is_founded, own_messages, own_text
+from rapport.followups.own_words import find_own_messages, is_founded, keep_own_text
 from tests.memory import founded_fresh, said, said_fresh
 from tests.memory.founded import ATTACKS, FOUNDED
 
@@ -82,18 +82,21 @@ def message(text: str, **more: object) -> Message:
 def test_the_person_is_who_wrote_last_and_nobody_else() -> None:
     ana, bob = Author("ana", "Ana"), Author("bob", "Bob")
     mixed = [message("a", author=ana), message("b", author=bob), message("c", author=ana), message("d", is_bot=True)]
-    assert [one.text for one in own_messages(mixed)] == ["a", "c"]
-    assert [one.text for one in own_messages(mixed, of=mixed[1])] == ["b"]
-    assert own_messages(mixed, of=mixed[3]) == []
-    assert own_messages([message("x", client_message_id="import:1"), message("y", metadata={"synthetic": True})]) == []
+    assert [one.text for one in find_own_messages(mixed)] == ["a", "c"]
+    assert [one.text for one in find_own_messages(mixed, of=mixed[1])] == ["b"]
+    assert find_own_messages(mixed, of=mixed[3]) == []
+    assert (
+        find_own_messages([message("x", client_message_id="import:1"), message("y", metadata={"synthetic": True})])
+        == []
+    )
 
 
 def test_in_the_owners_chat_another_author_is_not_the_owner() -> None:
     bob = Author("bob", "Bob")
     here = [message("a"), message("b", author=bob)]
-    assert own_messages(here, of=here[1], owner_id="local") == []
-    assert [one.text for one in own_messages(here, of=here[0], owner_id="local")] == ["a"]
-    assert [one.text for one in own_messages(here[1:], owner_id="local")] == ["b"]  # the only one there
+    assert find_own_messages(here, of=here[1], owner_id="local") == []
+    assert [one.text for one in find_own_messages(here, of=here[0], owner_id="local")] == ["a"]
+    assert [one.text for one in find_own_messages(here[1:], owner_id="local")] == ["b"]  # the only one there
 
 
 @pytest.mark.parametrize(
@@ -108,19 +111,19 @@ def test_in_the_owners_chat_another_author_is_not_the_owner() -> None:
     ],
 )
 def test_quoted_text_is_not_their_own(text: str, own: str) -> None:
-    assert own_text(text) == own
+    assert keep_own_text(text) == own
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_text_can_be_looked_at(claim: str, own: str) -> None:
     is_founded(claim, [own])
-    assert len(own_text(own)) <= len(own) + own.count("```") + own.count("~~~") + own.lower().count("<")
+    assert len(keep_own_text(own)) <= len(own) + own.count("```") + own.count("~~~") + own.lower().count("<")
 
 
 @pytest.mark.parametrize("text", ['"' * 32_000, "`" * 32_000, "~~~" * 10_000, "> " * 16_000, "<pre" * 8_000, "from: " * 5_000, "on " * 10_000, "-" * 32_000, "“" * 32_000, "«„" * 16_000, "on wrote " * 3_000, "aaaa b" * 5_000, " " * 32_000])  # fmt: skip
 def test_a_long_monotonous_message_takes_no_time(text: str) -> None:
     began = time.process_time()
-    own_text(text)
+    keep_own_text(text)
     is_founded("The user likes tea and 5 cats.", [text] * 12)
     is_founded(text[:8_192], [text])
     assert time.process_time() - began < 10

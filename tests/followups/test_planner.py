@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from rapport.domain.conversation import Message, Role
 from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, PastFollowUp, Plan, TriggerType
 from rapport.followups.bad_news import bad_news
-from rapport.followups.closings import closed, in_distress, only_thanks
-from rapport.followups.matters import matter_of, same_matter
-from rapport.followups.planner import GAP_MARGIN_SECONDS, USUAL_DELAY, clamped, plan_by_rules, spaced
+from rapport.followups.closings import in_distress, is_closing, only_thanks
+from rapport.followups.matters import is_same_topic, make_topic
+from rapport.followups.planner import GAP_MARGIN_SECONDS, USUAL_DELAY, clamp_delay, plan_by_rules, space_out
 
 BEGAN = datetime(2025, 3, 1, 12, tzinfo=UTC)
 LIMITS = Autonomy()
@@ -262,23 +262,23 @@ def test_inferred_follow_ups_are_an_hour_apart_in_one_silence() -> None:
     now = BEGAN + timedelta(minutes=10)
     before = replace(made("flat", minutes=0), in_this_silence=True)
     put_off = replace(plan, delay=50 * MINUTE + GAP_MARGIN_SECONDS)
-    assert spaced(plan, earlier=[before], now=now, autonomy=LIMITS) == put_off
-    assert spaced(plan, earlier=[made("flat", minutes=0)], now=now, autonomy=LIMITS) == plan
-    assert spaced(plan, earlier=[], now=now, autonomy=LIMITS) == plan
+    assert space_out(plan, earlier=[before], now=now, autonomy=LIMITS) == put_off
+    assert space_out(plan, earlier=[made("flat", minutes=0)], now=now, autonomy=LIMITS) == plan
+    assert space_out(plan, earlier=[], now=now, autonomy=LIMITS) == plan
     long_ago = replace(before, at=BEGAN - timedelta(hours=2))
-    assert spaced(plan, earlier=[long_ago], now=now, autonomy=LIMITS) == plan
+    assert space_out(plan, earlier=[long_ago], now=now, autonomy=LIMITS) == plan
 
 
 def test_there_are_two_inferred_follow_ups_a_day() -> None:
     plan = Plan("check_in", 300, "pizza")
     now = BEGAN + timedelta(hours=23)
     two = [made("flat", minutes=0, is_inferred=True), made("bike", minutes=90, is_inferred=True)]
-    assert spaced(plan, earlier=two, now=now, autonomy=LIMITS) is None
-    assert spaced(plan, earlier=two, now=now + timedelta(hours=1), autonomy=LIMITS) == plan
-    assert spaced(plan, earlier=two[:1], now=now, autonomy=LIMITS) == plan
-    assert spaced(plan, earlier=two, now=now, autonomy=Autonomy(inferred_per_day=3)) == plan
+    assert space_out(plan, earlier=two, now=now, autonomy=LIMITS) is None
+    assert space_out(plan, earlier=two, now=now + timedelta(hours=1), autonomy=LIMITS) == plan
+    assert space_out(plan, earlier=two[:1], now=now, autonomy=LIMITS) == plan
+    assert space_out(plan, earlier=two, now=now, autonomy=Autonomy(inferred_per_day=3)) == plan
     theirs = [replace(one, is_inferred=False) for one in two]
-    assert spaced(plan, earlier=theirs, now=now, autonomy=LIMITS) == plan
+    assert space_out(plan, earlier=theirs, now=now, autonomy=LIMITS) == plan
 
 
 def test_a_type_is_used_once_until_the_user_speaks_again() -> None:
@@ -406,24 +406,24 @@ def each_of(text: str) -> list[str]:
 
 @pytest.mark.parametrize("text", each_of(CLOSING))
 def test_this_closes_a_conversation(text: str) -> None:
-    assert closed(text)
+    assert is_closing(text)
 
 
 @pytest.mark.parametrize("text", each_of(OPEN))
 def test_this_closes_nothing(text: str) -> None:
-    assert not closed(text)
+    assert not is_closing(text)
 
 
 @pytest.mark.parametrize("text", ["no", "no thanks", "Nope, all good", "nah", "I'm good, thanks", "nothing, thank you"])
 def test_a_mere_no_closes_what_was_only_an_offer(text: str) -> None:
-    assert closed(text, answers_an_offer=True)
-    assert not closed(text)
+    assert is_closing(text, answers_an_offer=True)
+    assert not is_closing(text)
 
 
 @pytest.mark.parametrize("text", ["ciao", "salut", "Buenas noches", "boa noite!", "dag"])
 def test_the_same_word_greets_first_and_parts_later(text: str) -> None:
-    assert not closed(text, is_first=True)
-    assert closed(text)
+    assert not is_closing(text, is_first=True)
+    assert is_closing(text)
 
 
 def test_figures_of_speech_are_no_emergency() -> None:
@@ -460,7 +460,7 @@ def test_thanks_alone() -> None:
     ],
 )
 def test_the_same_in_other_words(a: str, b: str) -> None:
-    assert same_matter(a, b)
+    assert is_same_topic(a, b)
 
 
 @pytest.mark.parametrize(
@@ -475,7 +475,7 @@ def test_the_same_in_other_words(a: str, b: str) -> None:
     ],
 )
 def test_something_else(a: str, b: str) -> None:
-    assert not same_matter(a, b)
+    assert not is_same_topic(a, b)
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
@@ -489,18 +489,18 @@ WORDS = TEXTS | PHRASES
 
 @given(WORDS, WORDS)
 def test_being_the_same_matter_is_symmetric(a: str, b: str) -> None:
-    assert same_matter(a, b) == same_matter(b, a)
+    assert is_same_topic(a, b) == is_same_topic(b, a)
 
 
 @given(WORDS)
 def test_everything_is_the_same_matter_as_itself(text: str) -> None:
-    assert same_matter(text, text)
-    assert same_matter(text, f"  {text} ")
+    assert is_same_topic(text, text)
+    assert is_same_topic(text, f"  {text} ")
 
 
 @given(WORDS)
 def test_a_matter_is_short_and_on_one_line(text: str) -> None:
-    matter = matter_of(text)
+    matter = make_topic(text)
     assert len(matter) <= 80
     assert matter.isprintable()
 
@@ -541,7 +541,7 @@ def test_any_talk_has_a_plan_within_the_limits_or_none(
     assert plan.trigger_type in TRIGGER_TYPES
     assert autonomy.min_delay <= plan.delay <= max(autonomy.min_delay, autonomy.max_delay)
     assert plan.topic
-    assert not any(same_matter(plan.topic, matter) for matter in matters)
+    assert not any(is_same_topic(plan.topic, matter) for matter in matters)
     assert plan.reason
     assert len(plan.reason) <= 220
     assert plan_by_rules(said, earlier=earlier, autonomy=autonomy) == plan
@@ -555,15 +555,15 @@ def test_any_talk_has_a_plan_within_the_limits_or_none(
 @example("check_in", float("-inf"), LIMITS)
 def test_every_delay_is_brought_within_the_limits(trigger_type: TriggerType, delay: float, autonomy: Autonomy) -> None:
     plan = Plan(trigger_type, delay, "pizza")
-    kept = clamped(plan, autonomy)
+    kept = clamp_delay(plan, autonomy)
     assert autonomy.min_delay <= kept.delay <= max(autonomy.min_delay, autonomy.max_delay)
-    assert clamped(kept, autonomy) == kept
+    assert clamp_delay(kept, autonomy) == kept
     if autonomy.min_delay <= delay <= autonomy.max_delay:
         assert kept == plan
 
 
 def test_a_delay_that_is_no_number_becomes_the_usual_one() -> None:
-    assert clamped(Plan("check_in", float("nan"), "pizza"), LIMITS).delay == USUAL_DELAY["check_in"]
+    assert clamp_delay(Plan("check_in", float("nan"), "pizza"), LIMITS).delay == USUAL_DELAY["check_in"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.triggers import known_trigger_type, synthetic_message
+from rapport.followups.triggers import parse_trigger_type, synthetic_message
 
 
 @pytest.mark.parametrize("trigger_type", TRIGGER_TYPES)
@@ -39,14 +39,14 @@ def test_the_log_tells_of_it_without_its_words() -> None:
 @pytest.mark.parametrize("trigger_type", TRIGGER_TYPES)
 def test_a_known_type_is_taken_quietly(trigger_type: TriggerType) -> None:
     with capture_logs() as logs:
-        assert known_trigger_type(trigger_type) == trigger_type
+        assert parse_trigger_type(trigger_type) == trigger_type
     assert not logs
 
 
 @pytest.mark.parametrize("name", ["", "poke", "CHECK_IN", "check_in ", "x" * 1_000])
 def test_an_unknown_type_is_a_check_in_with_one_warning(name: str) -> None:
     with capture_logs() as logs:
-        assert known_trigger_type(name) == "check_in"
+        assert parse_trigger_type(name) == "check_in"
     (entry,) = logs
     assert entry["event"] == "autonomy.unknown_trigger"
     assert entry["log_level"] == "warning"

@@ -77,7 +77,7 @@ def _answer(shown: str, expression: str) -> str | None:
         return "That one is too large for me to work out."
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    number, exact = _written(value)
+    number, exact = _write_number(value)
     if re.search(r"[a-wyz]", shown, re.IGNORECASE):
         return f"{shown[:1].upper()}{shown[1:]} is {'' if exact else 'about '}{number}."
     return f"{shown} {'=' if exact else '≈'} {number}"
@@ -92,12 +92,12 @@ def evaluate(expression: str) -> Fraction:
 
 def _value(node: ast.expr) -> Fraction:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return _bounded(Fraction(str(node.value)))
+        return _check_bounds(Fraction(str(node.value)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         inner = _value(node.operand)
         return -inner if isinstance(node.op, ast.USub) else inner
     if isinstance(node, ast.BinOp):
-        return _bounded(_combine(node.op, _value(node.left), _value(node.right)))
+        return _check_bounds(_combine(node.op, _value(node.left), _value(node.right)))
     raise ValueError("not a sum")
 
 
@@ -130,13 +130,13 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     return base ** int(exponent)
 
 
-def _bounded(value: Fraction) -> Fraction:
+def _check_bounds(value: Fraction) -> Fraction:
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > _WIDEST:
         raise OutOfBounds
     return value
 
 
-def _written(value: Fraction) -> tuple[str, bool]:
+def _write_number(value: Fraction) -> tuple[str, bool]:
     """Return the number as people write it, and whether that is all of it."""
     if value.denominator == 1:
         return str(value.numerator), True

@@ -54,6 +54,6 @@ def brings_bad_news(text: str) -> bool:
     return bool(_LOSS.search(_ONLY_A_THING.sub(" ", text.replace("’", "'")[:2000])))
 
 
-def weighed_down(texts: Iterable[str]) -> bool:
+def is_weighed_down(texts: Iterable[str]) -> bool:
     """Return whether any of the texts is of that kind."""
     return any(brings_bad_news(text) for text in texts)

@@ -3,7 +3,7 @@
 import re
 
 from rapport.builtin.grounding import passages_of
-from rapport.builtin.phrasing import finished, listed, quotable
+from rapport.builtin.phrasing import finish_sentence, join_list, quotable
 from rapport.builtin.rules import asks_to_break_rules
 from rapport.builtin.source_reader import Source
 
@@ -21,15 +21,15 @@ def overview(instructions: str, sources: list[Source]) -> str | None:
     if not cited:
         return None
     if found := _LISTED.search(instructions):
-        return _listing(cited, int(found.group(1)))
+        return _list_notes(cited, int(found.group(1)))
     return _gist(cited) if _WHOLE.search(instructions) else None
 
 
-def _listing(sources: list[Source], count: int) -> str:
+def _list_notes(sources: list[Source], count: int) -> str:
     shown = sources[:_MOST_LISTED]
     titles = [f"{quotable(_title(source), _TITLE_LIMIT)} [source: {source.id}]" for source in shown]
     more = [f"{count - len(shown)} more"] if count > len(shown) else []
-    text = f"I have {count} {'note' if count == 1 else 'notes'}: {listed([*titles, *more])}."
+    text = f"I have {count} {'note' if count == 1 else 'notes'}: {join_list([*titles, *more])}."
     return _with_sources(text, shown)
 
 
@@ -46,7 +46,7 @@ def _gist(sources: list[Source]) -> str:
         under: dict[str, str] = {}
         for passage in passages_of([source]):
             if not asks_to_break_rules(passage.text):
-                under.setdefault(passage.heading, finished(quotable(passage.text, _SENTENCE_LIMIT)))
+                under.setdefault(passage.heading, finish_sentence(quotable(passage.text, _SENTENCE_LIMIT)))
         if under:
             parts.append(f"{' '.join(list(under.values())[:_MOST_SENTENCES])} [source: {source.id}]")
             used.append(source)

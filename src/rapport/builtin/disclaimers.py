@@ -65,7 +65,7 @@ _UNKNOWN_AGAIN = (
 )
 
 
-def beyond(text: str) -> str | None:
+def find_missing_ability(text: str) -> str | None:
     """Return the ability a text asks for that this model lacks."""
     return next((ability for pattern, ability in _BEYOND if pattern.search(text[:600])), None)
 

@@ -7,11 +7,11 @@ sender's own ("your kitchen"), a plain clause about what they are doing, and the
 import re
 from collections.abc import Sequence
 
-from rapport.builtin.care import AFTERWARDS, GENTLE, REPLY, in_danger, weighed_down
+from rapport.builtin.care import AFTERWARDS, GENTLE, REPLY, in_danger, is_weighed_down
 from rapport.builtin.foreign_replies import LINES
 from rapport.builtin.language.detect import foreign
 from rapport.builtin.language.words import content_words, sentences, words
-from rapport.builtin.phrasing import Phrasebook, capitalised, quotable
+from rapport.builtin.phrasing import Phrasebook, capitalise, quotable
 from rapport.builtin.prompt_reader import Window
 from rapport.builtin.question_kinds import asks, is_question
 from rapport.builtin.rules import asks_to_break_rules
@@ -19,12 +19,12 @@ from rapport.builtin.smalltalk import GREETING, opener, set_piece
 from rapport.builtin.subjects import options, statement
 from rapport.builtin.things import (
     decides,
-    echoed,
+    echo,
+    find_own_thing,
     has_decided,
     is_alive,
     lasting,
     object_of,
-    own_thing,
     task,
     taste,
     until,
@@ -119,9 +119,9 @@ def follow_up(trigger: str, window: Window, name: str | None, book: Phrasebook) 
     """Return a natural line of the given kind, or a plainer one where that kind would not fit; never a word about why it is sent."""
     if window.last and in_danger(window.last.text):
         return AFTERWARDS if book.has_said(REPLY) else REPLY
-    if weighed_down(turn.text for turn in [t for t in window.turns if t.role == "user"][-_WHILE_SORE:]):
+    if is_weighed_down(turn.text for turn in [t for t in window.turns if t.role == "user"][-_WHILE_SORE:]):
         return book.pick(GENTLE)
-    said = _own_words(window)
+    said = _find_own_words(window)
     if language := _language(said):
         return book.pick(LINES.get(language, _CHECK_IN))
     line = _line(trigger, said, window, book) if window.turns else opener(book)
@@ -131,13 +131,13 @@ def follow_up(trigger: str, window: Window, name: str | None, book: Phrasebook) 
     return f"Hi {name}! {line}" if greets else line
 
 
-def last_topic(window: Window, *, stated: bool = False) -> str | None:
+def find_last_topic(window: Window, *, stated: bool = False) -> str | None:
     """Return the latest thing a person said that has a subject (`stated`: as a statement); thanks and a bare yes have none."""
     people = (GREETING.sub("", turn.text) for turn in reversed(window.turns) if turn.role == "user")
     return next((text for text in people if _has_subject(text) and not (stated and not statement(text))), None)
 
 
-def _own_words(window: Window) -> list[str]:
+def _find_own_words(window: Window) -> list[str]:
     """Return what the person who spoke last has said that has a subject, the latest first."""
     speaker = window.last.speaker if window.last else None
     own = (t for t in reversed(window.turns) if t.role == "user" and t.speaker == speaker)
@@ -161,76 +161,76 @@ def _language(said: Sequence[str]) -> str | None:
 def _line(kind: str, said: Sequence[str], window: Window, book: Phrasebook) -> str:
     match kind:
         case "waiting_for_decision":
-            line = _about_decision(said, book)
+            line = _ask_about_decision(said, book)
         case "task_incomplete":
-            line = _about_task(said, book)
+            line = _ask_about_task(said, book)
         case "question_unanswered":
-            line = _about_question(said, window, book)
+            line = _ask_about_question(said, window, book)
         case _:
             line = None
     return line or _check_in(said, book)
 
 
-def _about_decision(said: Sequence[str], book: Phrasebook) -> str | None:
+def _ask_about_decision(said: Sequence[str], book: Phrasebook) -> str | None:
     for text in said:
         if has_decided(text):
             return None
         if both := options(text):
             first, second = both
-            filling = {"A": capitalised(first), "a": first, "b": second}
+            filling = {"A": capitalise(first), "a": first, "b": second}
             if due := until(text):
-                line = _filled(_CHOICE_AND_TASK, (), book, s=due, **filling)
+                line = _fill_template(_CHOICE_AND_TASK, (), book, s=due, **filling)
                 if line:
                     return line
-            return _filled(_CHOICE, _DECISION, book, **filling)
+            return _fill_template(_CHOICE, _DECISION, book, **filling)
         if decides(text):
             return book.pick(_DECISION)
     return None
 
 
-def _about_task(said: Sequence[str], book: Phrasebook) -> str | None:
+def _ask_about_task(said: Sequence[str], book: Phrasebook) -> str | None:
     clause = next(filter(None, map(task, said)), None)
     if clause is None:
         return None
     if topic := object_of(clause):
-        return _filled(_TASK_ABOUT, _TASK, book, topic=topic)
-    if doing := echoed(clause):
-        return _filled(_TASK_ON, _TASK, book, s=doing)
+        return _fill_template(_TASK_ABOUT, _TASK, book, topic=topic)
+    if doing := echo(clause):
+        return _fill_template(_TASK_ON, _TASK, book, s=doing)
     return book.pick(_TASK)
 
 
-def _about_question(said: Sequence[str], window: Window, book: Phrasebook) -> str | None:
+def _ask_about_question(said: Sequence[str], window: Window, book: Phrasebook) -> str | None:
     # What was asked back about a choice says little once it stands alone: the choice itself says more.
-    if said and options(said[0]) and (line := _about_decision(said[:1], book)):
+    if said and options(said[0]) and (line := _ask_about_decision(said[:1], book)):
         return line
     if asked := _open_question(window):
-        return _filled(_ASK_AGAIN, _HEAR_MORE, book, question=asked)
+        return _fill_template(_ASK_AGAIN, _HEAR_MORE, book, question=asked)
     latest = next(iter(said), None)
     if latest is None:
         return None
     if asks(sentences(latest)[-1]):
         return book.pick(_FOUND)
-    if topic := None if lasting(latest) else own_thing(latest):
-        return _filled(_HEAR_MORE_ABOUT, _HEAR_MORE, book, topic=topic)
+    if topic := None if lasting(latest) else find_own_thing(latest):
+        return _fill_template(_HEAR_MORE_ABOUT, _HEAR_MORE, book, topic=topic)
     return book.pick(_HEAR_MORE)
 
 
 def _check_in(said: Sequence[str], book: Phrasebook) -> str:
     latest = next(iter(said), None)
     if latest and (liked := taste(latest)):
-        return _filled(_CHECK_IN_TASTE, _CHECK_IN, book, taste=liked)
+        return _fill_template(_CHECK_IN_TASTE, _CHECK_IN, book, taste=liked)
     if latest is None or lasting(latest):
         return book.pick(_CHECK_IN)
     clause = task(latest)
-    topic = (object_of(clause) if clause else None) or own_thing(latest)
+    topic = (object_of(clause) if clause else None) or find_own_thing(latest)
     if topic:
-        return _filled(_CHECK_IN_ABOUT[:2] if is_alive(topic) else _CHECK_IN_ABOUT, _CHECK_IN, book, topic=topic)
-    if clause and (doing := echoed(clause)):
-        return _filled(_CHECK_IN_ON, _CHECK_IN, book, s=doing)
+        return _fill_template(_CHECK_IN_ABOUT[:2] if is_alive(topic) else _CHECK_IN_ABOUT, _CHECK_IN, book, topic=topic)
+    if clause and (doing := echo(clause)):
+        return _fill_template(_CHECK_IN_ON, _CHECK_IN, book, s=doing)
     return book.pick(_CHECK_IN)
 
 
-def _filled(templates: Sequence[str], general: Sequence[str], book: Phrasebook, **filling: str) -> str:
+def _fill_template(templates: Sequence[str], general: Sequence[str], book: Phrasebook, **filling: str) -> str:
     """Return one of the templates with its filling; a general line if all have been said or the filling can't be repeated, or
     nothing if there is none."""
     left = [each for each in templates if not book.has_said(each.format(**filling))]

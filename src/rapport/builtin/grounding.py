@@ -8,7 +8,7 @@ from functools import cached_property
 
 from rapport.builtin.language.word_lists import word_set
 from rapport.builtin.language.words import passages, sentences, stem, terms
-from rapport.builtin.phrasing import finished, quotable
+from rapport.builtin.phrasing import finish_sentence, quotable
 from rapport.builtin.question_kinds import Kind, gives, kind_of
 from rapport.builtin.rules import asks_to_break_rules
 from rapport.builtin.source_reader import Source
@@ -61,7 +61,7 @@ class Passage:
 def answer(question: str, earlier: str, sources: list[Source], *, threshold: float) -> str | None:
     """Return the one to three sentences that answer, tagged and listed; None if the sources do not cover it."""
     chosen = search(question, earlier, sources, threshold=threshold)
-    return _cited(chosen) if chosen else None
+    return _cite(chosen) if chosen else None
 
 
 def search(question: str, earlier: str, sources: list[Source], *, threshold: float) -> list[Passage]:
@@ -85,7 +85,7 @@ def search(question: str, earlier: str, sources: list[Source], *, threshold: flo
     fitting = [(s, p) for s, _, p in ranked[:_MOST_RANKED] if s > 0.0 and not asks_to_break_rules(p.text)]
     if not fitting or fitting[0][0] < threshold or not _truly_meets(fitting[0][1], wanted, kind):
         return []
-    return _chosen(fitting, {term for term, share in wanted.items() if share >= 1.0} or set(wanted), kind)
+    return _choose_passages(fitting, {term for term, share in wanted.items() if share >= 1.0} or set(wanted), kind)
 
 
 def _truly_meets(passage: Passage, wanted: dict[str, float], kind: Kind) -> bool:
@@ -147,7 +147,7 @@ def _fit(kind: Kind, text: str) -> float:
     return 1.3 if gives(kind, text) else 0.7
 
 
-def _chosen(ranked: list[tuple[float, Passage]], wanted: set[str], kind: Kind) -> list[Passage]:
+def _choose_passages(ranked: list[tuple[float, Passage]], wanted: set[str], kind: Kind) -> list[Passage]:
     best = ranked[0][0]
     chosen = [ranked[0][1]]
     covered = set(chosen[0].terms & wanted)
@@ -166,7 +166,7 @@ def _chosen(ranked: list[tuple[float, Passage]], wanted: set[str], kind: Kind) -
     return chosen
 
 
-def _cited(chosen: list[Passage]) -> str:
+def _cite(chosen: list[Passage]) -> str:
     """Sentences in reading order, grouped by source, the best source first."""
     ids = list(dict.fromkeys(passage.source.id for passage in chosen))
     parts: list[str] = []
@@ -178,7 +178,7 @@ def _cited(chosen: list[Passage]) -> str:
             wanting = passage.points_back and passage.before not in said and not asks_to_break_rules(passage.before)
             lead = [passage.before] if wanting else []
             said.extend([*lead, passage.text])
-        text = " ".join(finished(quotable(each, _SENTENCE_LIMIT)) for each in dict.fromkeys(said[:4]))
+        text = " ".join(finish_sentence(quotable(each, _SENTENCE_LIMIT)) for each in dict.fromkeys(said[:4]))
         parts.append(f"{text} [source: {source_id}]" if source_id else text)
     named = [source_id for source_id in ids if source_id]
     return "\n\n".join([" ".join(parts), *([f"Sources: {', '.join(named)}"] if named else [])])

@@ -3,7 +3,7 @@
 import re
 
 from rapport.builtin.language.words import content_words
-from rapport.builtin.phrasing import Phrasebook, capitalised, finished, quotable
+from rapport.builtin.phrasing import Phrasebook, capitalise, finish_sentence, quotable
 from rapport.builtin.prompt_reader import Turn, Window
 from rapport.builtin.question_kinds import is_question
 from rapport.builtin.rules import asks_to_break_rules
@@ -89,24 +89,24 @@ def view(window: Window, text: str, book: Phrasebook) -> str | None:
     who = " ".join(points)
     if both := next((found for point in reversed(points) if (found := options(point))), None):
         return book.pick(_ON_CHOICE_THERE if window.group else _ON_CHOICE).format(who=who, a=both[0], b=both[1])
-    return capitalised(book.pick(_ON_POINT_THERE if window.group else _ON_POINT).format(who=who))
+    return capitalise(book.pick(_ON_POINT_THERE if window.group else _ON_POINT).format(who=who))
 
 
 def _points(window: Window) -> list[str]:
     """Return what is on the table: the message replied to, else the latest of up to two other people, and the asker's own."""
     if window.anchor:
-        return [f"You're pointing at this: “{finished(quotable(window.anchor, 160))}”"]
+        return [f"You're pointing at this: “{finish_sentence(quotable(window.anchor, 160))}”"]
     asker = window.last.speaker if window.last else None
     latest: dict[str | None, Turn] = {}
     for turn in reversed(window.earlier):
         others = len(latest) - (asker in latest and is_group(window))
         if is_substantive(turn.text) and others < 2:
             latest.setdefault(turn.speaker, turn)
-    return [_attributed(turn, asker) for turn in reversed(latest.values())]
+    return [_attribute(turn, asker) for turn in reversed(latest.values())]
 
 
-def _attributed(turn: Turn, asker: str | None) -> str:
-    quote = f"“{finished(capitalised(quotable(turn.text, 90)))}”"
+def _attribute(turn: Turn, asker: str | None) -> str:
+    quote = f"“{finish_sentence(capitalise(quotable(turn.text, 90)))}”"
     verb = "asked" if is_question(turn.text) else "said"
     name = quotable(turn.speaker, 40) if turn.speaker and turn.speaker != asker else "You"
     return f"{name} {verb}: {quote}"

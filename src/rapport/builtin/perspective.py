@@ -43,19 +43,19 @@ def clauses(sentence: str) -> list[str]:
     return [part.lower() if part.isupper() and len(part) > 4 else part for part in parts if part]
 
 
-def first_person(note: str) -> str:
+def is_first_person(note: str) -> str:
     """`User likes tea` → `I like tea`; anything else unchanged."""
     for pattern, replacement in _THIRD_PERSON:
         match = pattern.match(note)
         if match:
-            turned = _VERB.sub(_conjugated, match.expand(replacement) + note[match.end() :])
+            turned = _VERB.sub(_conjugate, match.expand(replacement) + note[match.end() :])
             for theirs, mine in _THEIRS:
                 turned = theirs.sub(mine, turned)
             return turned
     return note
 
 
-def _conjugated(match: re.Match[str]) -> str:
+def _conjugate(match: re.Match[str]) -> str:
     """`I lives` → `I live`; a form that has no s stays as it is."""
     verb = match.group(2)
     return match.group(1) + (_CONJUGATED.get(verb) or _bare(verb))
@@ -69,7 +69,7 @@ def _bare(verb: str) -> str:
     return verb[:-1] if verb.endswith("s") and not verb.endswith("ss") else verb
 
 
-def turned_around(clause: str) -> str:
+def turn_around(clause: str) -> str:
     """`my train leaves at nine` → `your train leaves at nine`; names and the rest stay as they are."""
     tokens: list[str] = _TOKEN.findall(clause.replace("’", "'"))
     turned: list[str] = []

@@ -27,12 +27,12 @@ class Phrasebook:
         """Return one of the templates: one never said in this window, else the one said longest ago."""
         start = self._seed % len(phrasings)
         rotated = [*phrasings[start:], *phrasings[:start]]
-        return min(rotated, key=self._last_said)
+        return min(rotated, key=self._find_last_use)
 
     def has_said(self, fragment: str) -> bool:
         return any(fragment in text for text in self._said)
 
-    def _last_said(self, template: str) -> int:
+    def _find_last_use(self, template: str) -> int:
         """Return how recently the template was used: 0 for never, rising to the latest reply."""
         fixed = max(re.split(r"\{\w+\}", template), key=len).strip()
         return max((n for n, text in enumerate(self._said, 1) if fixed and fixed in text), default=0)
@@ -50,17 +50,17 @@ def quotable(text: str, limit: int = 120) -> str:
     return (spaced if len(spaced) > limit // 2 else cut).rstrip(" ,;:-") + "…"
 
 
-def capitalised(text: str) -> str:
+def capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def finished(text: str) -> str:
+def finish_sentence(text: str) -> str:
     """Return the text as a sentence with an end."""
     text = text.rstrip(" ,;:-")
     return text if text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{text}."
 
 
-def listed(items: Sequence[str], joint: str = "and") -> str:
+def join_list(items: Sequence[str], joint: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     if len(items) < 2:
         return "".join(items)

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from rapport.builtin.speakers import Utterance, chat_in, quoted, role_of, utterances
+from rapport.builtin.speakers import Utterance, chat_in, read_quoted, role_of, utterances
 from rapport.domain.server_note import strip_note
 from rapport.domain.synthetic import is_synthetic
 from rapport.domain.text_bounds import bounded, collapsed, shortened
@@ -59,7 +59,7 @@ class Window:
     @property
     def instructions(self) -> str:
         """Return the prompt without what it quotes: a source is read as a source and as nothing else."""
-        return _unquoted(self.system)
+        return _unquote(self.system)
 
     @property
     def last(self) -> Turn | None:
@@ -80,19 +80,19 @@ def read(messages: Sequence[BaseMessage]) -> Window:
     """Read any list of messages; never fails on odd content."""
     system = "\n\n".join(_text(m) for m in messages if isinstance(m, SystemMessage))
     system = collapsed(system[:_SYSTEM_LIMIT])
-    instructions = _unquoted(system)
+    instructions = _unquote(system)
     wanted = _wants_summary(instructions, messages)
     people = [message for message in messages if isinstance(message, HumanMessage)]
     trigger: str | None = None
     if people and is_synthetic(people[-1]):
         trigger = str(people[-1].additional_kwargs.get("trigger_type") or "check_in")
     turns = [turn for message in messages for turn in _turns(message, as_transcript=wanted)]
-    told = [instructions, *(_unquoted(_text(message)) for message in people if _is_beforehand(message))]
+    told = [instructions, *(_unquote(_text(message)) for message in people if _is_beforehand(message))]
     told += [turn.text for turn in turns[-1:]]
     anchor = next((found for text in told if (found := _ANCHOR.search(text))), None)
     return Window(
         system=system,
-        turns=tuple(_without_anchor(turn) for turn in [*_overheard(instructions, turns), *turns]),
+        turns=tuple(_drop_anchor(turn) for turn in [*_overheard(instructions, turns), *turns]),
         trigger=trigger,
         summary_wanted=wanted,
         anchor=anchor.group(1).strip() if anchor else None,
@@ -100,7 +100,7 @@ def read(messages: Sequence[BaseMessage]) -> Window:
     )
 
 
-def _unquoted(system: str) -> str:
+def _unquote(system: str) -> str:
     return _FENCED.sub("", system)
 
 
@@ -117,7 +117,7 @@ def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
     if not isinstance(message, HumanMessage) or is_synthetic(message):
         return []
     if _is_summary(message):
-        return _recalled(_text(message))
+        return _recall_summary(_text(message))
     if _is_beforehand(message):
         return [_chat_turn(each) for each in chat_in(_text(message)) if each.text.strip()]
     text = _text(message).replace(SUMMARY_PROMPT, "") if as_transcript else _text(message)
@@ -143,10 +143,10 @@ def _chat_turn(each: Utterance) -> Turn:
     if each.speaker is not None and each.speaker.startswith(_OWN):
         return Turn("assistant", bounded(each.text, TURN_CHARACTERS))
     text = _MENTION.sub("", bounded(each.text, TURN_CHARACTERS)).strip()
-    return Turn("user", text, _named(each.speaker), replying_to=_named(each.replying_to))
+    return Turn("user", text, _name_speaker(each.speaker), replying_to=_name_speaker(each.replying_to))
 
 
-def _recalled(summary: str) -> list[Turn]:
+def _recall_summary(summary: str) -> list[Turn]:
     """Return what a summary of this model's own holds of what people said, in their words; of others' summaries nothing."""
     items = (item for said in _SAID.findall(summary) for item in said.rstrip(" .").split("; "))
     return [_turn(each, None, False, as_transcript=False) for item in items for each in utterances(item)]
@@ -159,10 +159,10 @@ def _turn(each: Utterance, name: str | None, image: bool, *, as_transcript: bool
         # Only a transcript handed over for summing up speaks for the agent; a chat message cannot.
         return Turn("assistant" if role == "assistant" and as_transcript else "user", said, name, image)
     text = _MENTION.sub("", said.strip()).strip()
-    return Turn("user", text, _named(each.speaker) or name, image, _named(each.replying_to))
+    return Turn("user", text, _name_speaker(each.speaker) or name, image, _name_speaker(each.replying_to))
 
 
-def _named(speaker: str | None) -> str | None:
+def _name_speaker(speaker: str | None) -> str | None:
     """Return a speaker, unless it is one whom the chat has no name for."""
     return None if speaker == "someone" else speaker
 
@@ -174,12 +174,12 @@ def _overheard(system: str, turns: Sequence[Turn]) -> list[Turn]:
     known = {turn.text.strip() for turn in turns}
     return [
         Turn("user", text, each.speaker)
-        for each in quoted(system)
+        for each in read_quoted(system)
         if (text := _MENTION.sub("", bounded(each.text, TURN_CHARACTERS)).strip()) and text not in known
     ]
 
 
-def _without_anchor(turn: Turn) -> Turn:
+def _drop_anchor(turn: Turn) -> Turn:
     if turn.role == "assistant" or "replying to this specific message" not in turn.text:
         return turn
     return Turn(turn.role, _MENTION.sub("", _ANCHOR.sub("", turn.text).strip()), turn.speaker, turn.image)

@@ -9,8 +9,8 @@ from rapport.builtin import source_reader as source_blocks
 from rapport.builtin.arithmetic import work_out
 from rapport.builtin.care import AFTERWARDS, REPLY, in_danger
 from rapport.builtin.contents import overview
-from rapport.builtin.disclaimers import beyond, decline, not_known
-from rapport.builtin.follow_up_replies import follow_up, last_topic
+from rapport.builtin.disclaimers import decline, find_missing_ability, not_known
+from rapport.builtin.follow_up_replies import find_last_topic, follow_up
 from rapport.builtin.grounding import answer
 from rapport.builtin.groups import (
     asks_to_sum_up,
@@ -24,11 +24,11 @@ from rapport.builtin.groups import (
 from rapport.builtin.language.detect import NOTE_MARK, foreign
 from rapport.builtin.language.words import sentences, words
 from rapport.builtin.perspective import clauses
-from rapport.builtin.phrasing import Phrasebook, listed, quotable
+from rapport.builtin.phrasing import Phrasebook, join_list, quotable
 from rapport.builtin.prompt_reader import Window, read
 from rapport.builtin.question_kinds import asks, is_question, is_request
 from rapport.builtin.rules import REFUSALS, REFUSALS_WITH_SOURCES, asks_to_break_rules
-from rapport.builtin.smalltalk import GREETING, greet, opener, repeated, set_piece
+from rapport.builtin.smalltalk import GREETING, greet, opener, repeat_last, set_piece
 from rapport.builtin.source_reader import Source
 from rapport.builtin.subjects import options, subject
 from rapport.builtin.summary_text import summarise
@@ -36,7 +36,7 @@ from rapport.builtin.topics import continue_with, is_guess, short_answer
 from rapport.builtin.weighing.answer import gather, still_open, weigh
 from rapport.builtin.weighing.open_question import choices
 from rapport.builtin.weighing.stances import decides
-from rapport.builtin.window_facts import asks_about_self, known_name, list_in, name_in, recall
+from rapport.builtin.window_facts import asks_about_self, find_name, list_in, name_in, recall
 
 LONGEST_REPLY = 2000
 _STRICT_THRESHOLD, _BLEND_THRESHOLD = 0.34, 0.5
@@ -86,7 +86,7 @@ def reply_to(messages: Sequence[BaseMessage]) -> str:
         return summarise(window)
     book = Phrasebook((turn.text for turn in window.turns), window.replies, in_group=window.group)
     if window.trigger is not None:
-        text = follow_up(window.trigger, window, known_name(window), book)
+        text = follow_up(window.trigger, window, find_name(window), book)
     elif window.last is None:
         text = opener(book)
     else:
@@ -98,17 +98,17 @@ def _answer(window: Window, book: Phrasebook) -> str:
     last = window.last
     text = last.text.strip() if last else ""
     if last and last.image:
-        return _about_image(window, text, book)
-    return _about_text(window, text, book)
+        return _reply_to_image(window, text, book)
+    return _reply_to_text(window, text, book)
 
 
-def _about_image(window: Window, text: str, book: Phrasebook) -> str:
+def _reply_to_image(window: Window, text: str, book: Phrasebook) -> str:
     if not _ANY_LETTER.search(text) or is_question(text):
         return f"{NO_IMAGES} What does it show?"
-    return f"{NO_IMAGES} {_about_text(window, text, book)}"
+    return f"{NO_IMAGES} {_reply_to_text(window, text, book)}"
 
 
-def _about_text(window: Window, text: str, book: Phrasebook) -> str:
+def _reply_to_text(window: Window, text: str, book: Phrasebook) -> str:
     if in_danger(text):
         return REPLY
     offered = source_blocks.parse(window.system)
@@ -120,20 +120,20 @@ def _about_text(window: Window, text: str, book: Phrasebook) -> str:
     above = question_above(window) if points else None
     if offered and source_blocks.is_strict(window.instructions):
         return _from_sources_only(window, above or text, offered, book)
-    if is_group(window) and (weighed := _among_people(window, text, offered, points=points)):
+    if is_group(window) and (weighed := _reply_in_group(window, text, offered, points=points)):
         return weighed
-    if above and (known := _known(window, above, offered)):
+    if above and (known := _answer_question(window, above, offered)):
         return known
     if points and is_group(window) and (gathered := gather(window, offered)):
         return gathered
     if seen := view(window, text, book):
         return seen
-    if offered and foreign(text) and (found := _blended(window, text, offered)):
+    if offered and foreign(text) and (found := _blend(window, text, offered)):
         return found
     return _odd(text, book) or _conversation(window, text, offered, book)
 
 
-def _among_people(window: Window, text: str, offered: list[Source], *, points: bool) -> str | None:
+def _reply_in_group(window: Window, text: str, offered: list[Source], *, points: bool) -> str | None:
     """Return what is said to a group that is about to decide something, or wants to know where it stands."""
     if asks_whats_open(text):
         return still_open(window)
@@ -143,14 +143,14 @@ def _among_people(window: Window, text: str, offered: list[Source], *, points: b
     return weigh(window, offered, own) if own and (decides(own) or choices(own)) else None
 
 
-def _known(window: Window, question: str, offered: list[Source]) -> str | None:
+def _answer_question(window: Window, question: str, offered: list[Source]) -> str | None:
     """Return the answer to a question that somebody points at, if there is one: from what was said, the sources or by arithmetic."""
     asked = next((each for each in reversed(sentences(question)) if asks(each)), question)
-    return recall(window, asked) or (_blended(window, question, offered) if offered else None) or work_out(asked)
+    return recall(window, asked) or (_blend(window, question, offered) if offered else None) or work_out(asked)
 
 
 def _from_sources_only(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:
-    name = known_name(window)
+    name = find_name(window)
     rest = GREETING.sub("", text).strip()
     if text and not rest:
         return greet(name, book, again=bool(window.replies))
@@ -184,31 +184,31 @@ def _odd(text: str, book: Phrasebook) -> str | None:
 
 
 def _conversation(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:
-    name = known_name(window)
+    name = find_name(window)
     rest = GREETING.sub("", text).strip()
     if not rest:
         return greet(name, book, again=bool(window.replies))
     hello = (
         f"Hello{f' {name}' if name and name_in(text) is None else ''}! " if rest != text and not window.replies else ""
     )
-    return hello + (_direct(window, rest, name, book) or _informed(window, rest, offered, book))
+    return hello + (_direct(window, rest, name, book) or _inform(window, rest, offered, book))
 
 
 def _direct(window: Window, text: str, name: str | None, book: Phrasebook) -> str | None:
     """Return what needs no knowledge: set pieces, sums, short answers, introductions and lists."""
-    if said := set_piece(text, name, book) or repeated(text, window.replies):
+    if said := set_piece(text, name, book) or repeat_last(text, window.replies):
         return said
     if total := next((found for each in (text, *sentences(text)[-1:]) if (found := work_out(each))), None):
         return total
-    topic_text = last_topic(window, stated=True)
-    if short := short_answer(text, _named(topic_text), book):
+    topic_text = find_last_topic(window, stated=True)
+    if short := short_answer(text, _name_topic(topic_text), book):
         return AFTERWARDS if REPLY in window.replies[-1:] else short
     if items := list_in(text):
-        return f"Got it, for this conversation: {quotable(listed(items), 180)}."
-    return _introduced(text, name, book)
+        return f"Got it, for this conversation: {quotable(join_list(items), 180)}."
+    return _introduce(text, name, book)
 
 
-def _introduced(text: str, name: str | None, book: Phrasebook) -> str | None:
+def _introduce(text: str, name: str | None, book: Phrasebook) -> str | None:
     called = name_in(text) or (name if name and name.lower() == text.strip(" .!").lower() else None)
     if not called or any(is_question(each) for each in sentences(text)):
         return None
@@ -218,7 +218,7 @@ def _introduced(text: str, name: str | None, book: Phrasebook) -> str | None:
     return book.pick(_NICE_TO_MEET).format(name=called)
 
 
-def _named(topic_text: str | None) -> str | None:
+def _name_topic(topic_text: str | None) -> str | None:
     """Return what to call a topic when coming back to it."""
     if topic_text is None:
         return None
@@ -229,14 +229,14 @@ def _named(topic_text: str | None) -> str | None:
     return topic if topic and topic.startswith("your ") else None
 
 
-def _informed(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:
+def _inform(window: Window, text: str, offered: list[Source], book: Phrasebook) -> str:
     """Return what needs to be known: from what people said, else from the sources, else honestly not at all."""
     asked = [each for each in sentences(text) if asks(each)]
     if asked and (remembered := recall(window, asked[-1])):
         return remembered
-    if offered and is_request(text) and (found := _blended(window, text, offered)):
+    if offered and is_request(text) and (found := _blend(window, text, offered)):
         return found
-    if ability := beyond(text):
+    if ability := find_missing_ability(text):
         return decline(ability, book)
     if asked and asks_about_self(asked[-1]):
         return "I can't find that in what you've told me in this conversation."
@@ -245,7 +245,7 @@ def _informed(window: Window, text: str, offered: list[Source], book: Phrasebook
     return continue_with(text, book, answering=bool(window.replies) and window.replies[-1].endswith("?"))
 
 
-def _blended(window: Window, text: str, offered: list[Source]) -> str | None:
+def _blend(window: Window, text: str, offered: list[Source]) -> str | None:
     return answer(text, _question_before(window), offered, threshold=_BLEND_THRESHOLD)
 
 

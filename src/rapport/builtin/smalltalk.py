@@ -182,7 +182,7 @@ def set_piece(text: str, name: str | None, book: Phrasebook, *, polite_only: boo
     return None
 
 
-def repeated(text: str, replies: tuple[str, ...]) -> str | None:
+def repeat_last(text: str, replies: tuple[str, ...]) -> str | None:
     """Return the last reply once more, when somebody asks for it."""
     if replies and _REPEAT.match(text.strip(" .!?,")):
         return f"I said: {quotable(replies[-1], 600)}"

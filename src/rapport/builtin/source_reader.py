@@ -35,13 +35,13 @@ def parse(system: str) -> list[Source]:
         block = system[fenced.start() :]
     else:
         return []
-    if "<<<" in block and (found := _fenced(block)):
+    if "<<<" in block and (found := _read_fenced(block)):
         return found
     trailer = _TRAILER.search(block)
-    return _unfenced(block[: trailer.start()] if trailer else block)
+    return _read_unfenced(block[: trailer.start()] if trailer else block)
 
 
-def _fenced(block: str) -> list[Source]:
+def _read_fenced(block: str) -> list[Source]:
     """`[source: id]`, then text between `<<<` and `>>>`; a tag between the fences is only text."""
     found: list[Source] = []
     current: str | None = None
@@ -65,7 +65,7 @@ def _fenced(block: str) -> list[Source]:
     return [source for source in found if source.text]
 
 
-def _unfenced(block: str) -> list[Source]:
+def _read_unfenced(block: str) -> list[Source]:
     """`id: text`, `[source: id] text` and plain paragraphs."""
     lines = [line for line in block.splitlines() if line.strip()]
     every_line_labelled = all(_LABELLED.match(line) for line in lines)

@@ -31,7 +31,7 @@ def utterances(text: str) -> list[Utterance]:
     after_blank = False
     for line in text.splitlines():
         # What is set in goes on with what somebody says, whatever it looks like.
-        named = None if found and line.startswith(_SET_IN) else _bracketed(line) or _named(line)
+        named = None if found and line.startswith(_SET_IN) else _read_bracketed(line) or _read_named(line)
         if named:
             found.append(named)
         elif not line.strip():
@@ -50,16 +50,16 @@ def chat_in(text: str) -> list[Utterance]:
     """Return a group chat quoted between markers: only what stands at the beginning of a line has a speaker."""
     found: list[Utterance] = []
     for line in (line for chat in _CHAT.finditer(text) for line in chat.group(2).splitlines()):
-        if line.startswith("[") and (each := _bracketed(line)):
+        if line.startswith("[") and (each := _read_bracketed(line)):
             found.append(each)
         elif found and line.startswith(_SET_IN):
             found[-1] = _longer(found[-1], line.strip())
     return found
 
 
-def quoted(text: str) -> list[Utterance]:
+def read_quoted(text: str) -> list[Utterance]:
     """Return only the `[Name, time] text` lines: the one form that is no ordinary prose."""
-    return [each for line in text.splitlines() if (each := _bracketed(line))]
+    return [each for line in text.splitlines() if (each := _read_bracketed(line))]
 
 
 def role_of(speaker: str | None) -> str | None:
@@ -67,7 +67,7 @@ def role_of(speaker: str | None) -> str | None:
     return _ROLES.get(speaker.lower()) if speaker else None
 
 
-def _bracketed(line: str) -> Utterance | None:
+def _read_bracketed(line: str) -> Utterance | None:
     match = _BRACKETED.match(line.strip())
     if not match:
         return None
@@ -79,7 +79,7 @@ def _longer(each: Utterance, line: str) -> Utterance:
     return Utterance(f"{each.text}\n{line}", each.speaker, each.replying_to)
 
 
-def _named(line: str) -> Utterance | None:
+def _read_named(line: str) -> Utterance | None:
     match = _NAMED.match(line.strip())
     if not match:
         return None

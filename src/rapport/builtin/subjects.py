@@ -4,7 +4,7 @@ import re
 
 from rapport.builtin.language.word_lists import STOP_WORDS, word_set
 from rapport.builtin.language.words import content_words, sentences, words
-from rapport.builtin.perspective import clauses, turned_around
+from rapport.builtin.perspective import clauses, turn_around
 from rapport.builtin.phrasing import quotable
 from rapport.builtin.question_kinds import is_question
 
@@ -66,14 +66,14 @@ def options(text: str) -> tuple[str, str] | None:
     match = _BETWEEN.search(head) or _WEIGHS.search(head) or _SHORT_CHOICE.match(head)
     if not match:
         return None
-    first, second = (turned_around(quotable(each, 50)).strip(" ,\"'") for each in match.groups())
+    first, second = (turn_around(quotable(each, 50)).strip(" ,\"'") for each in match.groups())
     if not first or not second or second.lower() in ("not", "so", "no", "something", "what", "whatever"):
         return None
-    first, second = without_shared_words(_ASKED.sub("", first), second)
+    first, second = drop_shared_words(_ASKED.sub("", first), second)
     return None if _NO_OPTION.match(first) or _NO_OPTION.match(second) else (first, second)
 
 
-def without_shared_words(first: str, second: str) -> tuple[str, str]:
+def drop_shared_words(first: str, second: str) -> tuple[str, str]:
     """Two options without what only one of them names and both mean: "do Kyoto" or "Hokkaido", "Porto" or "Madrid for our trip"."""
     if _SHARED_VERB.match(first) and not _SHARED_VERB.match(second) and _IS_THING.match(second):
         first = _SHARED_VERB.sub("", first)
@@ -85,10 +85,10 @@ def without_shared_words(first: str, second: str) -> tuple[str, str]:
 
 def statement(text: str) -> str | None:
     """Return the message's own main clause turned towards the reader ("you're moving to Porto"), if it has a short one."""
-    return next(iter(declared(text)), None)
+    return next(iter(find_declarations(text)), None)
 
 
-def declared(text: str) -> list[str]:
+def find_declarations(text: str) -> list[str]:
     """Return the short statements of a message turned towards the reader: the sender's own before others, the latest first."""
     stated = [c for s in sentences(text[:2000]) if not is_question(s) for c in clauses(s)]
     fitting = [c for c in stated if len(words(_TRAILING.sub("", c))) >= 3 and len(c) <= _LONGEST_ECHO and _declares(c)]
@@ -97,7 +97,7 @@ def declared(text: str) -> list[str]:
 
 
 def _towards_reader(clause: str) -> str:
-    turned = turned_around(_TRAILING.sub("", quotable(clause, _LONGEST_ECHO).rstrip(" .!?,;:…")))
+    turned = turn_around(_TRAILING.sub("", quotable(clause, _LONGEST_ECHO).rstrip(" .!?,;:…")))
     return turned if _keeps_capital(turned) else turned[:1].lower() + turned[1:]
 
 
@@ -115,14 +115,14 @@ def subject(text: str) -> str | None:
     related = next((phrase for match in _RELATED.finditer(head) if (phrase := _run(match.group(1)))), None)
     if related and len(related) > 2:
         return quotable(related, 60)
-    return _telling(head)
+    return _is_telling(head)
 
 
 # What was "a flat" when it was first mentioned is "the flat" from then on.
 _DEFINITE = {"my": "your", "our": "your", "a": "the", "an": "the", "this": "this"}
 
 
-def _telling(head: str) -> str | None:
+def _is_telling(head: str) -> str | None:
     telling = content_words(head)[:3]
     if not telling:
         return f"“{quotable(head, 40)}”" if re.search(r"\d", head) else None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from rapport.builtin.language.words import sentences, terms
 from rapport.builtin.perspective import clauses
-from rapport.builtin.phrasing import finished, quotable
+from rapport.builtin.phrasing import finish_sentence, quotable
 from rapport.builtin.prompt_reader import Turn, Window
 from rapport.builtin.question_kinds import is_question
 from rapport.builtin.window_facts import list_in, name_in
@@ -41,9 +41,9 @@ def summarise(window: Window) -> str:
     expendable = [
         pair for section in ("Resolved", "Goals", "Outstanding", "User said") for pair in items if pair[0] == section
     ]
-    while items and estimate(_written(items)) > TOKEN_LIMIT:
+    while items and estimate(_write_summary(items)) > TOKEN_LIMIT:
         items.remove(expendable.pop(0))
-    return _written(items) or "Nothing of substance has been said so far."
+    return _write_summary(items) or "Nothing of substance has been said so far."
 
 
 def _read(turns: tuple[Turn, ...], found: dict[str, list[str]]) -> None:
@@ -90,6 +90,6 @@ def _earlier(window: Window) -> dict[str, list[str]]:
     return found
 
 
-def _written(items: list[tuple[str, str]]) -> str:
+def _write_summary(items: list[tuple[str, str]]) -> str:
     lines = ((section, [item for s, item in items if s == section]) for section in _SECTIONS)
-    return "\n".join(f"{section}: {finished('; '.join(own))}" for section, own in lines if own)
+    return "\n".join(f"{section}: {finish_sentence('; '.join(own))}" for section, own in lines if own)

@@ -37,7 +37,7 @@ class Theme:
     latest: bool = False
     """True if there is one such thing at a time, so that a newer statement replaces an older one."""
 
-    def among(self, clauses: Iterable[str]) -> list[int]:
+    def find_matches(self, clauses: Iterable[str]) -> list[int]:
         """Return the places of the clauses that answer, in order."""
         stated = list(clauses)
         for wording in self.said:

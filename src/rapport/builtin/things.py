@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rapport.builtin.language.word_lists import STOP_WORDS, word_set
 from rapport.builtin.language.words import sentences
-from rapport.builtin.perspective import clauses, turned_around
+from rapport.builtin.perspective import clauses, turn_around
 from rapport.builtin.phrasing import quotable
 from rapport.builtin.question_kinds import asks
 
@@ -110,7 +110,7 @@ def lasting(text: str) -> bool:
     return bool(_LASTING.search(_flat(text)))
 
 
-def own_thing(text: str) -> str | None:
+def find_own_thing(text: str) -> str | None:
     """Return the last thing of the sender's own that the text names ("your kitchen"); None unless it is surely a noun."""
     named = [noun for match in _OWNED.finditer(_flat(text)) if (noun := _noun(match.group(1)))]
     return f"your {quotable(named[-1], 40)}" if named else None
@@ -142,13 +142,13 @@ def object_of(clause: str) -> str | None:
     return None
 
 
-def echoed(clause: str) -> str | None:
+def echo(clause: str) -> str | None:
     """Return a plain clause about what the sender is doing, turned towards them; None if it can't be repeated as it is."""
     if not (_DOING.match(clause) and len(clause) <= _LONGEST_ECHO and _PLAIN.match(clause)) or _SHORTHAND.search(
         clause
     ):
         return None
-    turned = turned_around(clause)
+    turned = turn_around(clause)
     return turned[:1].lower() + turned[1:]
 
 
@@ -158,7 +158,7 @@ def until(text: str) -> str | None:
     due = next((c for c in reversed(stated) if _DUE.match(c) and _BY_THEN.search(c) and _PLAIN.match(c)), None)
     if due is None or len(due) > _LONGEST_ECHO or _NEGATED.search(due):
         return None
-    turned = turned_around(due)
+    turned = turn_around(due)
     return turned[:1].lower() + turned[1:]
 
 

@@ -4,9 +4,9 @@ import re
 
 from rapport.builtin.care import brings_bad_news
 from rapport.builtin.language.words import content_words, words
-from rapport.builtin.perspective import turned_around
-from rapport.builtin.phrasing import Phrasebook, capitalised, quotable
-from rapport.builtin.subjects import declared, options, subject
+from rapport.builtin.perspective import turn_around
+from rapport.builtin.phrasing import Phrasebook, capitalise, quotable
+from rapport.builtin.subjects import find_declarations, options, subject
 
 _BAD = (
     "sad|tired|exhausted|anxious|worried|stressed|nervous|afraid|scared|angry|upset|lonely|depressed|frustrated|bored|overwhelmed|"
@@ -163,10 +163,10 @@ def continue_with(text: str, book: Phrasebook, *, answering: bool = False) -> st
     """Return one sentence taking up the message and one open question; always something, never at length."""
     if both := options(text):
         first, second = both
-        return capitalised(book.pick(_BOTH).format(A=capitalised(first), b=second))
+        return capitalise(book.pick(_BOTH).format(A=capitalise(first), b=second))
     if guessed := _GUESS.match(text.strip()):
         return book.pick(_ON_GUESS).format(guess=quotable(guessed.group(1), 60))
-    if stated := declared(text):
+    if stated := find_declarations(text):
         # What weighs most is taken up: "my daughter is sick" before "the report is due".
         said = min(stated, key=_weight)
         templates = _phrasings(said, text)
@@ -186,7 +186,7 @@ def continue_with(text: str, book: Phrasebook, *, answering: bool = False) -> st
 
 def _phrasings(said: str, text: str) -> tuple[str, ...]:
     """Return the ways to take up a statement, by its own mood, or else by that of the message around it."""
-    own = turned_around(said)  # turned twice it is in the user's person again
+    own = turn_around(said)  # turned twice it is in the user's person again
     mood = _mood_of(own)
     if mood != "bad" and _mood_of(text) == "bad":
         return _BAD_AROUND
@@ -222,5 +222,5 @@ def _mood_of(text: str) -> str | None:
 
 def _weight(said: str) -> int:
     """Return how much weighs what is said, the heaviest first."""
-    own = turned_around(said)
+    own = turn_around(said)
     return _ORDER.index(_mood_of(own) or "other")

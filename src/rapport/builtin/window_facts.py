@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from rapport.builtin.care import in_danger
 from rapport.builtin.language.word_lists import NOT_NAMES, STOP_WORDS, word_set
 from rapport.builtin.language.words import sentences, stem, terms, words
-from rapport.builtin.perspective import clauses, first_person, turned_around
-from rapport.builtin.phrasing import capitalised, finished, quotable
+from rapport.builtin.perspective import clauses, is_first_person, turn_around
+from rapport.builtin.phrasing import capitalise, finish_sentence, quotable
 from rapport.builtin.prompt_reader import Turn, Window
 from rapport.builtin.question_kinds import Kind, asks, gives, kind_of
 from rapport.builtin.themes import THEMES
@@ -79,7 +79,7 @@ class Fact:
     speaker: str | None = None
 
 
-def known_name(window: Window) -> str | None:
+def find_name(window: Window) -> str | None:
     """Return what the person writing now is called, if they or the chat have said so."""
     last = window.last
     if last and last.speaker:
@@ -96,14 +96,14 @@ def known_name(window: Window) -> str | None:
 def _bare_name(text: str) -> str | None:
     """Return a name given as the whole answer to being asked for it."""
     match = _BARE_NAME.match(text.strip())
-    return capitalised(match.group(1)) if match and match.group(1).lower() not in NOT_NAMES | STOP_WORDS else None
+    return capitalise(match.group(1)) if match and match.group(1).lower() not in NOT_NAMES | STOP_WORDS else None
 
 
 def name_in(text: str) -> str | None:
     for pattern in _NAME:
         match = pattern.search(text.replace("’", "'")[:500])
         if match and match.group(1).lower() not in NOT_NAMES:
-            return capitalised(match.group(1).rstrip("'-"))
+            return capitalise(match.group(1).rstrip("'-"))
     return None
 
 
@@ -134,22 +134,22 @@ def recall(window: Window, question: str) -> str | None:
     if _DEFINES.match(question):
         return None
     if _ASKS_NAME.search(question):
-        name = known_name(window)
+        name = find_name(window)
         return f"Your name is {name}." if name else f"You haven't told me your name yet. {ASK_NAME}"
-    if _ASKS_LIST.search(question) and (listed := _last_list(window)):
+    if _ASKS_LIST.search(question) and (listed := _find_last_list(window)):
         return f"You gave me this list: {quotable(', '.join(listed), 180)}."
     handed, stated = _from_prompt(window.instructions), statements(window.earlier)
     facts = [*handed, *stated]
     asker = window.last.speaker if window.last else None
     if _ASKS_ALL.search(question):
-        return _account(handed, stated, known_name(window), asker)
+        return _account(handed, stated, find_name(window), asker)
     if about := _ABOUT.search(question):
-        return _told(_matching(facts, about.group(1), 0.5)[:3], asker, lead="You said that ") or (
-            f"You haven't said anything about {turned_around(quotable(about.group(1), 60))} here."
+        return _tell(_matching(facts, about.group(1), 0.5)[:3], asker, lead="You said that ") or (
+            f"You haven't said anything about {turn_around(quotable(about.group(1), 60))} here."
         )
     if (known_of := _KNOWN_OF.search(question)) and (found := _matching(facts, known_of.group(1), 0.5)[:3]):
-        return _told(found, asker)
-    return _told(_themed(facts, question) or _matching(facts, question, 0.6)[:1], asker)
+        return _tell(found, asker)
+    return _tell(_answer_by_theme(facts, question) or _matching(facts, question, 0.6)[:1], asker)
 
 
 def asks_about_self(question: str) -> bool:
@@ -163,24 +163,24 @@ def _account(handed: Sequence[Fact], stated: Sequence[Fact], name: str | None, a
     own = [f for f in stated if f.speaker == asker and _SELF.search(f.clause) and not name_in(f.clause)]
     remembered = [fact for fact in handed if _SELF.search(fact.clause) and not name_in(fact.clause)][:_MOST_TOLD]
     told = [*known, *remembered, *own[-4:]]
-    return _told(told, asker, longest=_LONGEST_ACCOUNT) or (
+    return _tell(told, asker, longest=_LONGEST_ACCOUNT) or (
         "Nothing yet: you haven't told me anything about yourself here."
     )
 
 
-def _last_list(window: Window) -> list[str]:
+def _find_last_list(window: Window) -> list[str]:
     lists = (list_in(turn.text) for turn in reversed(window.earlier))
     return next(filter(None, lists), list[str]())
 
 
-def _themed(facts: Sequence[Fact], question: str) -> list[Fact]:
+def _answer_by_theme(facts: Sequence[Fact], question: str) -> list[Fact]:
     """Return what was said on the theme of the question; of a theme's own words only those beyond it narrow the choice."""
     own = [fact for fact in facts if _SELF.search(fact.clause)]
     for theme in THEMES:
         if theme.asked.search(question):
             subject = set(terms(theme.asked.sub(" ", question.replace("’", "'")))) - _ASKING_WORDS
             narrowed = [fact for fact in own if subject & set(terms(fact.clause))] if subject else own
-            return [narrowed[place] for place in theme.among(fact.clause for fact in narrowed)][-3:]
+            return [narrowed[place] for place in theme.find_matches(fact.clause for fact in narrowed)][-3:]
     return []
 
 
@@ -199,15 +199,15 @@ def _matching(facts: Sequence[Fact], question: str, share: float) -> list[Fact]:
     return [fact for score, _, fact in sorted(scored, key=lambda s: s[:2], reverse=True) if score >= share]
 
 
-def _told(facts: Sequence[Fact], asker: str | None, lead: str = "", longest: int = _LONGEST_ECHO) -> str | None:
+def _tell(facts: Sequence[Fact], asker: str | None, lead: str = "", longest: int = _LONGEST_ECHO) -> str | None:
     told: list[str] = []
     for fact in facts:
         clause = quotable(fact.clause, 160)
         if fact.speaker is None or fact.speaker == asker:
-            turned = turned_around(clause)
-            told.append(finished(capitalised(lead + turned[:1].lower() + turned[1:] if lead else turned)))
+            turned = turn_around(clause)
+            told.append(finish_sentence(capitalise(lead + turned[:1].lower() + turned[1:] if lead else turned)))
         else:
-            told.append(f"{quotable(fact.speaker, 40)} said: “{finished(capitalised(clause))}”")
+            told.append(f"{quotable(fact.speaker, 40)} said: “{finish_sentence(capitalise(clause))}”")
         if sum(map(len, told)) > longest:
             break
     return " ".join(dict.fromkeys(told)) or None
@@ -221,7 +221,7 @@ def _from_prompt(system: str) -> list[Fact]:
         if len(line) <= _LONGEST_HEADING and _MEMORY_HEADING.match(line):
             remembering = True
         elif remembering and line.lstrip().startswith(("- ", "* ", "• ")):
-            found.append(Fact(first_person(line.lstrip(" -*•").strip())))
+            found.append(Fact(is_first_person(line.lstrip(" -*•").strip())))
         elif line.strip():
             remembering = False
     return [fact for fact in found if fact.clause.strip()]

@@ -198,7 +198,7 @@ def quiet(
     """Hours without follow-ups; without arguments, which they are."""
     from dataclasses import replace
 
-    from rapport.followups.gates import checked_zone
+    from rapport.followups.gates import check_time_zone
     from rapport.storage.followups.preferences import Preferences
 
     async def job(connection: Connection) -> Preference:
@@ -209,7 +209,7 @@ def quiet(
         elif begin is not None:
             wanted = replace(wanted, quiet_from=hour_of(begin), quiet_to=end and hour_of(end))
         if zone is not None:
-            wanted = replace(wanted, time_zone=checked_zone(zone))
+            wanted = replace(wanted, time_zone=check_time_zone(zone))
         if wanted != before:
             await preferences.put(user, checked_preference(wanted))
         return wanted

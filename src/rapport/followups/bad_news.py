@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from rapport.domain.conversation import Message
-from rapport.followups.closings import beginning_and_end
+from rapport.followups.closings import keep_both_ends
 from rapport.followups.word_stems import KNOWN, content_words, plain, stem
 
 _SUBSTANCE = 3
@@ -71,13 +71,13 @@ _CONDOLES = re.compile(
 @lru_cache(KNOWN)
 def bad_news(text: str) -> bool:
     """Return whether a person tells of something sad that happened to them."""
-    return bool(_BAD_NEWS.search(beginning_and_end(text)))
+    return bool(_BAD_NEWS.search(keep_both_ends(text)))
 
 
 @lru_cache(KNOWN)
 def condoles(text: str) -> bool:
     """Return whether a reply answers a death."""
-    return bool(_CONDOLES.search(beginning_and_end(text)))
+    return bool(_CONDOLES.search(keep_both_ends(text)))
 
 
 def since_bad_news(said: Sequence[Message]) -> Sequence[Message] | None:

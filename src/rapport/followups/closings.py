@@ -163,7 +163,7 @@ _CALL_FOR_HELP = re.compile(
 )
 
 
-def closed(text: str, *, answers_an_offer: bool = False, is_first: bool = False) -> bool:
+def is_closing(text: str, *, answers_an_offer: bool = False, is_first: bool = False) -> bool:
     """Return whether this message ends the conversation, or asks to be left alone.
 
     `answers_an_offer`: it was said to "Anything else?", where a mere no is enough. `is_first`: nothing was said before it,
@@ -210,16 +210,16 @@ def only_thanks(text: str) -> bool:
 @lru_cache(KNOWN)
 def in_distress(text: str) -> bool:
     """Return whether a person tells of an emergency or of despair: somebody to whom a cheerful line would be an insult."""
-    return bool(_DISTRESS.search(beginning_and_end(text)))
+    return bool(_DISTRESS.search(keep_both_ends(text)))
 
 
 @lru_cache(KNOWN)
 def sends_for_help(text: str) -> bool:
     """Return whether a reply points to an emergency service: whoever wrote it saw what was going on."""
-    return bool(_CALL_FOR_HELP.search(beginning_and_end(text)))
+    return bool(_CALL_FOR_HELP.search(keep_both_ends(text)))
 
 
-def beginning_and_end(text: str) -> str:
+def keep_both_ends(text: str) -> str:
     """Return a message on one line, plain; of a very long one its beginning and its end."""
     if len(text) > 2 * _LONGEST:
         text = f"{text[:_LONGEST]} {text[-_LONGEST:]}"

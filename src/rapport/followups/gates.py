@@ -17,7 +17,7 @@ _NO_ZONES = frozenset({"localtime", "Factory"})
 _LONGEST_SHOWN = 40
 
 
-def closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
+def find_closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
     """Return the first gate, in the order of `GATES`, that holds a follow-up back, or None: then it may be made.
 
     Whether it repeats an earlier one ("repeated") is not seen here: that takes the conversation's words (matters.py).
@@ -29,7 +29,7 @@ def closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonomy | N
         return "agent"
     closed: tuple[tuple[Gate, Callable[[], bool]], ...] = (
         ("unreachable", lambda: standing.is_unreachable),
-        ("conversation", lambda: not _wanted(standing)),
+        ("conversation", lambda: not _is_wanted(standing)),
         ("muted", lambda: standing.muted_until is not None and standing.now < standing.muted_until),
         ("resting", lambda: standing.is_resting),
         ("consecutive", lambda: standing.followups >= autonomy.max_in_a_row),
@@ -41,7 +41,7 @@ def closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonomy | N
     return next((gate for gate, holds in closed if holds()), None)
 
 
-def _wanted(standing: FollowUpState) -> bool:
+def _is_wanted(standing: FollowUpState) -> bool:
     return standing.traits.wants_follow_ups(standing.autonomy)
 
 
@@ -92,17 +92,17 @@ def _has_passed(wall: datetime, now: datetime, zone: ZoneInfo, *, fold: int) -> 
     return now >= moment
 
 
-def checked_zone(name: str) -> str:
+def check_time_zone(name: str) -> str:
     """Return the proper name of a time zone, whatever its capitals; raises InvalidInput, with a suggestion, if there is none."""
     found = _zones().get(name.strip().lower())
     if found is None:
         near = difflib.get_close_matches(name[:_LONGEST_SHOWN].lower(), _zones(), n=1, cutoff=0.7)
         hint = f"Did you mean {_zones()[near[0]]}?" if near else 'Use a name such as "Europe/Berlin" or "UTC".'
-        raise InvalidInput(f"There is no time zone {_shown(name)}. {hint}")
+        raise InvalidInput(f"There is no time zone {_has_shown(name)}. {hint}")
     return found
 
 
-def _shown(name: str) -> str:
+def _has_shown(name: str) -> str:
     kept = "".join(character if character.isprintable() else "�" for character in name[:_LONGEST_SHOWN])
     return f'"{kept}{"…" if len(name) > _LONGEST_SHOWN else ""}"'
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from rapport.domain.conversation import Message
 from rapport.domain.follow_up import PastFollowUp
-from rapport.followups.own_words import own_subject
-from rapport.followups.word_stems import KNOWN, SMALL_WORDS, content_words, plain, shortened, stem, words
+from rapport.followups.own_words import find_own_subject
+from rapport.followups.word_stems import KNOWN, SMALL_WORDS, content_words, plain, shorten, stem, words
 
 _MOST_WORDS = 7
 _LONGEST = 80
@@ -21,13 +21,13 @@ _ENOUGH = 2
 """Content words that two texts share when one speaks of the other."""
 
 
-def matter_of(text: str) -> str:
+def make_topic(text: str) -> str:
     """Return a few content words of the text, as they are written there; never empty unless the text is."""
     kept = [word for word in _WRITTEN.findall(text) if plain(word) not in SMALL_WORDS and len(word) > 1]
-    return shortened(" ".join(kept[:_MOST_WORDS]) or text, _LONGEST)
+    return shorten(" ".join(kept[:_MOST_WORDS]) or text, _LONGEST)
 
 
-def same_matter(a: str, b: str) -> bool:
+def is_same_topic(a: str, b: str) -> bool:
     """Return whether two matters share most of their content words: inflection, order and small words don't count."""
     if words(a) == words(b):
         return True
@@ -44,30 +44,30 @@ def is_closed(matter: str, sources: Sequence[str], *, earlier: Sequence[PastFoll
     what the person wrote.
     """
     return any(
-        (set(sources) & set(one.sources) or same_matter(matter, one.topic)) and not _spoken_again(one, own)
+        (set(sources) & set(one.sources) or is_same_topic(matter, one.topic)) and not _is_mentioned_again(one, own)
         for one in earlier
     )
 
 
 def repeats(text: str, sources: Sequence[str], *, earlier: Sequence[PastFollowUp], own: Sequence[Message]) -> bool:
     """Return whether a follow-up with these words speaks of something that is closed, and not of its own sources alone."""
-    theirs = {stem for message in own if message.id in sources for stem in _written(message)}
-    closed = {source for one in earlier if not _spoken_again(one, own) for source in one.sources} - set(sources)
+    theirs = {stem for message in own if message.id in sources for stem in _is_written(message)}
+    closed = {source for one in earlier if not _is_mentioned_again(one, own) for source in one.sources} - set(sources)
     return any(message.id in closed and _touches(_stems(text) - theirs, message) for message in own)
 
 
-def spoken_of(text: str, own: Sequence[Message]) -> list[str]:
+def find_mentioned(text: str, own: Sequence[Message]) -> list[str]:
     """Return the ids of the person's messages that a text speaks of."""
     return [message.id for message in own if _touches(_stems(text), message)]
 
 
-def _spoken_again(one: PastFollowUp, own: Sequence[Message]) -> bool:
+def _is_mentioned_again(one: PastFollowUp, own: Sequence[Message]) -> bool:
     """Return whether the person has written about it after it was brought up: with two of its words, or little else."""
-    about = _stems(one.topic).union(*(_written(each) for each in own if each.id in one.sources))
+    about = _stems(one.topic).union(*(_is_written(each) for each in own if each.id in one.sources))
     for message in own:
         if message.created_at <= one.at:
             continue
-        said = _written(message)
+        said = _is_written(message)
         shared = len(said & about)
         if shared >= _ENOUGH or 2 * shared > len(said):
             return True
@@ -75,18 +75,18 @@ def _spoken_again(one: PastFollowUp, own: Sequence[Message]) -> bool:
 
 
 def _touches(stems: set[str], message: Message) -> bool:
-    written = _written(message)
+    written = _is_written(message)
     shared = len(stems & written)
     return shared >= _ENOUGH or (shared > 0 and 2 * shared >= len(written))
 
 
-def _written(message: Message) -> frozenset[str]:
-    return _own_stems(message.text[:_LONGEST_LOOKED_AT])
+def _is_written(message: Message) -> frozenset[str]:
+    return _find_own_stems(message.text[:_LONGEST_LOOKED_AT])
 
 
 @lru_cache(KNOWN)
-def _own_stems(text: str) -> frozenset[str]:
-    return frozenset(_stems(own_subject(text)))
+def _find_own_stems(text: str) -> frozenset[str]:
+    return frozenset(_stems(find_own_subject(text)))
 
 
 def _stems(text: str) -> set[str]:

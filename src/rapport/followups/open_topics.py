@@ -269,12 +269,12 @@ def is_offer(reply: str) -> bool:
 
 def open_question(reply: str) -> str | None:
     """Return the last question of a reply that expects an answer and does not get it in the same breath."""
-    parts = [part.rstrip("*_ ") for part in _own_sentences(reply)]
+    parts = [part.rstrip("*_ ") for part in _find_own_sentences(reply)]
     for index in range(len(parts) - 1, -1, -1):
         asks = parts[index].endswith(_QUESTION_MARKS)
         if asks and not _is_courtesy(parts[index]):
             remarks = [part for part in parts[index + 1 :] if not part.endswith(_QUESTION_MARKS)]
-            return parts[index] if _left_open(parts[index], remarks) else None
+            return parts[index] if _is_left_open(parts[index], remarks) else None
         if not asks and len(parts) - index > _LONGEST_TAIL:
             return None
     return None
@@ -290,7 +290,7 @@ def asks_for_a_fact(question: str) -> bool:
     return bool(_PARTICULAR & set(words(question)[:3]))
 
 
-def _left_open(question: str, remarks: Sequence[str]) -> bool:
+def _is_left_open(question: str, remarks: Sequence[str]) -> bool:
     """Return whether what is said after a question leaves it to the user: it is put to them, or little more is said."""
     if any(_ANSWERS_ITSELF.match(plain(remark)) for remark in remarks):
         return False
@@ -305,9 +305,9 @@ def _is_courtesy(question: str) -> bool:
 @lru_cache(KNOWN)
 def open_decision(text: str) -> LooseEnd | None:
     """Return the last decision that the speaker says they have to make and have not made by the end of the message."""
-    for sentence in reversed(_own_sentences(text)):
+    for sentence in reversed(_find_own_sentences(text)):
         said = " ".join(plain(sentence).split())
-        if decided(said):
+        if is_decided(said):
             return None
         for pattern in _DECISIONS:
             found = pattern.search(said)
@@ -317,7 +317,7 @@ def open_decision(text: str) -> LooseEnd | None:
 
 
 @lru_cache(KNOWN)
-def decided(text: str) -> bool:
+def is_decided(text: str) -> bool:
     """Return whether a decision was made."""
     return bool(_DECIDED.search(plain(text)))
 
@@ -326,10 +326,10 @@ def decided(text: str) -> bool:
 def open_task(text: str) -> LooseEnd | None:
     """Return the last thing that the speaker says they are going to do themselves and have not done by the end of the message."""
     later: list[str] = []
-    for sentence in reversed(_own_sentences(text)):
+    for sentence in reversed(_find_own_sentences(text)):
         said = " ".join(plain(sentence).split())
         if not said.endswith("?"):
-            found = _deed(said)
+            found = _restore_deed(said)
             if found and not any(settles(each, found.text) for each in later):
                 return LooseEnd(sentence, _as_written(sentence, said, found), found.is_english)
         later.append(said)
@@ -354,7 +354,7 @@ def _as_written(sentence: str, said: str, deed: _Deed) -> str:
     return " ".join(written[first : first + len(deed.text.split())]).rstrip(" .!,;")
 
 
-def _deed(said: str) -> _Deed | None:
+def _restore_deed(said: str) -> _Deed | None:
     for found in _INTENDS.finditer(said):
         before = said[: found.start()].rstrip(" ,")
         if not (_NOT_MINE.search(before) or _REPORTED.search(before)) and _is_task(found["verb"], found["deed"]):
@@ -380,7 +380,7 @@ def _is_task(verb: str, deed: str) -> bool:
 def settles(text: str, deed: str) -> bool:
     """Return whether a later remark says that it is done, or that it needn't be."""
     said = plain(text)
-    if _deed(" ".join(said.split())):
+    if _restore_deed(" ".join(said.split())):
         return False
     about = {stem(word) for word in content_words(deed)}
     if any(stem(found["verb"]) in about for found in _DID.finditer(said)):
@@ -391,7 +391,7 @@ def settles(text: str, deed: str) -> bool:
     return not here or bool(here & about) or len(here) <= 1
 
 
-def _own_sentences(text: str) -> list[str]:
+def _find_own_sentences(text: str) -> list[str]:
     """Return the sentences of a message without what it quotes."""
     return _sentences(_QUOTED.sub(" ", text[-_LONGEST:]))
 

@@ -50,7 +50,7 @@ _CLAUSES = re.compile(
 _SENTENCE_END = (".", "!", "?", "\n", ":")
 
 
-def own_text(text: str) -> str:
+def keep_own_text(text: str) -> str:
     """Return what is left of a message without what it quotes: code, quoted lines, quotations, mails, forwarded messages."""
     text = text[:_LONGEST]
     if text.lstrip().startswith(_FORWARDED):
@@ -62,12 +62,14 @@ def own_text(text: str) -> str:
     return _QUOTATION.sub(lambda found: found[0] if len(found[0].split()) <= _WORDS_OF_A_TITLE else " ", kept)
 
 
-def own_subject(text: str) -> str:
+def find_own_subject(text: str) -> str:
     """Return what somebody wrote themselves without whom they address: @names say nothing of what it is about."""
-    return _MENTION.sub(" ", own_text(text))
+    return _MENTION.sub(" ", keep_own_text(text))
 
 
-def own_messages(said: Sequence[Message], *, of: Message | None = None, owner_id: str | None = None) -> list[Message]:
+def find_own_messages(
+    said: Sequence[Message], *, of: Message | None = None, owner_id: str | None = None
+) -> list[Message]:
     """Return what the person wrote among these messages, oldest first: nobody else's, no agent's, nothing imported.
 
     The person is the author of the message `of`, or of the newest that a person wrote. With `owner_id` it must be the
@@ -133,7 +135,7 @@ def is_founded(claim: str, own: Iterable[str], *, is_matter: bool = False) -> bo
     """
     if len(claim) > _LONGEST_CLAIM:
         return False
-    texts = [own_text(text) for text in own]
+    texts = [keep_own_text(text) for text in own]
     theirs = _Vocabulary.of(texts)
     written = [word for word in _words(claim) if _carries(word)]
     pairs = [word for word in written if _UNSPACED.match(word)]
@@ -204,7 +206,7 @@ def sources_of(matter: str, messages: Sequence[Message]) -> list[str]:
     wanted = {word for word in _words(matter) if _carries(word)} or set(_words(matter))
     best, found = 0, None
     for message in messages:
-        theirs = _Vocabulary.of([own_subject(message.text)])
+        theirs = _Vocabulary.of([find_own_subject(message.text)])
         shared = sum(theirs.holds(word) for word in wanted)
         if shared and shared >= best:
             best, found = shared, message.id

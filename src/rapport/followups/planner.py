@@ -14,12 +14,12 @@ from rapport.domain.conversation import Message
 from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan, TriggerType
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.bad_news import since_bad_news
-from rapport.followups.closings import closed, in_distress, only_thanks, sends_for_help
-from rapport.followups.matters import is_closed, matter_of
+from rapport.followups.closings import in_distress, is_closing, only_thanks, sends_for_help
+from rapport.followups.matters import is_closed, make_topic
 from rapport.followups.open_topics import (
     LooseEnd,
     asks_for_a_fact,
-    decided,
+    is_decided,
     is_hollow,
     is_offer,
     open_decision,
@@ -27,8 +27,8 @@ from rapport.followups.open_topics import (
     open_task,
     settles,
 )
-from rapport.followups.own_words import own_messages, own_subject
-from rapport.followups.word_stems import KNOWN, content_words, plain, shortened, stem, word_set, words
+from rapport.followups.own_words import find_own_messages, find_own_subject
+from rapport.followups.word_stems import KNOWN, content_words, plain, shorten, stem, word_set, words
 
 _MINUTE = 60.0
 USUAL_DELAY: dict[TriggerType, float] = {
@@ -110,7 +110,7 @@ def plan_by_rules(
         return None
     for plan in _openings(talk):
         if _is_new(plan, talk, earlier):
-            return spaced(clamped(plan, autonomy), earlier=earlier, now=said[-1].created_at, autonomy=autonomy)
+            return space_out(clamp_delay(plan, autonomy), earlier=earlier, now=said[-1].created_at, autonomy=autonomy)
     return None
 
 
@@ -120,7 +120,7 @@ def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy, owner_id: str
     return talk is None or _is_full(talk, autonomy)
 
 
-def spaced(plan: Plan, *, earlier: Sequence[PastFollowUp], now: datetime, autonomy: Autonomy) -> Plan | None:
+def space_out(plan: Plan, *, earlier: Sequence[PastFollowUp], now: datetime, autonomy: Autonomy) -> Plan | None:
     """Return the plan, put off until an inferred follow-up may be made again; None when too many were made within a day."""
     since = max((one.at for one in earlier if one.in_this_silence), default=None)
     gap = autonomy.inferred_gap + GAP_MARGIN_SECONDS
@@ -140,7 +140,7 @@ def _is_full(talk: _Talk, autonomy: Autonomy) -> bool:
     if any(sends_for_help(message.text) for message in talk.everything if message.role == "assistant"):
         return True
     last = talk.people[-1].text
-    return closed(last, answers_an_offer=is_offer(talk.before), is_first=len(talk.people) == 1 and not talk.before)
+    return is_closing(last, answers_an_offer=is_offer(talk.before), is_first=len(talk.people) == 1 and not talk.before)
 
 
 def fits(plan: Plan, *, said: Sequence[Message], earlier: Sequence[PastFollowUp], owner_id: str | None = None) -> bool:
@@ -155,7 +155,7 @@ def _is_new(plan: Plan, talk: _Talk, earlier: Sequence[PastFollowUp]) -> bool:
     return plan.trigger_type not in used and not is_closed(plan.topic, plan.sources, earlier=earlier, own=talk.people)
 
 
-def clamped(plan: Plan, autonomy: Autonomy) -> Plan:
+def clamp_delay(plan: Plan, autonomy: Autonomy) -> Plan:
     """Return the plan with a delay that the agent's limits allow; one that is no number becomes what is usual for the type."""
     delay = USUAL_DELAY[plan.trigger_type] if math.isnan(plan.delay) else plan.delay
     longest = max(autonomy.min_delay, autonomy.max_delay)
@@ -164,11 +164,11 @@ def clamped(plan: Plan, autonomy: Autonomy) -> Plan:
 
 def _real(said: Sequence[Message]) -> list[Message]:
     real = [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
-    return [replace(message, content=_bounded(bounding.shortened(message.text, _LONGEST))) for message in real]
+    return [replace(message, content=_bound_text(bounding.shortened(message.text, _LONGEST))) for message in real]
 
 
 @lru_cache(KNOWN)
-def _bounded(text: str) -> str:
+def _bound_text(text: str) -> str:
     return bounding.bounded(text, _LONGEST)
 
 
@@ -179,8 +179,8 @@ def _talk(said: Sequence[Message], owner_id: str | None = None) -> _Talk | None:
     if real is None:
         return None
     spoken = [index for index, message in enumerate(real) if message.role == "user"]
-    own = own_messages(real, owner_id=owner_id)
-    people = [replace(one, content=text) for one in own if (text := own_subject(one.text)).strip()]
+    own = find_own_messages(real, owner_id=owner_id)
+    people = [replace(one, content=text) for one in own if (text := find_own_subject(one.text)).strip()]
     if not spoken or not people or real[-1].role != "assistant" or not real[-1].text.strip():
         return None
     after = real[spoken[-1] + 1 :]
@@ -225,8 +225,8 @@ def _question(asked: str, talk: _Talk) -> Iterator[Plan]:
     about = next((one for one in reversed(talk.people) if content_words(one.text)), talk.people[-1])
     # A long question takes longer to think about.
     delay = min(2 + len(words(asked)) / 8, 5) * _MINUTE
-    reason = f'The question "{shortened(asked, _REASON_LENGTH - 40)}" is still open.'
-    yield Plan("question_unanswered", delay, matter_of(about.text), reason, _ids(about, talk.people[-1]))
+    reason = f'The question "{shorten(asked, _REASON_LENGTH - 40)}" is still open.'
+    yield Plan("question_unanswered", delay, make_topic(about.text), reason, _ids(about, talk.people[-1]))
 
 
 def _decision(talk: _Talk) -> Iterator[Plan]:
@@ -237,9 +237,9 @@ def _decision(talk: _Talk) -> Iterator[Plan]:
             subject = found.sentence if stands_alone else f"{found.sentence} {_context(talk)}"
             sources = _ids(message) if stands_alone else _ids(*talk.people[-_RECENT:])
             delay = (25 if _WEIGHTY.search(said) else 10) + min(len(words(said)) / 4, 5)
-            reason = f'You have not decided yet: "{shortened(found.sentence, _REASON_LENGTH - 40)}"'
-            yield Plan("waiting_for_decision", delay * _MINUTE, matter_of(subject), reason, sources)
-        if found or decided(message.text):
+            reason = f'You have not decided yet: "{shorten(found.sentence, _REASON_LENGTH - 40)}"'
+            yield Plan("waiting_for_decision", delay * _MINUTE, make_topic(subject), reason, sources)
+        if found or is_decided(message.text):
             return
 
 
@@ -249,7 +249,7 @@ def _task(talk: _Talk) -> Iterator[Plan]:
         found = open_task(message.text)
         if found and found.deed and not any(settles(each, found.deed) for each in later):
             reason = _promise(found, found.deed)
-            yield Plan("task_incomplete", _task_delay(found.sentence), matter_of(found.deed), reason, _ids(message))
+            yield Plan("task_incomplete", _task_delay(found.sentence), make_topic(found.deed), reason, _ids(message))
             return
         later.append(message.text)
 
@@ -265,8 +265,8 @@ def _task_delay(sentence: str) -> float:
 
 def _promise(found: LooseEnd, deed: str) -> str:
     if not found.is_english:
-        return f'You said: "{shortened(found.sentence, _REASON_LENGTH - 25)}"'
-    return f"You said you would {shortened(_SPOKEN.sub(_to_them, deed), _REASON_LENGTH - 25)}."
+        return f'You said: "{shorten(found.sentence, _REASON_LENGTH - 25)}"'
+    return f"You said you would {shorten(_SPOKEN.sub(_to_them, deed), _REASON_LENGTH - 25)}."
 
 
 def _to_them(match: re.Match[str]) -> str:
@@ -282,7 +282,7 @@ def _lull(talk: _Talk, *, exchanges: int) -> Iterator[Plan]:
     own = [message for message in with_substance if _OWN & set(words(message.text))]
     if len(with_substance) < exchanges or not own or only_thanks(talk.people[-1].text):
         return
-    matter = matter_of(own[-1].text)
+    matter = make_topic(own[-1].text)
     # Who has just told something sad is left in peace as long as the agent's limits allow.
     delay = math.inf if talk.is_after_bad_news else min(4 + 2 * len(with_substance), 15) * _MINUTE
     yield Plan("check_in", delay, matter, f"You were talking about this: {matter}.", _ids(own[-1]))

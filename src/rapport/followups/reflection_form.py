@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 from rapport.domain.conversation import Message
 from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.matters import matter_of
-from rapport.followups.own_words import is_founded, own_messages, sources_of
-from rapport.followups.planner import clamped, fits, leaves_no_room, spaced
-from rapport.followups.triggers import known_trigger_type
-from rapport.followups.word_stems import shortened
+from rapport.followups.matters import make_topic
+from rapport.followups.own_words import find_own_messages, is_founded, sources_of
+from rapport.followups.planner import clamp_delay, fits, leaves_no_room, space_out
+from rapport.followups.triggers import parse_trigger_type
+from rapport.followups.word_stems import shorten
 
 _MATTER_LENGTH = 80
 _REASON_LENGTH = 200
@@ -87,11 +87,11 @@ Write each in the language of the user, as one sentence that stands alone and be
 
 def transcript(said: Sequence[Message]) -> str:
     """Return the conversation with its speakers. Each line of what was said is marked, so that no content can pass for a speaker."""
-    return "\n".join(_quoted(message) for message in said if not is_synthetic(message) and message.text.strip())
+    return "\n".join(_quote(message) for message in said if not is_synthetic(message) and message.text.strip())
 
 
-def _quoted(message: Message) -> str:
-    lines = (f"| {line}" for line in _without_middle(message.text).splitlines() if line.strip())
+def _quote(message: Message) -> str:
+    lines = (f"| {line}" for line in _drop_middle(message.text).splitlines() if line.strip())
     return "\n".join((_speaker(message), *lines))
 
 
@@ -103,7 +103,7 @@ def _speaker(message: Message) -> str:
     return "Assistant (unasked):" if message.metadata.get("autonomous") is True else "Assistant:"
 
 
-def _without_middle(text: str) -> str:
+def _drop_middle(text: str) -> str:
     if len(text) <= _LINE_LENGTH:
         return text
     half = _LINE_LENGTH // 2
@@ -114,7 +114,9 @@ def is_unfounded(follow_up: FollowUp | None, *, said: Sequence[Message], owner_i
     """Return whether a model wants to come back to something that the person did not write themselves."""
     if follow_up is None or not follow_up.matter.strip():
         return False
-    return not is_founded(follow_up.matter, [one.text for one in own_messages(said, owner_id=owner_id)], is_matter=True)
+    return not is_founded(
+        follow_up.matter, [one.text for one in find_own_messages(said, owner_id=owner_id)], is_matter=True
+    )
 
 
 def plan_from(
@@ -130,11 +132,11 @@ def plan_from(
         return None
     if is_unfounded(follow_up, said=said, owner_id=owner_id):
         return None
-    own = own_messages(said, owner_id=owner_id)
-    matter = shortened(follow_up.matter, _MATTER_LENGTH) or matter_of(own[-1].text)
-    reason = shortened(follow_up.reason or "", _REASON_LENGTH)
+    own = find_own_messages(said, owner_id=owner_id)
+    matter = shorten(follow_up.matter, _MATTER_LENGTH) or make_topic(own[-1].text)
+    reason = shorten(follow_up.reason or "", _REASON_LENGTH)
     plan = Plan(
-        trigger_type=known_trigger_type(follow_up.trigger_type),
+        trigger_type=parse_trigger_type(follow_up.trigger_type),
         delay=follow_up.delay_seconds,
         topic=matter,
         reason=reason if reason and is_founded(reason, [one.text for one in own], is_matter=True) else None,
@@ -142,4 +144,4 @@ def plan_from(
     )
     if not fits(plan, said=said, earlier=earlier, owner_id=owner_id):
         return None
-    return spaced(clamped(plan, autonomy), earlier=earlier, now=said[-1].created_at, autonomy=autonomy)
+    return space_out(clamp_delay(plan, autonomy), earlier=earlier, now=said[-1].created_at, autonomy=autonomy)

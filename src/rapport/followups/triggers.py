@@ -37,7 +37,7 @@ def synthetic_message(
     return HumanMessage(content=prompt, id=id, additional_kwargs=tags)
 
 
-def known_trigger_type(name: str) -> TriggerType:
+def parse_trigger_type(name: str) -> TriggerType:
     """Return the type of that name; an unknown name stands for a check-in, and the log says so."""
     known = trigger_type_of(name)
     if known is None:

@@ -137,11 +137,11 @@ def stem(word: str) -> str:
         return word
     for suffix, replacement, shortest in _SUFFIXES:
         if word.endswith(suffix) and len(word) >= shortest and not (suffix == "s" and word[-2] in "su"):
-            return _undoubled(word[: len(word) - len(suffix)] + replacement)
+            return _undouble(word[: len(word) - len(suffix)] + replacement)
     return word
 
 
-def _undoubled(word: str) -> str:
+def _undouble(word: str) -> str:
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsaeiou":
         word = word[:-1]
     return word[:-1] if len(word) > 3 and word.endswith("e") else word
@@ -152,7 +152,7 @@ def sentences(text: str) -> list[str]:
     return [part for piece in _SENTENCE_END.split(text) if (part := piece.strip(" \t\"'*_>-•"))]
 
 
-def shortened(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     """Return the text on one line, cut at a word if it is too long."""
     line = "".join(each if each.isprintable() else " " for each in text)
     line = " ".join(line.split())

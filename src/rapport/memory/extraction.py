@@ -71,7 +71,7 @@ def _fact_in(statement: Statement) -> Fact | None:
     # "I'm coeliac, so no wheat for me": what comes after the fact is about something else.
     if (cut := _GOES_ON.search(statement.text)) and (fact := _by_rule(statement.text[: cut.start()])):
         return fact
-    return _asked_for(statement.text) if statement.is_asked_for else None
+    return _find_requested(statement.text) if statement.is_asked_for else None
 
 
 def _by_rule(text: str) -> Fact | None:
@@ -81,7 +81,7 @@ def _by_rule(text: str) -> Fact | None:
     return None
 
 
-def _asked_for(text: str) -> Fact | None:
+def _find_requested(text: str) -> Fact | None:
     """Return what no rule knows but the user wants remembered: in the third person where that is safe, else in their words."""
     if len(text.split()) < _FEWEST_WORDS or _IMPERATIVE.match(text):
         return None

@@ -77,7 +77,7 @@ def object_of(text: str) -> str | None:
     return thing
 
 
-def listed(things: list[str]) -> str:
+def join_list(things: list[str]) -> str:
     """`a, b and c`."""
     return " and ".join(filter(None, (", ".join(things[:-1]), things[-1])))
 

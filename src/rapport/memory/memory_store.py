@@ -114,7 +114,7 @@ class MemoryStore:
 
     async def create(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:
         """Return a new memory. Raises Duplicate if one says the same or has its key, Full if there is no place."""
-        [new] = await self._embedded([checked(remark)])
+        [new] = await self._embed([check_content(remark)])
         async with self.database.transaction() as connection:
             memories = Memories(connection)
             await memories.take_turns(owner_id, agent_id)
@@ -122,14 +122,14 @@ class MemoryStore:
                 raise _key_taken(taken)
             if twins := await _twins(memories, owner_id, agent_id, new):
                 raise _says_the_same(twins[0])
-            if (made := await _added(memories, owner_id, agent_id, new)) is None:
+            if (made := await _add(memories, owner_id, agent_id, new)) is None:
                 raise Full(_FULL)
         self.announce(owner_id, [Change("created", made)])
         return made
 
     async def upsert(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:
         """Remember it: under its key, merged with what says the same, or anew. Raises Full if there is no place."""
-        prepared = await self._embedded([checked(remark)])
+        prepared = await self._embed([check_content(remark)])
         async with self.database.transaction() as connection:
             applied = await self.apply(connection, owner_id, agent_id, prepared)
         self.announce(owner_id, applied.changes)
@@ -142,10 +142,10 @@ class MemoryStore:
         fit: list[MemoryCandidate] = []
         for remark in remarks:
             try:
-                fit.append(checked(remark))
+                fit.append(check_content(remark))
             except InvalidInput as error:
                 log.warning("memory.unfit", origin=remark.origin, reason=str(error))
-        return await self._embedded(fit)
+        return await self._embed(fit)
 
     async def apply(self, connection: Connection, owner_id: str, agent_id: str, writes: Sequence[Prepared]) -> Applied:
         """Store remarks inside the caller's transaction, each as `upsert` does; what finds no place is only reported.
@@ -159,7 +159,7 @@ class MemoryStore:
         changes: list[Change] = []
         refused: list[MemoryCandidate] = []
         for write in writes:
-            made = await _upserted(memories, owner_id, agent_id, write)
+            made = await _upsert(memories, owner_id, agent_id, write)
             changes += made
             if not made:
                 refused.append(write.remark)
@@ -176,12 +176,12 @@ class MemoryStore:
         """
         if content is None and key is None:
             raise InvalidInput("There is nothing to change: send `content`, `key` or both.")
-        new_key = None if key is None else checked_key(key)
+        new_key = None if key is None else check_key(key)
         async with self.database.statement() as connection:
             await Memories(connection).get(owner_id, agent_id, memory_id)
         # The owner's own words do not come from any message.
-        words = None if content is None else checked(MemoryCandidate(content, origin="user"))
-        embedded = None if words is None else (await self._embedded([words]))[0]
+        words = None if content is None else check_content(MemoryCandidate(content, origin="user"))
+        embedded = None if words is None else (await self._embed([words]))[0]
         async with self.database.transaction() as connection:
             memories = Memories(connection)
             await memories.take_turns(owner_id, agent_id)
@@ -267,7 +267,7 @@ class MemoryStore:
                 await Memories(connection).move(one, embedder=self.embedder.name, vector=vector)
         return len(some)
 
-    async def _embedded(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
+    async def _embed(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
         vectors = await self._vectors([remark.content for remark in remarks])
         return [Prepared(one, self.embedder.name, vector) for one, vector in zip(remarks, vectors, strict=True)]
 
@@ -279,21 +279,21 @@ class MemoryStore:
         return [_mean(list(islice(vectors, len(pieces)))) for pieces in cut]
 
 
-def checked(remark: MemoryCandidate) -> MemoryCandidate:
+def check_content(remark: MemoryCandidate) -> MemoryCandidate:
     """Return the remark as it is stored; raises InvalidInput or TooLarge with a sentence for whoever wrote it."""
     content = checked_text(remark.content, what="content", limit=MAX_CHARACTERS).strip()
     if not visible(content):
         raise InvalidInput("The memory is empty: `content` needs at least one visible character.")
-    return replace(remark, content=content, key=None if remark.key is None else checked_key(remark.key))
+    return replace(remark, content=content, key=None if remark.key is None else check_key(remark.key))
 
 
-def checked_key(key: str) -> str | None:
+def check_key(key: str) -> str | None:
     """Return the key as it is stored; None for one with nothing in it."""
     stripped = checked_text(key, what="key", limit=MAX_KEY).strip()
     return stripped if visible(stripped) else None
 
 
-async def _upserted(memories: Memories, owner_id: str, agent_id: str, write: Prepared) -> Sequence[Change]:
+async def _upsert(memories: Memories, owner_id: str, agent_id: str, write: Prepared) -> Sequence[Change]:
     """Store one remark: what is remembered now comes first. Empty if there was no place."""
     key = write.remark.key
     own = None if key is None else await memories.by_key(owner_id, agent_id, key)
@@ -307,7 +307,7 @@ async def _upserted(memories: Memories, owner_id: str, agent_id: str, write: Pre
         if adds_nothing(write.remark.content, target.content):
             return [Change("updated", await memories.keep(target, key=target.key or key))]
     else:
-        made = await _added(memories, owner_id, agent_id, write)
+        made = await _add(memories, owner_id, agent_id, write)
         return [] if made is None else [Change("created", made)]
     # What else says the same is gone before its key may be given on.
     absorbed = [Change("deleted", await memories.delete(owner_id, agent_id, twin.id)) for twin in twins]
@@ -332,7 +332,7 @@ async def _twins(
     return [one for one, _ in found if one.id != but and can_be_same(one.content, new.remark.content)]
 
 
-async def _added(memories: Memories, owner_id: str, agent_id: str, new: Prepared) -> Memory | None:
+async def _add(memories: Memories, owner_id: str, agent_id: str, new: Prepared) -> Memory | None:
     """Return a new memory, if there is a place for it."""
     count = await memories.count(owner_id, agent_id)
     if count >= CAPACITY:

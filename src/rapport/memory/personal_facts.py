@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from rapport.memory.grammar import Fact, is_place, key_of, listed, object_of, sentence, theirs
+from rapport.memory.grammar import Fact, is_place, join_list, key_of, object_of, sentence, theirs
 from rapport.memory.word_lists import (
     ACQUAINTANCES,
     ANIMAL_FOODS,
@@ -156,7 +156,7 @@ def _languages(match: re.Match[str]) -> Fact | None:
     if not spoken or any(word.lower() not in LANGUAGES for word in spoken):
         return None
     names = [word.upper() if word.lower() in ("asl", "bsl") else word.capitalize() for word in spoken]
-    return Fact(sentence(f"{'does not speak' if match[1] else 'speaks'} {listed(names)}"))
+    return Fact(sentence(f"{'does not speak' if match[1] else 'speaks'} {join_list(names)}"))
 
 
 def _age(match: re.Match[str]) -> Fact | None:

@@ -62,7 +62,7 @@ def query_for(current: HumanMessage, history: Sequence[Message], summary: Messag
     `history` is the conversation before `current`, oldest first. Whatever it holds, synthetic content is never returned.
     """
     if not is_synthetic(current):
-        return _spoken(current) or _earlier(history, summary)
+        return _find_last_user_message(current) or _earlier(history, summary)
     trigger_type = current.additional_kwargs.get("trigger_type")
     log.debug("Synthetic message detected in memory retrieval", trigger_type=trigger_type)
     found = _earlier(history, summary)
@@ -84,7 +84,7 @@ def asks_for_everything(text: str) -> bool:
     return len(asked) <= _LONGEST_WISH and bool(_EVERYTHING.search(asked))
 
 
-def _spoken(current: HumanMessage) -> Query | None:
+def _find_last_user_message(current: HumanMessage) -> Query | None:
     text = _words(_text(current))
     return Query(text, "message") if text else None
 

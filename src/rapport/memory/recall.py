@@ -88,9 +88,9 @@ class Recall:
             log.warning("memory.unavailable", errorType=type(error).__name__, message=str(error))
             return []
         if query.source == "message" and asks_for_everything(query.text):
-            return _fitting(_newest(nearest, limit), tokens)
+            return _fit_budget(_find_newest(nearest, limit), tokens)
         floor = NEAR_ENOUGH.get(self.embedder.name, NEAR_ENOUGH_OF_OTHERS)
-        return _fitting(_chosen(nearest, floor, limit), tokens)
+        return _fit_budget(_choose(nearest, floor, limit), tokens)
 
 
 def memories_block(recalled: Sequence[RecalledMemory]) -> str:
@@ -98,7 +98,7 @@ def memories_block(recalled: Sequence[RecalledMemory]) -> str:
     return "\n".join([HEADING, *(_line(one.content) for one in recalled)]) if recalled else ""
 
 
-def _chosen(nearest: Sequence[tuple[Memory, float]], floor: float, limit: int) -> list[RecalledMemory]:
+def _choose(nearest: Sequence[tuple[Memory, float]], floor: float, limit: int) -> list[RecalledMemory]:
     """Return the nearest that are near enough, and a few that always belong, best first."""
     always = [one for one, _ in nearest if one.key is not None and one.key.partition(":")[0] in ALWAYS][:MOST_ALWAYS]
     near = [one for one, similarity in nearest[:limit] if similarity >= floor]
@@ -106,19 +106,19 @@ def _chosen(nearest: Sequence[tuple[Memory, float]], floor: float, limit: int) -
     return [RecalledMemory(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]
 
 
-def _newest(nearest: Sequence[tuple[Memory, float]], limit: int) -> list[RecalledMemory]:
+def _find_newest(nearest: Sequence[tuple[Memory, float]], limit: int) -> list[RecalledMemory]:
     """Return the latest, near or not, in the order they came."""
     latest = sorted((one for one, _ in nearest), key=lambda one: one.updated_at, reverse=True)[:limit]
     wanted = {one.id for one in latest}
     return [RecalledMemory(one.id, one.content, similarity) for one, similarity in nearest if one.id in wanted]
 
 
-def _fitting(chosen: Sequence[RecalledMemory], tokens: Callable[[str], int]) -> list[RecalledMemory]:
+def _fit_budget(chosen: Sequence[RecalledMemory], tokens: Callable[[str], int]) -> list[RecalledMemory]:
     """As many as the budget has room for; a long one that doesn't fit leaves its place to shorter ones."""
     room = BUDGET - tokens(HEADING)
     fitting: list[RecalledMemory] = []
     for one in chosen:
-        clipped = RecalledMemory(one.id, _clipped(one.content, tokens), one.similarity)
+        clipped = RecalledMemory(one.id, _clip(one.content, tokens), one.similarity)
         size = tokens(_line(clipped.content)) + 1
         if size <= room:
             fitting.append(clipped)
@@ -126,7 +126,7 @@ def _fitting(chosen: Sequence[RecalledMemory], tokens: Callable[[str], int]) -> 
     return fitting
 
 
-def _clipped(content: str, tokens: Callable[[str], int]) -> str:
+def _clip(content: str, tokens: Callable[[str], int]) -> str:
     if tokens(_line(content)) <= LONGEST:
         return content
     words = " ".join(content.split())

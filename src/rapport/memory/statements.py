@@ -194,13 +194,13 @@ def statements_in(text: str) -> list[Statement]:
     if ordered := _ORDERED.search(text):
         text = text[: ordered.start()]
     found: list[Statement] = []
-    for line in _own_lines(text):
+    for line in _find_own_lines(text):
         for sentence in _ENDS.split(_ABBREVIATED.sub(r"\1", line)):
-            found += _stated(sentence.strip(), may_ask=len(text) <= MAX_WHEN_ASKED)
+            found += _find_statements(sentence.strip(), may_ask=len(text) <= MAX_WHEN_ASKED)
     return found
 
 
-def _own_lines(text: str) -> Iterator[str]:
+def _find_own_lines(text: str) -> Iterator[str]:
     """Yield the lines that are not somebody else's: no code, forwarded mail, quoted lines or transcripts."""
     text = _CODE.sub("\n", text)
     if mail := _MAIL.search(text):
@@ -208,7 +208,7 @@ def _own_lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if line.lstrip().startswith((">", "|", "#", "//", "<")):
             continue
-        line = _without_quotations(_BULLET.sub("", line)).strip()
+        line = _drop_quotations(_BULLET.sub("", line)).strip()
         speaker = _SPEAKER.match(line)
         if speaker is None:
             yield line
@@ -218,19 +218,19 @@ def _own_lines(text: str) -> Iterator[str]:
             yield line
 
 
-def _without_quotations(line: str) -> str:
+def _drop_quotations(line: str) -> str:
     """With a mark where a quotation stood; a single name in quotation marks is only a name."""
 
-    def replaced(match: re.Match[str]) -> str:
+    def replace_quotation(match: re.Match[str]) -> str:
         inner = next((part for part in match.groups() if part is not None), "").strip()
         return inner if _ONE_NAME.fullmatch(inner) else QUOTED
 
-    line = _DOUBLE.sub(replaced, line)
+    line = _DOUBLE.sub(replace_quotation, line)
     opened = min((place for mark in '"“„«' if (place := line.find(mark)) >= 0), default=None)
     return line if opened is None else line[:opened] + QUOTED
 
 
-def _stated(sentence: str, *, may_ask: bool) -> Iterator[Statement]:
+def _find_statements(sentence: str, *, may_ask: bool) -> Iterator[Statement]:
     body = _OPENERS.sub("", sentence)
     to_remember = _TO_REMEMBER.match(body)
     if to_remember:
@@ -273,10 +273,10 @@ def _clauses(body: str) -> Iterator[str]:
     for part in _CLAUSE.split(body):
         for foreign in _with_subject(_OTHER_LANGUAGE, part.strip(), _ICH, "ich "):
             for clause in _with_subject(_SAME_SUBJECT, foreign, _I_DO, "I "):
-                yield from filter(None, map(_trimmed, _with_subject(_SAME_VERB, clause, _I_AM, "I'm ")))
+                yield from filter(None, map(_trim, _with_subject(_SAME_VERB, clause, _I_AM, "I'm ")))
 
 
-def _trimmed(clause: str) -> str:
+def _trim(clause: str) -> str:
     bare = _CLOSERS.sub("", _OPENERS.sub("", clause).strip(" ,.!?-–*_~")).strip(" ,.!?-–*_~")
     return bare.lower() if bare.isupper() and len(bare) > 6 else bare
 

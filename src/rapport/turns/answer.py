@@ -21,7 +21,7 @@ from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Plan
 from rapport.domain.memory import MemoryCandidate
-from rapport.followups.own_words import is_founded, own_messages, own_text
+from rapport.followups.own_words import find_own_messages, is_founded, keep_own_text
 from rapport.memory.extraction import remarks_in
 from rapport.memory.memory_store import Applied, Prepared
 from rapport.memory.query import query_for
@@ -187,7 +187,7 @@ def _may_save(event: ClaimedEvent, material: TurnInput, profile: AgentProfile) -
 def _own(event: ClaimedEvent, material: TurnInput) -> list[str]:
     """Return what the person who asks wrote of what the turn sees; nothing if that is not the owner."""
     said = [*material.earlier, material.message]
-    return [message.text for message in own_messages(said, of=material.message, owner_id=event.owner_id)]
+    return [message.text for message in find_own_messages(said, of=material.message, owner_id=event.owner_id)]
 
 
 async def _answer(
@@ -260,7 +260,7 @@ def _by_rules(event: ClaimedEvent, material: TurnInput) -> list[MemoryCandidate]
     """Return what the rules find in what the owner wrote themselves."""
     if not _own(event, material):
         return []
-    return remarks_in(replace(material.message, content=own_text(material.message.text)))
+    return remarks_in(replace(material.message, content=keep_own_text(material.message.text)))
 
 
 async def _commit(

@@ -23,10 +23,10 @@ from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.domain.follow_up import EXPIRES_AFTER, PROMPTS, FollowUpState, Gate, PastFollowUp, State, TriggerType
-from rapport.followups.gates import closed_gate
+from rapport.followups.gates import find_closed_gate
 from rapport.followups.leaks import leak_in
-from rapport.followups.matters import is_closed, repeats, spoken_of
-from rapport.followups.own_words import own_messages
+from rapport.followups.matters import find_mentioned, is_closed, repeats
+from rapport.followups.own_words import find_own_messages
 from rapport.followups.triggers import synthetic_message
 from rapport.memory.query import query_for
 from rapport.storage.followups.follow_up_turns import Followups
@@ -98,7 +98,7 @@ async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push:
         material = await load_turn_input(connection, event, limit=MAX_CHAT_HISTORY, embedder=embedder, asked=stands_for)
         if material is None:
             return FollowUpResult(event.trigger_type, "failed", more=await followups.end(event, "failed"))
-        own = own_messages(material.earlier, owner_id=get_speaking_owner(event))
+        own = find_own_messages(material.earlier, owner_id=get_speaking_owner(event))
         if standing.is_inferred and _is_closed(standing, material, own):
             return await _suppressed(followups, event, "repeated")
     clock.record("load")
@@ -162,7 +162,7 @@ async def _standing(
     if standing.late > EXPIRES_AFTER:  # it fired in time, and then nobody was there
         more = await followups.end(event, "expired", regenerated=regenerated)
         return FollowUpResult(event.trigger_type, "expired", more=more, regenerated=regenerated)
-    gate = closed_gate(standing, server=tools.autonomy, autonomy=profile.autonomy)
+    gate = find_closed_gate(standing, server=tools.autonomy, autonomy=profile.autonomy)
     if gate is None:
         return standing
     return await _suppressed(followups, event, gate, regenerated=regenerated)
@@ -188,7 +188,7 @@ def _repeats(reply: Reply, standing: FollowUpState, material: TurnInput, own: Se
 
 def _brought_up(standing: FollowUpState, reply: Reply, own: Sequence[Message]) -> PastFollowUp:
     """Return what this follow-up brings up: what it was planned for, and what its words speak of."""
-    sources = dict.fromkeys([*standing.sources, *spoken_of(text_of(reply.content), own)])
+    sources = dict.fromkeys([*standing.sources, *find_mentioned(text_of(reply.content), own)])
     return PastFollowUp(standing.topic, tuple(sources), standing.now, standing.is_inferred, in_this_silence=True)
 
 

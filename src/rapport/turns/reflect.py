@@ -15,7 +15,7 @@ from rapport.domain.event import ClaimedEvent
 from rapport.domain.follow_up import PLANNED, Plan
 from rapport.domain.memory import MemoryCandidate
 from rapport.domain.note import Vector
-from rapport.followups.own_words import is_founded, own_messages
+from rapport.followups.own_words import find_own_messages, is_founded
 from rapport.followups.reflection_form import REFLECTION_PROMPT, Reflection, is_unfounded, plan_from, transcript
 from rapport.memory.memory_store import Prepared
 from rapport.memory.ports import Embedder
@@ -122,7 +122,7 @@ async def _select_memories(
     memories: Sequence[str], paused: Paused, embedder: Embedder, *, owner_id: str
 ) -> list[MemoryCandidate]:
     """Return what the model wants to remember, each with the message it comes from; what the owner did not write is left out."""
-    own = own_messages(paused.said, owner_id=owner_id)
+    own = find_own_messages(paused.said, owner_id=owner_id)
     texts = [message.text for message in own]
     said = [message for message in paused.fresh if message.id in {one.id for one in own} and message.text.strip()]
     stripped = [storable(memory).strip() for memory in memories[:MAX_MEMORIES]]

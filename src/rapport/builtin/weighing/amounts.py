@@ -90,7 +90,7 @@ def amounts(text: str) -> list[Amount]:
                     continue
                 unit, per = before.unit, before.per
                 said = f"{match.group('number')} {before.words.partition(' ')[2]}".strip()
-            found.append(Amount(_value(match.group("number")), unit, per, said, sentence, _bound(sentence, match)))
+            found.append(Amount(_value(match.group("number")), unit, per, said, sentence, _find_bound(sentence, match)))
     return found
 
 
@@ -132,7 +132,7 @@ def _value(number: str) -> float:
     return float(re.sub(r"[.,](?=\d{3}(?:\D|$))", "", number).replace(",", "."))
 
 
-def _bound(sentence: str, match: re.Match[str]) -> Bound | None:
+def _find_bound(sentence: str, match: re.Match[str]) -> Bound | None:
     before = sentence[: match.start()] + " "
     if _AT_LEAST.search(before):
         return "least"

@@ -8,14 +8,21 @@ from collections import Counter
 
 from rapport.builtin.groups import is_substantive
 from rapport.builtin.language.words import stem, words
-from rapport.builtin.phrasing import capitalised, listed
+from rapport.builtin.phrasing import capitalise, join_list
 from rapport.builtin.prompt_reader import Turn, Window
 from rapport.builtin.question_kinds import is_question
 from rapport.builtin.source_reader import Source
-from rapport.builtin.weighing.bearing import Noted, figures, noted
-from rapport.builtin.weighing.choosing import chosen_between
-from rapport.builtin.weighing.open_question import Asked, Table, among_people, lay, telling, unanswered
-from rapport.builtin.weighing.stances import Stance, decides, is_reversed, looked_for, stance, suggests
+from rapport.builtin.weighing.bearing import Noted, cite_notes, figures
+from rapport.builtin.weighing.choosing import choose_between
+from rapport.builtin.weighing.open_question import (
+    Asked,
+    Table,
+    find_telling_words,
+    find_unanswered,
+    is_among_people,
+    lay,
+)
+from rapport.builtin.weighing.stances import Stance, decides, find_asked_for, is_reversed, stance, suggests
 from rapport.builtin.weighing.voices import Voices, quote
 
 _VERB = re.compile(r"\b(?:do|should|shall|can|could|may|must) (?:i|we|you) ([a-z]+)\b", re.IGNORECASE)
@@ -35,14 +42,18 @@ def weigh(window: Window, sources: list[Source], own: str | None = None, *, whol
     if table is None or not (table.options or decides(table.question)):
         return None
     voices = Voices(window.last.speaker if window.last else None)
-    found = noted(table, sources)
-    told = chosen_between(table, found, voices) if table.options else _yes_or_no(table, found, voices)
+    found = cite_notes(table, sources)
+    told = choose_between(table, found, voices) if table.options else _yes_or_no(table, found, voices)
     if own is not None and table.text == own and not (table.options and told) and not found.decide(table.subject):
         return None  # nobody has talked about it: a question like any other
     # Who asks in full words need not be told what is asked.
-    lead = [] if own is not None and (telling(own) or table.asker == voices.caller) else [_opening(table, voices)]
+    lead = (
+        []
+        if own is not None and (find_telling_words(own) or table.asker == voices.caller)
+        else [_opening(table, voices)]
+    )
     nothing = ["Nobody has said anything for or against it yet, so I can't tell."] if not told else []
-    return _written([*lead, *told, *nothing, *_open(table, found, window, voices)], found)
+    return _write_answer([*lead, *told, *nothing, *_open(table, found, window, voices)], found)
 
 
 def gather(window: Window, sources: list[Source]) -> str | None:
@@ -55,43 +66,43 @@ def gather(window: Window, sources: list[Source]) -> str | None:
     for turn in table.after:
         if turn.speaker != table.asker and (suggests(turn.text) or not is_question(turn.text)):
             latest[turn.speaker] = turn
-    found = noted(table, sources)
+    found = cite_notes(table, sources)
     if not latest and not found.passages:
         return None
-    told = [voices.quoted(turn) for turn in list(latest.values())[-_MOST_SAID:]]
+    told = [voices.quote(turn) for turn in list(latest.values())[-_MOST_SAID:]]
     if found.passages:
-        told.append(found.told())
-    return _written([_opening(table, voices), *told, _majority(table, latest)], found)
+        told.append(found.tell())
+    return _write_answer([_opening(table, voices), *told, _majority(table, latest)], found)
 
 
 def still_open(window: Window) -> str | None:
     """Return what nobody has answered or decided yet, in the words of those who asked."""
-    turns = among_people(window)
+    turns = is_among_people(window)
     voices = Voices(window.last.speaker if window.last else None)
     table = lay(window, whole=True)
-    asked = unanswered(turns)
+    asked = find_unanswered(turns)
     left = [(each.turn.speaker, each.turn.text) for each in asked]
     if table is not None and all(text != table.text for _, text in left):
         left.append((table.asker, table.text))
     if not left:
         return None
     parts = [f"{voices.whose(speaker)} question {quote(text, _LONGEST_OPEN)}" for speaker, text in left[-_MOST_SAID:]]
-    parts += [what for turn in turns[-_LATELY:] if (what := looked_for(turn.text))][-1:]
-    return _ended(f"Still open: {'; '.join(parts)}")
+    parts += [what for turn in turns[-_LATELY:] if (what := find_asked_for(turn.text))][-1:]
+    return _end_sentence(f"Still open: {'; '.join(parts)}")
 
 
 def _opening(table: Table, voices: Voices) -> str:
-    return f"{capitalised(voices.name(table.asker))} asked: {quote(table.text, whole=True)}"
+    return f"{capitalise(voices.name(table.asker))} asked: {quote(table.text, whole=True)}"
 
 
 def _yes_or_no(table: Table, found: Noted, voices: Voices) -> list[str]:
     if is_reversed(table.question):
-        return [*(voices.quoted(turn) for turn in table.after[-2:]), *([found.told()] if found.passages else [])]
+        return [*(voices.quote(turn) for turn in table.after[-2:]), *([found.tell()] if found.passages else [])]
     stands = _stands(table)
     told = [_sides(stands, voices)] if any(each.side for _, each in stands.values()) else []
-    told += _said(table, stands, voices, room=1 if told else 2) if not found.passages else []
+    told += _report_words(table, stands, voices, room=1 if told else 2) if not found.passages else []
     if found.passages:
-        told.append(found.told())
+        told.append(found.tell())
     if told:
         told.append(_verdict(table, stands, found))
     return [each for each in told if each]
@@ -127,17 +138,19 @@ def _sides(stands: dict[str | None, tuple[Turn, Stance]], voices: Voices) -> str
         if each.side == "against":
             why = f" ({quote(turn.text, _LONGEST_REASON)})" if each.has_reason else ""
             parts.append(f"{voices.are([speaker])} against it{why}")
-    return f"{capitalised('; '.join(parts))}."
+    return f"{capitalise('; '.join(parts))}."
 
 
-def _said(table: Table, stands: dict[str | None, tuple[Turn, Stance]], voices: Voices, *, room: int) -> list[str]:
+def _report_words(
+    table: Table, stands: dict[str | None, tuple[Turn, Stance]], voices: Voices, *, room: int
+) -> list[str]:
     """Return what else was said to it, by those who took no side."""
     others = [
         turn
         for turn in table.after
         if turn.speaker not in stands and turn.speaker != table.asker and is_substantive(turn.text)
     ]
-    return [voices.quoted(turn) for turn in others[-room:]]
+    return [voices.quote(turn) for turn in others[-room:]]
 
 
 def _verdict(table: Table, stands: dict[str | None, tuple[Turn, Stance]], found: Noted) -> str:
@@ -159,7 +172,7 @@ def _verdict(table: Table, stands: dict[str | None, tuple[Turn, Stance]], found:
 def _by_limit(found: Noted, pros: int, cons: int) -> str:
     assert found.named is not None
     assert found.limit is not None
-    named = capitalised(found.named.words)
+    named = capitalise(found.named.words)
     limit = f"{found.limit.value:g}" if found.named.unit == found.limit.unit else found.limit.words
     if not found.keeps:
         beyond = "more than the limit of" if found.limit.bound == "most" else "less than the required"
@@ -172,7 +185,9 @@ def _by_limit(found: Noted, pros: int, cons: int) -> str:
 
 def _majority(table: Table, latest: dict[str | None, Turn]) -> str:
     """Return what most of them name that the question itself doesn't."""
-    named = Counter(term for turn in latest.values() for term in telling(turn.text) - telling(table.text))
+    named = Counter(
+        term for turn in latest.values() for term in find_telling_words(turn.text) - find_telling_words(table.text)
+    )
     top = named.most_common(2)
     if not top or top[0][1] < 2 or (len(top) > 1 and top[1][1] == top[0][1]):
         return "More than that wasn't said."
@@ -185,37 +200,37 @@ def _open(table: Table, found: Noted, window: Window, voices: Voices) -> list[st
     left: list[str] = []
     for turn in table.after:
         condition = stance(turn.text).condition
-        if condition and not _settled(condition, found):
+        if condition and not _settle(condition, found):
             left.append(f"whether {condition.partition(' ')[2]}" if condition.startswith("if ") else condition)
     if found.unchecked is not None:
-        far = listed(figures(table)[:3])
+        far = join_list(figures(table)[:3])
         left.append(f"whether it all stays within {found.unchecked.words}{f' (named so far: {far})' if far else ''}")
     left += [
         f"{voices.whose(asked.turn.speaker)} question {quote(asked.turn.text, _LONGEST_OPEN)}"
         for asked in _others_ask(table, window)
     ]
-    return [_ended(f"Still open: {'; '.join(list(dict.fromkeys(left))[:_MOST_OPEN])}")] if left else []
+    return [_end_sentence(f"Still open: {'; '.join(list(dict.fromkeys(left))[:_MOST_OPEN])}")] if left else []
 
 
-def _ended(text: str) -> str:
+def _end_sentence(text: str) -> str:
     return text if text.endswith(("?”", "!”", "…”")) else f"{text}."
 
 
-def _settled(condition: str, found: Noted) -> bool:
-    wanted = telling(condition)
+def _settle(condition: str, found: Noted) -> bool:
+    wanted = find_telling_words(condition)
     return any(wanted & passage.terms for passage in found.passages)
 
 
 def _others_ask(table: Table, window: Window) -> list[Asked]:
     """Questions since then, or on the same subject, that nobody has taken up."""
-    turns = among_people(window)
+    turns = is_among_people(window)
     return [
         asked
-        for asked in unanswered(turns)
-        if asked.turn.text not in table.text and table.subject & telling(asked.turn.text)
+        for asked in find_unanswered(turns)
+        if asked.turn.text not in table.text and table.subject & find_telling_words(asked.turn.text)
     ]
 
 
-def _written(parts: list[str], found: Noted) -> str:
-    text = " ".join(capitalised(part) for part in parts if part)
+def _write_answer(parts: list[str], found: Noted) -> str:
+    text = " ".join(capitalise(part) for part in parts if part)
     return f"{text}\n\nSources: {', '.join(found.ids)}" if found.ids else text

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from rapport.builtin.grounding import Passage, passages_of, search
 from rapport.builtin.language.words import terms
-from rapport.builtin.phrasing import finished, quotable
+from rapport.builtin.phrasing import finish_sentence, quotable
 from rapport.builtin.rules import asks_to_break_rules
 from rapport.builtin.source_reader import Source
 from rapport.builtin.weighing.amounts import Amount, amounts, applies, limits
-from rapport.builtin.weighing.open_question import Table, telling
-from rapport.builtin.weighing.stances import looked_for, stance
+from rapport.builtin.weighing.open_question import Table, find_telling_words
+from rapport.builtin.weighing.stances import find_asked_for, stance
 
 _THRESHOLD = 0.5
 _MOST = 2
@@ -47,13 +47,13 @@ class Noted:
         """Return whether what was found says yes or no by itself."""
         return self.keeps is not None or self.allows(subject) is not None
 
-    def told(self) -> str:
+    def tell(self) -> str:
         """Return the sentences, each with its source."""
         by_source: dict[str | None, list[str]] = {}
         for passage in self.passages:
             # "It opens at nine" says nothing without the sentence before it.
             text = f"{passage.before} {passage.text}" if passage.points_back else passage.text
-            by_source.setdefault(passage.source.id, []).append(f"“{finished(quotable(text, _LONGEST))}”")
+            by_source.setdefault(passage.source.id, []).append(f"“{finish_sentence(quotable(text, _LONGEST))}”")
         parts = (
             f"{' and '.join(texts)}{f' [source: {source_id}]' if source_id else ''}"
             for source_id, texts in by_source.items()
@@ -85,14 +85,14 @@ class Noted:
         )
 
 
-def noted(table: Table, sources: list[Source]) -> Noted:
+def cite_notes(table: Table, sources: list[Source]) -> Noted:
     """Return what the sources say to the question: to the amounts that were named, to what people want to know, to the question itself."""
     found = [passage for passage in passages_of(sources) if not asks_to_break_rules(passage.text)]
     if not found:
         return Noted()
-    named = named_amounts(table)
-    kept, limit, amount = _limited(found, named, table)
-    for query in _wanted(table):
+    named = find_named_amounts(table)
+    kept, limit, amount = _apply_limits(found, named, table)
+    for query in _find_wanted(table):
         kept += [each for each in search(query, "", sources, threshold=_THRESHOLD)[:1] if each not in kept]
     if not kept or table.options:
         kept += [each for each in _on_options(found, table.options) if each not in kept]
@@ -104,23 +104,28 @@ def noted(table: Table, sources: list[Source]) -> Noted:
     return Noted(chosen, limit, amount, unchecked)
 
 
-def named_amounts(table: Table) -> list[Amount]:
+def find_named_amounts(table: Table) -> list[Amount]:
     """Return the amounts that people have named for what is asked about, the latest first."""
     since = [amount for text in (table.text, *(turn.text for turn in table.after)) for amount in amounts(text)]
     earlier = [amount for turn in reversed(table.before) for amount in amounts(turn.text)]
     # What was named before the question is for its subject only if it says so with more than one word of it.
     least = min(2, len(table.subject))
-    return [*reversed(since), *(each for each in earlier if len(table.subject & telling(each.sentence)) >= least)]
+    return [
+        *reversed(since),
+        *(each for each in earlier if len(table.subject & find_telling_words(each.sentence)) >= least),
+    ]
 
 
 def figures(table: Table) -> list[str]:
     """Everything that was named on the subject, in the order in which it was."""
     every = [amount for turn in (*table.before, *table.after) for amount in amounts(turn.text)]
-    fitting = [each for each in every if table.subject & telling(each.sentence) and each.value >= _TELLING_VALUE]
+    fitting = [
+        each for each in every if table.subject & find_telling_words(each.sentence) and each.value >= _TELLING_VALUE
+    ]
     return list(dict.fromkeys(each.words for each in fitting))
 
 
-def _limited(
+def _apply_limits(
     found: Sequence[Passage], named: Sequence[Amount], table: Table
 ) -> tuple[list[Passage], Amount | None, Amount | None]:
     """Return the passage with a limit that is for something named here; one that says what it is per counts most."""
@@ -132,10 +137,10 @@ def _limited(
     return [], None, None
 
 
-def _wanted(table: Table) -> Iterable[str]:
+def _find_wanted(table: Table) -> Iterable[str]:
     """Return what people would have to know: what somebody wants looked up, what a yes hangs on, and the question itself."""
     for turn in reversed(table.after):
-        if what := looked_for(turn.text):
+        if what := find_asked_for(turn.text):
             yield f"{what}?"
         if condition := stance(turn.text).condition:
             yield condition.partition(" ")[2]
@@ -157,7 +162,7 @@ def _on_options(found: Sequence[Passage], options: Sequence[str]) -> list[Passag
 
 
 def _covers(passage: Passage, option: str) -> bool:
-    wanted = telling(option)
+    wanted = find_telling_words(option)
     # "back" is common, and still what tells "roll back" from "roll on".
     said = wanted | {term for term in terms(option) if not any(character.isdigit() for character in term)}
     wanted = frozenset(term for term in said if not any(character.isdigit() for character in term))

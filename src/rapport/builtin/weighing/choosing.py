@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rapport.builtin.language.words import sentences, terms
-from rapport.builtin.phrasing import listed
+from rapport.builtin.phrasing import join_list
 from rapport.builtin.prompt_reader import Turn
 from rapport.builtin.question_kinds import is_question
 from rapport.builtin.weighing.amounts import Amount, amounts
 from rapport.builtin.weighing.bearing import Noted
 from rapport.builtin.weighing.open_question import Table
-from rapport.builtin.weighing.stances import leaning, stance
+from rapport.builtin.weighing.stances import find_leaning, stance
 from rapport.builtin.weighing.voices import Voices, quote
 
 _RATHER = re.compile(
@@ -40,24 +40,24 @@ class Option:
         return _VOTE * len(self.voters) + sum(speaks for speaks, _, _ in self.remarks)
 
 
-def chosen_between(table: Table, noted: Noted, voices: Voices) -> list[str]:
+def choose_between(table: Table, noted: Noted, voices: Voices) -> list[str]:
     """Return who is for which, what speaks against one, what they cost, and which way that leans; empty if nothing was said."""
     found = _options(table.options)
     for turn in (*table.before, *table.after):
         _hear(turn, found)
     told = [*_votes(found, voices), *_remarks(found, voices)]
     if not told and table.prompted_by is not None:
-        told.append(voices.quoted(table.prompted_by))
+        told.append(voices.quote(table.prompted_by))
     scores = {option.name: option.score for option in found}
     if cheaper := _cheaper(found):
         scores[cheaper[0]] += _CHEAPER
         told.append(cheaper[1])
     if noted.passages:
-        told.append(noted.told())
+        told.append(noted.tell())
         for option in found:
             if noted.speaks_of(option.name, [each.name for each in found if each is not option]):
                 scores[option.name] += _NOTES
-    return [*told, _leaning(scores)] if told else []
+    return [*told, _find_leaning(scores)] if told else []
 
 
 def _options(names: Sequence[str]) -> list[Option]:
@@ -86,7 +86,7 @@ def _hear(turn: Turn, options: Sequence[Option]) -> None:
             for each in options:
                 each.voters = [voter for voter in each.voters if voter != turn.speaker or voter is None]
             option.voters.append(turn.speaker)
-        speaks = -1 if side == "against" and not _RATHER.search(sentence) else leaning(sentence)
+        speaks = -1 if side == "against" and not _RATHER.search(sentence) else find_leaning(sentence)
         option.remarks.append((speaks, turn, sentence))
 
 
@@ -97,7 +97,7 @@ def _begins_with(sentence: str, option: Option) -> bool:
 
 
 def _votes(options: Sequence[Option], voices: Voices) -> list[str]:
-    parts = [f"{voices.are(option.voters)} for {_named(option.name)}" for option in options if option.voters]
+    parts = [f"{voices.are(option.voters)} for {_find_named(option.name)}" for option in options if option.voters]
     return [f"{'; '.join(parts)}."] if parts else []
 
 
@@ -130,15 +130,17 @@ def _cheaper(options: Sequence[Option]) -> tuple[str, str] | None:
         lower, compared = second, [f"{b.value:g} against {a.words}" for a, b in pairs]
     else:
         return None
-    return lower.name, f"Cheaper: {lower.name}, {listed(list(dict.fromkeys(compared))[:3])}."
+    return lower.name, f"Cheaper: {lower.name}, {join_list(list(dict.fromkeys(compared))[:3])}."
 
 
-def _leaning(scores: dict[str, int]) -> str:
+def _find_leaning(scores: dict[str, int]) -> str:
     best, *others = sorted(scores, key=lambda name: -scores[name])
     if all(scores[best] > scores[other] for other in others):
-        return f"So I lean to {_named(best)}."
-    return f"From what was said I can't tell which is better: {listed([_named(each) for each in scores], 'or')}."
+        return f"So I lean to {_find_named(best)}."
+    return (
+        f"From what was said I can't tell which is better: {join_list([_find_named(each) for each in scores], 'or')}."
+    )
 
 
-def _named(option: str) -> str:
+def _find_named(option: str) -> str:
     return option if _IS_THING.match(option) else f"“{option}”"

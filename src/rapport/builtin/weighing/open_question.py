@@ -12,7 +12,7 @@ from rapport.builtin.phrasing import quotable
 from rapport.builtin.prompt_reader import Turn, Window
 from rapport.builtin.question_kinds import is_question
 from rapport.builtin.rules import asks_to_break_rules
-from rapport.builtin.subjects import without_shared_words
+from rapport.builtin.subjects import drop_shared_words
 from rapport.builtin.weighing.stances import decides, stance, suggests
 
 _LEAD = re.compile(
@@ -70,7 +70,7 @@ class Table:
     @property
     def subject(self) -> frozenset[str]:
         """Return the telling words of the question."""
-        return telling(self.text) | telling(self.question)
+        return find_telling_words(self.text) | find_telling_words(self.question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Asked:
     sentence: str
 
 
-def telling(text: str) -> frozenset[str]:
+def find_telling_words(text: str) -> frozenset[str]:
     """Return the stems that make a message recognisable."""
     return frozenset(term for term in terms(text[:_LOOKED_AT]) if not term.isdigit()) - _COMMON
 
@@ -92,20 +92,20 @@ def lay(window: Window, own: str | None = None, *, whole: bool = False) -> Table
 
     `whole` says that the talk is meant and not what the caller had to do with it.
     """
-    turns = among_people(window)
+    turns = is_among_people(window)
     caller = window.last.speaker if window.last and not whole else None
-    above = _meant(window, turns, caller)
-    if own is not None and (telling(own) or choices(own)):
-        return _around(own, turns, caller, above)
+    above = _find_meant(window, turns, caller)
+    if own is not None and (find_telling_words(own) or choices(own)):
+        return _find_around(own, turns, caller, above)
     if above is None:
         return None
     after = tuple(_answers(above.turn, turns[above.place + 1 :]))
     before = tuple(_earlier(above.turn, turns[: max(above.place, 0)]))
-    prompt = _replied_to(above.turn, turns[: max(above.place, 0)])
+    prompt = _find_replied_to(above.turn, turns[: max(above.place, 0)])
     return Table(above.sentence, above.turn.text, above.turn.speaker, before, after, choices(above.sentence), prompt)
 
 
-def among_people(window: Window) -> list[Turn]:
+def is_among_people(window: Window) -> list[Turn]:
     """Return what people have said to each other: not what they asked the agent and were told, unless it is still to be decided."""
     answered = {
         id(turn)
@@ -117,7 +117,7 @@ def among_people(window: Window) -> list[Turn]:
 
 def _is_left_to_decide(text: str) -> bool:
     """Return whether a call asked in full words for something to be decided: an answer of the agent's doesn't settle that."""
-    return bool(telling(text)) and any(map(_is_to_decide, sentences(text)))
+    return bool(find_telling_words(text)) and any(map(_is_to_decide, sentences(text)))
 
 
 def questions(turns: Sequence[Turn]) -> list[Asked]:
@@ -136,9 +136,9 @@ def _really_asks(sentence: str) -> bool:
     return bool(choices(sentence)) or decides(sentence) or not suggests(sentence)
 
 
-def unanswered(turns: Sequence[Turn]) -> list[Asked]:
+def find_unanswered(turns: Sequence[Turn]) -> list[Asked]:
     """Return the questions that nobody has taken up: no reply to whoever asked, and no word right behind it that could be one."""
-    return [asked for asked in questions(turns) if not _taken_up(asked, turns)]
+    return [asked for asked in questions(turns) if not _is_response(asked, turns)]
 
 
 def choices(question: str) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ def choices(question: str) -> tuple[str, ...]:
         return ()
     *others, first = (part.strip() for part in parts[0].rsplit(": ", 1)[-1].split(","))
     second = _ASKS_WHICH.sub("", parts[1]).strip()
-    first, second = without_shared_words(first, second)
+    first, second = drop_shared_words(first, second)
     found = [each for each in (*others, first, second) if each]
     fitting = 2 <= len(found) <= _MOST_OPTIONS and all(
         len(each) <= _LONGEST_OPTION and terms(each) and not _NO_OPTION.search(each) for each in found
@@ -157,26 +157,26 @@ def choices(question: str) -> tuple[str, ...]:
     return tuple(quotable(each, _LONGEST_OPTION) for each in found) if fitting else ()
 
 
-def _meant(window: Window, turns: Sequence[Turn], caller: str | None) -> Asked | None:
+def _find_meant(window: Window, turns: Sequence[Turn], caller: str | None) -> Asked | None:
     """Return the question that is pointed at."""
     asked = questions(turns)
     if window.anchor is not None:
         return _of_anchor(window, turns, asked)
-    if followed := _followed(turns, asked, caller):
+    if followed := _follow_question(turns, asked, caller):
         return followed
-    left = [each for each in asked if _is_to_decide(each.sentence) or not _taken_up(each, turns)] or asked
-    if own := _own_words(turns, caller):
+    left = [each for each in asked if _is_to_decide(each.sentence) or not _is_response(each, turns)] or asked
+    if own := _find_own_words(turns, caller):
         left = [each for each in left if each.place < own[0] and own[1] in _answers(each.turn, turns[each.place + 1 :])]
     return max(left, key=lambda each: _weight(each, turns, caller), default=None)
 
 
-def _own_words(turns: Sequence[Turn], caller: str | None) -> tuple[int, Turn] | None:
+def _find_own_words(turns: Sequence[Turn], caller: str | None) -> tuple[int, Turn] | None:
     """Return what the caller has just said and may mean, if it says something."""
-    place = _latest_of(turns, caller)
+    place = _find_latest(turns, caller)
     return (place, turns[place]) if place is not None and is_substantive(turns[place].text) else None
 
 
-def _latest_of(turns: Sequence[Turn], caller: str | None) -> int | None:
+def _find_latest(turns: Sequence[Turn], caller: str | None) -> int | None:
     """Return the place of the caller's last words, unless many have spoken since."""
     latest = range(len(turns) - 1, max(len(turns) - 2 - _STILL_THERE, -1), -1)
     return next((n for n in latest if caller is not None and turns[n].speaker == caller), None)
@@ -187,9 +187,9 @@ def _is_to_decide(sentence: str) -> bool:
     return not asks_view(sentence) and (decides(sentence) or bool(choices(sentence)))
 
 
-def _followed(turns: Sequence[Turn], asked: Sequence[Asked], caller: str | None) -> Asked | None:
+def _follow_question(turns: Sequence[Turn], asked: Sequence[Asked], caller: str | None) -> Asked | None:
     """Return the question that the caller's own last words ask or, reply by reply, go back to; None if those are long past."""
-    place = _latest_of(turns, caller)
+    place = _find_latest(turns, caller)
     for _ in range(_LONGEST_CHAIN):
         if place is None:
             return None
@@ -231,32 +231,34 @@ def _weight(asked: Asked, turns: Sequence[Turn], caller: str | None) -> float:
     return _ASKED_BY_CALLER * own + _REPLIED * min(replied, 3) + _DECIDING * _is_to_decide(asked.sentence) + late
 
 
-def _around(own: str, turns: Sequence[Turn], caller: str | None, above: Asked | None) -> Table:
+def _find_around(own: str, turns: Sequence[Turn], caller: str | None, above: Asked | None) -> Table:
     """Return the table of a call that asks something itself: what shares its words, and what was said to the question it takes up."""
-    wanted = telling(own)
+    wanted = find_telling_words(own)
     sentence = next((each for each in reversed(sentences(own)) if is_question(each)), own)
     options = choices(sentence)
-    taken = _taken_up_by(wanted, turns, above)
+    taken = _find_responses(wanted, turns, above)
     if taken is None:
-        return Table(sentence, own, caller, tuple(turn for turn in turns if wanted & telling(turn.text)), (), options)
+        return Table(
+            sentence, own, caller, tuple(turn for turn in turns if wanted & find_telling_words(turn.text)), (), options
+        )
     after = tuple(_answers(taken.turn, turns[taken.place + 1 :]))
-    known = wanted | telling(taken.turn.text)
+    known = wanted | find_telling_words(taken.turn.text)
     before = tuple(
-        turn for turn in turns if turn not in after and turn is not taken.turn and known & telling(turn.text)
+        turn for turn in turns if turn not in after and turn is not taken.turn and known & find_telling_words(turn.text)
     )
-    prompt = _replied_to(taken.turn, turns[: max(taken.place, 0)])
+    prompt = _find_replied_to(taken.turn, turns[: max(taken.place, 0)])
     options = options or choices(taken.sentence)
     return Table(sentence, taken.turn.text, taken.turn.speaker, before, after, options, prompt)
 
 
-def _taken_up_by(wanted: frozenset[str], turns: Sequence[Turn], above: Asked | None) -> Asked | None:
+def _find_responses(wanted: frozenset[str], turns: Sequence[Turn], above: Asked | None) -> Asked | None:
     """Return the question that a call asks again: the one that has most of its words, or the likeliest one if its answers have some."""
     asked = [*([above] if above else []), *reversed(questions(turns))]
-    closest = max(asked, key=lambda each: len(wanted & telling(each.turn.text)), default=None)
-    if closest is not None and wanted & telling(closest.turn.text):
+    closest = max(asked, key=lambda each: len(wanted & find_telling_words(each.turn.text)), default=None)
+    if closest is not None and wanted & find_telling_words(closest.turn.text):
         return closest
     if above is not None and any(
-        wanted & telling(turn.text) for turn in _answers(above.turn, turns[above.place + 1 :])
+        wanted & find_telling_words(turn.text) for turn in _answers(above.turn, turns[above.place + 1 :])
     ):
         return above
     return None
@@ -265,7 +267,7 @@ def _taken_up_by(wanted: frozenset[str], turns: Sequence[Turn], above: Asked | N
 def _answers(question: Turn, following: Sequence[Turn]) -> Iterator[Turn]:
     """Yield what was said to a question: replies to those who take part, and what shares its words or takes a side."""
     taking_part = {question.speaker}
-    known = telling(question.text)
+    known = find_telling_words(question.text)
     # To what is to be decided people say yes or no; to what is to be told, one after another says what they know.
     near = 1 if any(map(_is_to_decide, sentences(question.text))) else 2
     for n, turn in enumerate(following):
@@ -275,32 +277,32 @@ def _answers(question: Turn, following: Sequence[Turn]) -> Iterator[Turn]:
         if turn.replying_to is not None:
             belongs = turn.replying_to in taking_part
         else:
-            shares = bool(known & telling(turn.text))
+            shares = bool(known & find_telling_words(turn.text))
             asks = any(map(_really_asks, sentences(turn.text)))
             belongs = shares or (not asks and (n < near or stance(turn.text).side is not None))
         if belongs:
             taking_part.add(turn.speaker)
-            known |= telling(turn.text)
+            known |= find_telling_words(turn.text)
             yield turn
 
 
 def _earlier(question: Turn, preceding: Sequence[Turn]) -> Iterator[Turn]:
     """Yield what was said before a question on its subject: what it replies to, and what shares its telling words."""
-    known = telling(question.text)
-    replied = _replied_to(question, preceding)
+    known = find_telling_words(question.text)
+    replied = _find_replied_to(question, preceding)
     for turn in preceding:
-        if turn is replied or known & telling(turn.text):
+        if turn is replied or known & find_telling_words(turn.text):
             yield turn
 
 
-def _replied_to(question: Turn, preceding: Sequence[Turn]) -> Turn | None:
+def _find_replied_to(question: Turn, preceding: Sequence[Turn]) -> Turn | None:
     """Return the latest message before it of whomever it replies to."""
     if question.replying_to is None:
         return None
     return next((turn for turn in reversed(preceding) if turn.speaker == question.replying_to), None)
 
 
-def _taken_up(asked: Asked, turns: Sequence[Turn]) -> bool:
+def _is_response(asked: Asked, turns: Sequence[Turn]) -> bool:
     following = turns[asked.place + 1 :]
     asker = asked.turn.speaker
     if asker is not None and any(turn.replying_to == asker for turn in following[:_LATER_REPLIES]):

@@ -96,7 +96,7 @@ def stance(text: str) -> Stance:
     return Stance(None)
 
 
-def leaning(text: str) -> int:
+def find_leaning(text: str) -> int:
     """Return whether the words speak well of what they are about (above 0) or ill of it (below 0); 0 if they don't tell."""
     found = words(text.replace("’", "'"))
     good, bad = (sum(word in listed for word in found) for listed in (_GOOD, _BAD))
@@ -104,7 +104,7 @@ def leaning(text: str) -> int:
     return -1 if turned and good else (good > bad) - (bad > good)
 
 
-def looked_for(text: str) -> str | None:
+def find_asked_for(text: str) -> str | None:
     """Return what somebody says should be looked up ("what a room may cost")."""
     match = _LOOK_UP.search(text.replace("’", "'"))
     return match.group("what").strip() if match and not is_question(sentences(text)[-1]) else None

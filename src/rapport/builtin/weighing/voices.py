@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rapport.builtin.language.words import sentences
-from rapport.builtin.phrasing import capitalised, finished, listed, quotable
+from rapport.builtin.phrasing import capitalise, finish_sentence, join_list, quotable
 from rapport.builtin.prompt_reader import Turn
 from rapport.builtin.question_kinds import is_question
 
@@ -30,12 +30,12 @@ class Voices:
     def are(self, speakers: Iterable[str | None]) -> str:
         """`Ana is`, `Ana and Ben are`, `you are`."""
         names = list(dict.fromkeys(self.name(each) for each in speakers))
-        return f"{listed(names)} {'is' if len(names) == 1 and names != ['you'] else 'are'}"
+        return f"{join_list(names)} {'is' if len(names) == 1 and names != ['you'] else 'are'}"
 
-    def quoted(self, turn: Turn) -> str:
+    def quote(self, turn: Turn) -> str:
         """`Ana said: “…”` or `You asked: “…”`, as a sentence of its own."""
         verb = "asked" if is_question(turn.text) else "said"
-        return f"{capitalised(self.name(turn.speaker))} {verb}: {quote(turn.text, whole=True)}"
+        return f"{capitalise(self.name(turn.speaker))} {verb}: {quote(turn.text, whole=True)}"
 
 
 def quote(text: str, limit: int = _LONGEST_QUOTE, *, whole: bool = False) -> str:
@@ -43,10 +43,10 @@ def quote(text: str, limit: int = _LONGEST_QUOTE, *, whole: bool = False) -> str
     said = text
     if len(said) > limit:
         said = _end_of(sentences(text), limit) or text
-    shown = capitalised(quotable(said, limit).replace("“", "‘").replace("”", "’"))
+    shown = capitalise(quotable(said, limit).replace("“", "‘").replace("”", "’"))
     if not whole:
         return f"“{shown.rstrip(' .!')}”"
-    return f"“{finished(shown) if shown[-1:].isalnum() else shown}”"
+    return f"“{finish_sentence(shown) if shown[-1:].isalnum() else shown}”"
 
 
 def _end_of(parts: Sequence[str], limit: int) -> str:

@@ -15,7 +15,7 @@ from rapport.channels.http.routes.conversations import Caller
 from rapport.domain.errors import Transient
 from rapport.domain.follow_up_outcomes import outcomes_by_type, outcomes_of
 from rapport.domain.follow_up_requests import Preference, checked_preference, hour_of
-from rapport.followups.gates import checked_zone
+from rapport.followups.gates import check_time_zone
 from rapport.metrics import CONTENT_TYPE, Metrics
 from rapport.storage.database import Database
 from rapport.storage.followups.follow_up_turns import Followups
@@ -80,7 +80,7 @@ def _preference(body: PreferencesBody, *, before: Preference) -> Preference:
     end = None if body.quiet_to is None else hour_of(body.quiet_to)
     return checked_preference(
         Preference(
-            before.time_zone if body.time_zone is None else checked_zone(body.time_zone),
+            before.time_zone if body.time_zone is None else check_time_zone(body.time_zone),
             begin if "quiet_from" in sent else before.quiet_from,
             end if "quiet_to" in sent else before.quiet_to,
         )

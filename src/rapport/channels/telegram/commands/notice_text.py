@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up_requests import Preference
-from rapport.followups.gates import checked_zone
+from rapport.followups.gates import check_time_zone
 from rapport.retrieval.files.document import fit_on_one_line
 
 _MARKUP = re.compile(r"[\\`*_{}\[\]()<>#+\-.!|~&=]")
@@ -39,7 +39,7 @@ class WallClock:
     def for_preference(cls, preference: Preference) -> WallClock:
         """The clock that somebody lives by; UTC if their zone is not known, or not on this machine."""
         try:
-            zone = ZoneInfo(checked_zone(preference.time_zone))
+            zone = ZoneInfo(check_time_zone(preference.time_zone))
         except InvalidInput:
             zone = ZoneInfo("UTC")
         return cls(zone, datetime.now(UTC))
