@@ -276,7 +276,7 @@ def test_an_unknown_agent_is_said_in_one_line(home: Home) -> None:
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 def test_a_chat_in_a_real_terminal(home: Home) -> None:
-    terminal = Terminal(home, f"{COMMAND} chat; echo left with $?; exec cat")
+    terminal = Terminal(home, f"env -u COLUMNS {COMMAND} chat; echo left with $?; exec cat")
     try:
         terminal.shows(r"you $|you\s*$")
         terminal.types("my name is Ana", "Enter")
@@ -284,6 +284,15 @@ def test_a_chat_in_a_real_terminal(home: Home) -> None:
         terminal.types("what is my name?", "Enter")
         shown = terminal.shows(r"what is my name\?\n.*Ana.*you\s*$")
         assert "Traceback" not in shown
+        terminal.types("Up", "Up")
+        terminal.shows(r"you my name is Ana\s*$")
+        terminal.types("C-u", "日本語", "Left", "x", "C-e", "BSpace")
+        terminal.shows(r"you 日本x\s*$")
+        terminal.types("C-u")
+        terminal.pastes("I like tea\nand coffee")
+        terminal.shows(r"you I like tea\n *and coffee\s*$")
+        terminal.types("Enter")
+        terminal.shows(r"you I like tea\n *and coffee\n\S.*you\s*$")  # one message, answered once
         terminal.types("C-d")
         shown = terminal.shows(r"left with \d+")
         assert "left with 0" in shown

@@ -191,7 +191,7 @@ def test_a_follow_up_appears_above_what_somebody_is_typing(
         terminal.shows(r"you my name is Ana\n.*\S.*\n.*you\s*$")
         long = "wörter " * 22  # more than a row of the terminal
         terminal.types(f"{long}half a", "Space", "lone")
-        terminal.types("BSpace", "BSpace", "Left", "Up", "F5")
+        terminal.types("BSpace", "BSpace", "Left", "Right", "F5")
         terminal.shows(r"half a lo\s*$")
         (conversation,) = sql("SELECT id FROM conversations")[0]
         rapport("timers", "set", conversation, "check_in", "1s")

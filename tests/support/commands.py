@@ -123,6 +123,11 @@ class Terminal:
     def types(self, *keys: str) -> None:
         self._tmux("send-keys", *keys)
 
+    def pastes(self, text: str) -> None:
+        """Paste as a terminal emulator does: between the marks that tell a program so."""
+        self._tmux("set-buffer", text)
+        self._tmux("paste-buffer", "-p")
+
     @property
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p", "-S", "-200")

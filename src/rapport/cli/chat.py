@@ -18,7 +18,7 @@ from rapport.agents.advice import advise
 from rapport.agents.profiles import require_agent
 from rapport.app import App, open_app
 from rapport.cli import follow_up_output as followups
-from rapport.cli.line_editor import lines_of
+from rapport.cli.line_input import open_input
 from rapport.core.turn_runner import Ticket
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER, Conversation, Incoming, Message
@@ -63,14 +63,14 @@ class Terminal:
         self._conversation: Conversation | None = None
         self._seen: datetime | None = None
         """The time of the latest follow-up that was shown."""
-        self._lines = lines_of(console)
+        self._input = open_input(console)
 
     async def run(self, *, resume: bool) -> None:
         self._greet()
         if resume:
             self._take_up(await self._latest())
             await self._show_history(limit=6)
-        with self._lines.reading():
+        with self._input.reading():
             while (line := await self._ask()) is not None:
                 if line.startswith("/"):
                     if not await self._command(line):
@@ -103,7 +103,7 @@ class Terminal:
     async def _typed(self) -> str | None:
         lines: list[str] = []
         while True:
-            line = await self._lines.next("[bold cyan]you[/bold cyan] " if not lines else "[dim]…[/dim]   ")
+            line = await self._input.read("[bold cyan]you[/bold cyan] " if not lines else "[dim]…[/dim]   ")
             if line is None:
                 self._console.print()
                 return None
@@ -116,7 +116,7 @@ class Terminal:
         while not answered.is_set():
             new = await self._new_followups()
             if new and not answered.is_set():
-                with self._lines.aside():
+                async with self._input.above_line():
                     for message in new:
                         self._console.print(f"[dim]{message.created_at.astimezone():%H:%M}[/dim]")
                         self._console.print(Markdown(message.text))

@@ -58,7 +58,8 @@ def chat(
     """Chat in the terminal."""
     from rapport.cli.chat import chat as run_chat
 
-    start(lambda settings: run_chat(settings, agent=agent, resume=resume), level="error")
+    # Not uvloop: it makes standard input non-blocking, and the terminal stays so for the shell's next command.
+    start(lambda settings: run_chat(settings, agent=agent, resume=resume), level="error", use_uvloop=False)
 
 
 @app.command()
@@ -115,6 +116,7 @@ def start(
     *,
     level: str | None = None,
     default_style: Literal["auto", "console"] = "console",
+    use_uvloop: bool = True,
 ) -> T:
     """Read the settings, set up logging, and run a command; a foreseeable failure is one line, not a traceback."""
     import uvloop
@@ -125,7 +127,7 @@ def start(
         settings = read_settings()
         style = settings.log_format if settings.log_format != "auto" else default_style
         configure_logging(level or settings.log_level, style, secrets=secrets_in(os.environ), cache=True)
-        return uvloop.run(job(settings))
+        return uvloop.run(job(settings)) if use_uvloop else asyncio.run(job(settings))
     except RapportError as error:
         fail(str(error))
     except ValueError as error:  # settings that are not what they should be
