@@ -120,18 +120,12 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
     from rapport.channels.http.server import Health, http_app
 
     return http_app(
-        app.worker,
-        app.database,
+        app.core,
         app.worker.live_updates,
         loopback=app.settings.is_loopback,
         max_characters=app.settings.max_message_characters,
         model=app.settings.model,
-        library=app.library,
-        retriever=app.retriever,
-        memory=app.memory,
-        chooser=app.context_selector,
         limiter=limiter,
-        wake=app.worker.notice_timer_change,
         metrics=app.metrics,
         telegram=app.telegram is not None,
         model_health=app.health,

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from rapport.builtin import BuiltinChatModel
-from rapport.channels.http.routes.samples import read_chat
+from rapport.core.samples import read_chat
 from tests.channels.http.test_auth import make_key, until_closed
 from tests.support.world import World, open_world
 

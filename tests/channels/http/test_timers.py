@@ -15,6 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from rapport.channels.http.auth.authentication import authenticator
 from rapport.channels.http.problems import install
 from rapport.channels.http.routes.timers import timer_routes
+from rapport.core.access import Access
+from rapport.core.follow_ups import FollowUpControls
 from rapport.domain.follow_up_requests import LATEST
 from rapport.domain.ids import new_id
 from rapport.metrics import Metrics
@@ -226,8 +228,8 @@ async def test_whoever_keeps_time_is_told_of_every_timer_that_is_set_or_moved(da
     told: list[None] = []
     app = FastAPI()
     install(app)
-    caller = authenticator(database, loopback=True)
-    app.include_router(timer_routes(database, caller, wake=lambda: told.append(None)))
+    caller = authenticator(Access(database), loopback=True)
+    app.include_router(timer_routes(FollowUpControls(database, lambda: told.append(None)), caller))
     async with database.statement() as connection:
         conversation = (await Conversations(connection).create("local", agent_id="companion")).id
     transport = httpx.ASGITransport(app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,21 +32,15 @@ from rapport.channels.http.routes.samples import sample_routes
 from rapport.channels.http.routes.session import Server, session_routes
 from rapport.channels.http.routes.threads import thread_routes
 from rapport.channels.http.routes.timers import timer_routes
-from rapport.core.turn_runner import TurnRunner
-from rapport.domain.errors import RapportError
-from rapport.memory.memory_store import MemoryStore
+from rapport.core.core import Core
 from rapport.metrics import Metrics
 from rapport.retrieval.files.reader import FileReader
-from rapport.retrieval.library import Library
-from rapport.retrieval.retriever import Retriever
-from rapport.storage.database import Database
-from rapport.turns.group_context import ContextSelector
 
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
 
-READY_SECONDS = 1.0
-"""Whoever asks wants to know now: a database that takes longer isn't ready."""
+READY_TIMEOUT_SECONDS = 1.0
+"""A database that takes longer to answer is not ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +53,13 @@ class Health:
 
 
 def http_app(
-    core: TurnRunner,
-    database: Database,
+    core: Core,
     live: Live,
     *,
     loopback: bool,
     max_characters: int,
     model: str,
-    library: Library,
-    retriever: Retriever,
-    memory: MemoryStore,
-    chooser: ContextSelector,
     limiter: Limiter | None = None,
-    wake: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,
     telegram: bool = False,
     model_health: ModelHealth | None = None,
@@ -80,10 +67,7 @@ def http_app(
     health: Health | None = None,
     trusted: Sequence[Network] = (),
 ) -> FastAPI:
-    """Every route of the server, ready to be served; with those that other platforms call.
-
-    `wake` tells whoever keeps time in this process that a timer was set; without it that is noticed a second later.
-    """
+    """Return the application with every route; `called_by` are the routes that other platforms call."""
     app = FastAPI(
         title="Rapport",
         version=__version__,
@@ -95,30 +79,28 @@ def http_app(
     )
     install(app)
     app.state.trusted_proxies = tuple(trusted)
-    keyless = Keyless(database, loopback=loopback)
+    keyless = Keyless(core.access, loopback=loopback)
     live.on_access_change(keyless.forget)
-    caller = authenticator(database, loopback=loopback, keyless=keyless)
+    caller = authenticator(core.access, loopback=loopback, keyless=keyless)
     renderer = Renderer()
     counted = metrics or Metrics()
     # First, for routes are tried in this order: what is asked for most.
-    app.include_router(conversation_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
-    app.include_router(
-        session_routes(database, caller, keyless, Server(model, telegram, model_health or ModelHealth()))
-    )
+    app.include_router(conversation_routes(core, caller, max_characters=max_characters, limiter=limiter))
+    app.include_router(session_routes(core, caller, keyless, Server(model, telegram, model_health or ModelHealth())))
     app.include_router(agent_routes(caller))
-    app.include_router(thread_routes(database, caller, renderer=renderer))
+    app.include_router(thread_routes(core, caller, renderer=renderer))
     app.include_router(event_routes(live, caller, renderer=renderer))
     app.include_router(
         websocket_routes(core, live, caller, renderer=renderer, max_characters=max_characters, limiter=limiter)
     )
-    app.include_router(context_routes(chooser, caller))
-    app.include_router(timer_routes(database, caller, wake=wake))
-    app.include_router(autonomy_routes(database, caller, metrics=counted))
-    app.include_router(insight_routes(database, caller, metrics=counted))
-    app.include_router(sample_routes(core, library, caller))
-    app.include_router(note_routes(library, retriever, FileReader(), database, caller))
-    app.include_router(memory_routes(memory, caller))
-    app.include_router(openai_routes(core, database, caller, max_characters=max_characters, limiter=limiter))
+    app.include_router(context_routes(core, caller))
+    app.include_router(timer_routes(core.follow_ups, caller))
+    app.include_router(autonomy_routes(core, caller, metrics=counted))
+    app.include_router(insight_routes(core, caller, metrics=counted))
+    app.include_router(sample_routes(core, caller))
+    app.include_router(note_routes(core, FileReader(), caller))
+    app.include_router(memory_routes(core.memories, caller))
+    app.include_router(openai_routes(core, caller, max_characters=max_characters, limiter=limiter))
     app.include_router(page_routes(read_page()))
     app.include_router(reference_routes(app))
     for router in called_by:
@@ -132,10 +114,7 @@ def http_app(
 
     @app.get("/readyz", tags=["health"], summary="The process can take messages: its database answers")
     async def readyz() -> Response:
-        try:
-            async with asyncio.timeout(READY_SECONDS), database.statement() as connection:
-                await connection.execute("SELECT 1")
-        except (RapportError, TimeoutError):
+        if not await core.monitoring.is_database_ready(timeout_seconds=READY_TIMEOUT_SECONDS):
             return problem(503, "The database can't be reached right now.", headers={"Retry-After": "2"})
         return json_response({"status": "ready"})
 

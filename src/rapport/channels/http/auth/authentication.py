@@ -11,11 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
 from rapport.channels.http.auth.client_address import Network, parse_address
+from rapport.core.access import Access
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import Unauthorized
-from rapport.storage.access.api_keys import Keys
-from rapport.storage.access.sessions import Sessions
-from rapport.storage.database import Database
 
 COOKIE = "rapport_session"
 PAGE_HEADER = "X-Rapport"
@@ -30,23 +28,22 @@ _ONLY_READ = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def authenticator(
-    database: Database, *, loopback: bool, keyless: Keyless | None = None
+    access: Access, *, loopback: bool, keyless: Keyless | None = None
 ) -> Callable[[HTTPConnection], Coroutine[Any, Any, str]]:
     """A FastAPI dependency, for requests and WebSockets, that returns the caller's owner id or raises Unauthorized."""
-    door = keyless or Keyless(database, loopback=loopback)
+    keyless_access = keyless or Keyless(access, loopback=loopback)
 
     async def authenticate(connection: HTTPConnection) -> str:
-        if await door.is_open():
+        if await keyless_access.is_open():
             _refuse_foreign_pages(connection)
             return LOCAL_USER
         scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
         token = connection.cookies.get(COOKIE)
         if not scheme and token:
-            return await _session_owner(database, connection, token)
+            return await _session_owner(access, connection, token)
         if scheme.lower() != "bearer" or not secret.strip():
             raise Unauthorized("Send a key: `Authorization: Bearer <key>`. `rapport keys create NAME` makes one.")
-        async with database.statement() as statement:
-            owner = await Keys(statement).owner_of(secret.strip())
+        owner = await access.find_key_owner(secret.strip())
         if owner is None:
             raise Unauthorized("This key is not valid (any more).")
         return owner
@@ -62,9 +59,8 @@ def require_operator(owner_id: str) -> None:
         )
 
 
-async def _session_owner(database: Database, connection: HTTPConnection, token: str) -> str:
-    async with database.statement() as statement:
-        owner = await Sessions(statement).owner_of(token)
+async def _session_owner(access: Access, connection: HTTPConnection, token: str) -> str:
+    owner = await access.find_session_owner(token)
     if owner is None:
         raise Unauthorized("You are signed out: sign in with a key.")
     refuse_forged(connection)
@@ -79,8 +75,8 @@ def is_operator(owner_id: str) -> bool:
 class Keyless:
     """Whether the server answers without keys, remembered for a moment so that it costs nothing on every request."""
 
-    def __init__(self, database: Database, *, loopback: bool) -> None:
-        self._database = database
+    def __init__(self, access: Access, *, loopback: bool) -> None:
+        self._access = access
         self._loopback = loopback
         self._answer = False
         self._until = 0.0
@@ -91,8 +87,7 @@ class Keyless:
 
     async def is_open(self) -> bool:
         if self._loopback and time.monotonic() >= self._until:
-            async with self._database.statement() as connection:
-                self._answer = not await Keys(connection).any_ever()
+            self._answer = not await self._access.has_keys()
             self._until = time.monotonic() + _LOOK_AGAIN
         return self._answer
 

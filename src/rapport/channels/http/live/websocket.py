@@ -18,7 +18,8 @@ from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.json_bodies import NewMessage, parsed_body
 from rapport.channels.http.routes.conversations import Caller, incoming_of
-from rapport.core.turn_runner import Ticket, TurnRunner
+from rapport.core.core import Core
+from rapport.core.turn_runner import Ticket
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, RapportError, TooMany, Unauthorized
 from rapport.domain.live_updates import Ended, LiveEvent, Remembered, Said, Wrote
 
@@ -36,7 +37,7 @@ NOT_LET_IN = 4401
 
 
 def websocket_routes(
-    core: TurnRunner,
+    core: Core,
     live: Live,
     caller: Caller,
     *,
@@ -70,7 +71,7 @@ def websocket_routes(
 class _Desk:
     """Takes what somebody says in one conversation."""
 
-    core: TurnRunner
+    core: Core
     owner: str
     thread_id: str
     max_characters: int
@@ -81,10 +82,10 @@ class _Desk:
         incoming = incoming_of(self.owner, self.thread_id, message, max_characters=self.max_characters)
         if self.limiter is not None:
             await self.limiter.admit(websocket, self.owner, self.thread_id)
-        return await self.core.accept(incoming, listen=True)
+        return await self.core.runner.accept(incoming, listen=True)
 
     async def cancel(self, message_id: str) -> bool:
-        return await self.core.cancel(self.owner, self.thread_id, message_id)
+        return await self.core.runner.cancel(self.owner, self.thread_id, message_id)
 
 
 @dataclass(slots=True)

@@ -11,15 +11,10 @@ import structlog
 from ulid import ULID
 
 from rapport.channels.http.openai.requests import Said
-from rapport.core.turn_runner import TurnRunner
+from rapport.core.core import Core
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.chat_archive import ArchivedMessage
-from rapport.domain.conversation import Conversation
 from rapport.domain.errors import NotFound, Permanent, Transient
-from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.conversations.ephemeral import EphemeralConversations
-from rapport.storage.database import Connection, Database
-from rapport.storage.messages.import_export import Archives
 
 log = structlog.get_logger()
 
@@ -40,24 +35,19 @@ def named_id(owner_id: str, agent_id: str, name: str) -> str:
 class ConversationChoice:
     """Finds, makes and erases conversations for clients that only know messages."""
 
-    def __init__(self, core: TurnRunner, database: Database) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
-        self._database = database
         self._look_at = time.monotonic()
-
-    async def existing(self, owner_id: str, conversation_id: str) -> Conversation:
-        """The conversation, if it is this owner's."""
-        async with self._database.statement() as connection:
-            return await Conversations(connection).get(owner_id, conversation_id)
 
     async def named(self, owner_id: str, agent: AgentProfile, name: str) -> str:
         """The id of the conversation of that name, which is made if it isn't there."""
         conversation_id = named_id(owner_id, agent.id, name)
         try:
-            await self.existing(owner_id, conversation_id)
+            await self._core.conversations.get(owner_id, conversation_id)
         except NotFound:
-            async with self._database.transaction() as connection:
-                await _begin(connection, owner_id, conversation_id, agent, title=name, at=datetime.now(UTC))
+            await self._core.conversations.create_seeded(
+                owner_id, conversation_id, agent_id=agent.id, title=name, at=datetime.now(UTC)
+            )
         return conversation_id
 
     async def begin_passing(
@@ -76,15 +66,14 @@ class ConversationChoice:
             )
             for number, said in enumerate(before)
         ]
-        async with self._database.transaction() as connection:
-            await _begin(connection, owner_id, conversation_id, agent, title=None, at=began)
-            if history:
-                await Archives(connection).add(owner_id, conversation_id, history, prefix="openai:")
+        await self._core.conversations.create_seeded(
+            owner_id, conversation_id, agent_id=agent.id, title=None, at=began, messages=history, prefix="openai:"
+        )
 
     async def end_passing(self, owner_id: str, conversation_id: str) -> None:
         """Erase it. What can't be erased now is found again as left behind."""
         try:
-            await self._core.erase(owner_id, conversation_id)
+            await self._core.runner.erase(owner_id, conversation_id)
         except NotFound:
             return  # by its owner, meanwhile
         except (Transient, Permanent) as error:
@@ -96,9 +85,7 @@ class ConversationChoice:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
         try:
-            async with self._database.statement() as connection:
-                passing = EphemeralConversations(connection)
-                left = await passing.left_behind(before=datetime.now(UTC) - LEFT_BEHIND, limit=_AT_ONCE)
+            left = await self._core.conversations.list_ephemeral(before=datetime.now(UTC) - LEFT_BEHIND, limit=_AT_ONCE)
         except (Transient, Permanent) as error:
             log.warning("openai.left_behind", conversationId=None, reason=str(error))
             return
@@ -108,11 +95,3 @@ class ConversationChoice:
             log.info("openai.cleaned_up", conversations=len(left))
         if len(left) == _AT_ONCE:
             self._look_at = time.monotonic()  # there may be more
-
-
-async def _begin(
-    connection: Connection, owner_id: str, conversation_id: str, agent: AgentProfile, *, title: str | None, at: datetime
-) -> None:
-    """Make a conversation in which nothing is said unasked: who asks by this API has no ear for it. Needs a transaction."""
-    await Archives(connection).begin(owner_id, conversation_id, agent_id=agent.id, kind="direct", title=title, at=at)
-    await Conversations(connection).allow_followups(owner_id, conversation_id, False)

@@ -24,13 +24,12 @@ from rapport.channels.http.openai.requests import (
 from rapport.channels.http.openai.responses import CompletionView, Envelope, ModelsView, ModelView, model_view
 from rapport.channels.http.openai.stream import CompletionStream
 from rapport.channels.http.rendering.json_views import json_response
-from rapport.core.turn_runner import TurnRunner
+from rapport.core.core import Core
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import NotFound, RapportError, Transient
 from rapport.domain.ids import new_ephemeral_id
 from rapport.domain.text_checks import checked_text
-from rapport.storage.database import Database
 
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
@@ -40,11 +39,9 @@ Caller = Callable[[Request], Coroutine[Any, Any, str]]
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
-def openai_routes(
-    core: TurnRunner, database: Database, caller: Caller, *, max_characters: int, limiter: Limiter | None = None
-) -> APIRouter:
+def openai_routes(core: Core, caller: Caller, *, max_characters: int, limiter: Limiter | None = None) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute, responses=ERRORS)
-    places = ConversationChoice(core, database)
+    places = ConversationChoice(core)
     completions = _Completions(core, places, limiter, max_characters)
     owner_id = Depends(caller)
 
@@ -83,7 +80,7 @@ def openai_routes(
 class _Completions:
     """Two ways to an answer."""
 
-    core: TurnRunner
+    core: Core
     places: ConversationChoice
     limiter: Limiter | None
     max_characters: int
@@ -103,7 +100,7 @@ class _Completions:
         else:
             await self._refuse_other_agent(owner, here, agent)
         incoming = Incoming(owner, here, said.content, said.author, client_message_id=key, awaits_reply=True)
-        ticket = await self.core.accept(incoming, listen=body.stream is True)
+        ticket = await self.core.runner.accept(incoming, listen=body.stream is True)
         envelope = Envelope(ticket.accepted, tokens_sent(body), kept=True)
         headers = {"X-Conversation-Id": here}
         if body.stream:
@@ -131,7 +128,7 @@ class _Completions:
             stack.push_async_callback(self.places.end_passing, owner, here)
             await self.places.begin_passing(owner, here, agent, before)
             incoming = Incoming(owner, here, said.content, said.author)
-            ticket = await self.core.accept(incoming, listen=body.stream is True)
+            ticket = await self.core.runner.accept(incoming, listen=body.stream is True)
             envelope = Envelope(ticket.accepted, tokens_sent(body), kept=False)
             if body.stream:
                 erase = stack.pop_all().aclose
@@ -143,7 +140,7 @@ class _Completions:
             return json_response(envelope.completion(reply))
 
     async def _refuse_other_agent(self, owner: str, conversation_id: str, agent: AgentProfile) -> None:
-        conversation = await self.places.existing(owner, conversation_id)
+        conversation = await self.core.conversations.get(owner, conversation_id)
         if conversation.agent_id != agent.id:
             raise Unsuitable(f"This conversation is one with `{conversation.agent_id}`.", param="model")
 

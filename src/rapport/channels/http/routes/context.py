@@ -11,17 +11,13 @@ from rapport.channels.http.auth.authentication import is_operator
 from rapport.channels.http.rendering.json_views import ProblemView, json_response, problem_view
 from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
+from rapport.core.core import Core
 from rapport.domain.context_selection import Strategy
 from rapport.domain.conversation import Message
-from rapport.domain.errors import NotFound
 from rapport.domain.read_models import SearchHit
 from rapport.domain.text_checks import checked_text
-from rapport.storage.database import Database
-from rapport.storage.memories import Memories
-from rapport.storage.messages.neighbours import from_snapshot, in_order
-from rapport.storage.notes.notes import Notes
-from rapport.turns.explain import Explanation, explain_reply, load_timeline
-from rapport.turns.group_context import MAX_QUERY_CHARACTERS, ContextSelector, check_query
+from rapport.turns.explain import Explanation
+from rapport.turns.group_context import MAX_QUERY_CHARACTERS, check_query
 
 SHOWN_CHARACTERS = 300
 
@@ -110,7 +106,7 @@ class SearchView(BaseModel):
     messages: list[FoundView]
 
 
-def context_routes(chooser: ContextSelector, caller: Caller) -> APIRouter:
+def context_routes(core: Core, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
@@ -122,9 +118,9 @@ def context_routes(chooser: ContextSelector, caller: Caller) -> APIRouter:
         include: Annotated[Literal["timeline"] | None, Query(description="`timeline`: with the words of it all")] = None,
         owner: str = owner_id,
     ) -> Response:  # fmt: skip
-        explanation = await explain_reply(chooser, owner, thread_id, message_id, strategy=strategy)
+        explanation = await core.explanations.explain(owner, thread_id, message_id, strategy=strategy)
         view = context_view(explanation, operator=is_operator(owner))
-        return json_response(view | await _words(chooser.database, explanation) if include else view)
+        return json_response(view | await _load_texts(core, explanation) if include else view)
 
     @router.get("/{thread_id}/search", response_model=SearchView, summary="Messages that a question is about")
     async def search(
@@ -136,7 +132,7 @@ def context_routes(chooser: ContextSelector, caller: Caller) -> APIRouter:
     ) -> Response:  # fmt: skip
         question = check_query(q)
         topic = None if topic is None else checked_text(topic, what="topic", limit=200)
-        hits = await chooser.search_all(owner, thread_id, question, thread_id=topic, limit=limit)
+        hits = await core.explanations.search(owner, thread_id, question, thread_id=topic, limit=limit)
         return json_response({"messages": [found_view(one) for one in hits]})
 
     return router
@@ -175,30 +171,14 @@ def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
     }
 
 
-async def _words(database: Database, explanation: Explanation) -> dict[str, Any]:
-    """What the ids of an explanation stand for, where it still exists."""
-    said = await load_timeline(database, explanation)
-    anchor = from_snapshot(explanation.call) if explanation.call else None
-    if anchor is not None and anchor.id == explanation.receipt["anchor_id"]:
-        said = in_order([anchor, *(one for one in said if one.id != anchor.id)])
+async def _load_texts(core: Core, explanation: Explanation) -> dict[str, Any]:
+    """Return the content behind the ids of an explanation; null for what was deleted since."""
+    details = await core.explanations.load_details(explanation)
     why = {one["id"]: {"reasons": one["reasons"], "score": one["score"]} for one in explanation.receipt["messages"]}
-    where = explanation.conversation
-    memories, notes = explanation.memories, explanation.notes
-    async with database.statement() as connection:
-        for one in memories:
-            try:
-                one["text"] = (await Memories(connection).get(where.owner_id, where.agent_id, one["id"])).content
-            except NotFound:  # forgotten since
-                one["text"] = None
-        for one in notes:
-            try:
-                one["title"] = (await Notes(connection).get(where.owner_id, one["id"])).title
-            except NotFound:  # deleted since
-                one["title"] = None
     return {
-        "timeline": [_moment_view(one, explanation, why) for one in said],
-        "memories": memories,
-        "notes": notes,
+        "timeline": [_moment_view(message, explanation, why) for message in details.messages],
+        "memories": [{**memory, "text": details.memory_texts.get(memory["id"])} for memory in explanation.memories],
+        "notes": [{**note, "title": details.note_titles.get(note["id"])} for note in explanation.notes],
     }
 
 

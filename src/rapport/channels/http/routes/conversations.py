@@ -20,14 +20,12 @@ from rapport.channels.http.rendering.json_views import (
     message_view,
 )
 from rapport.channels.http.requests.json_bodies import AuthorBody, NewConversation, NewMessage, StrictRoute
-from rapport.core.turn_runner import TurnRunner
+from rapport.core.core import Core
 from rapport.domain.chat_archive import KEY_PREFIX
-from rapport.domain.conversation import Author, Incoming
+from rapport.domain.conversation import Author, Conversation, Incoming
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import checked_text
 from rapport.ingest.content import check_content, check_mentions, check_snapshot
-from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.database import Database
 
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
@@ -36,31 +34,23 @@ Caller = Callable[[HTTPConnection], Coroutine[Any, Any, str]]
 
 
 def conversation_routes(
-    core: TurnRunner, database: Database, caller: Caller, *, max_characters: int, limiter: "Limiter | None" = None
+    core: Core, caller: Caller, *, max_characters: int, limiter: "Limiter | None" = None
 ) -> APIRouter:
     router = APIRouter(prefix="/chat/conversations", tags=["chat"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
     @router.post("", status_code=201, response_model=CreatedView, summary="Begin a conversation")
     async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
-        asked = body or NewConversation()
-        async with database.statement() as connection:
-            made = await Conversations(connection).create(
-                owner,
-                agent_id=agent_named(asked.agent, LIBRARIAN.id),
-                kind=asked.kind,
-                title=_title(asked.title),
-            )
+        made = await create_conversation(core, owner, body or NewConversation(), default_agent=LIBRARIAN.id)
         return json_response({"id": made.id}, 201)
 
     @router.get("/{conversation_id}", response_model=ConversationView, summary="A conversation")
     async def get(conversation_id: str, owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            return json_response(conversation_view(await Conversations(connection).get(owner, conversation_id)))
+        return json_response(conversation_view(await core.conversations.get(owner, conversation_id)))
 
     @router.delete("/{conversation_id}", status_code=204, summary="Erase a conversation and all that was said in it")
     async def delete(conversation_id: str, owner: str = owner_id) -> Response:
-        await core.erase(owner, conversation_id)
+        await core.runner.erase(owner, conversation_id)
         return Response(status_code=204)
 
     @router.post(
@@ -77,7 +67,7 @@ def conversation_routes(
         incoming = incoming_of(owner, conversation_id, body, max_characters=max_characters)
         if limiter is not None:
             await limiter.admit(request, owner, conversation_id)
-        ticket = await core.accept(incoming, listen=streaming)
+        ticket = await core.runner.accept(incoming, listen=streaming)
         if not ticket.accepted.answered:
             return json_response({"id": ticket.accepted.message_id, "replied": False}, 202)
         if streaming:
@@ -86,9 +76,19 @@ def conversation_routes(
 
     @router.post("/{conversation_id}/cancel", response_model=CancelledView, summary="Stop the running turn")
     async def cancel(conversation_id: str, owner: str = owner_id) -> Response:
-        return json_response({"cancelled": await core.cancel(owner, conversation_id)})
+        return json_response({"cancelled": await core.runner.cancel(owner, conversation_id)})
 
     return router
+
+
+async def create_conversation(core: Core, owner_id: str, body: NewConversation, *, default_agent: str) -> Conversation:
+    """Create the conversation that a request describes."""
+    return await core.conversations.create(
+        owner_id,
+        agent_id=agent_named(body.agent, default_agent),
+        kind=body.kind,
+        title=None if body.title is None else checked_text(body.title, what="title", limit=200),
+    )
 
 
 _NAMES = ("client_message_id", "reply_to_id", "thread_id", "platform_id", "reply_to_platform_id")
@@ -139,7 +139,3 @@ def _author(author: AuthorBody | str | None, *, what: str) -> Author | None:
 def agent_named(name: str | None, default: str) -> str:
     """The agent a client asks for."""
     return default if name is None else require_agent(name).id
-
-
-def _title(title: str | None) -> str | None:
-    return None if title is None else checked_text(title, what="title", limit=200)

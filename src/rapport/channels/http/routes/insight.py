@@ -9,13 +9,11 @@ from pydantic import BaseModel
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
+from rapport.core.core import Core
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.follow_up_outcomes import Outcomes, outcomes_by_type
 from rapport.domain.read_models import HourlyReplies
 from rapport.metrics import Metrics
-from rapport.storage.conversations.statistics import ConversationStatistics
-from rapport.storage.database import Database
-from rapport.storage.followups.follow_up_turns import Followups
 
 MOST_HOURS = 31 * 24
 
@@ -66,21 +64,20 @@ class InsightView(BaseModel):
     followups: list[FollowedUpView]
 
 
-def insight_routes(database: Database, caller: Caller, *, metrics: Metrics) -> APIRouter:
+def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter:
     router = APIRouter(prefix="/api/insight", tags=["insight"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
     @router.get("", response_model=InsightView, summary="How the last hours went")
     async def insight(hours: Annotated[int, Query(ge=1, le=MOST_HOURS)] = 24, owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            since, told = await ConversationStatistics(connection).replies(owner, hours=hours)
-            tallies = await Followups(connection).stats(owner, days=hours / 24)
+        activity = await core.monitoring.load_activity(owner, hours=hours)
+        replies = activity.hours
         return json_response(
             {
-                "since": since,
+                "since": activity.since,
                 "turns": {
-                    "count": sum(hour.replies for hour in told),
-                    "by_hour": [{"at": hour.at, "count": hour.replies} for hour in told],
+                    "count": sum(hour.replies for hour in replies),
+                    "by_hour": [{"at": hour.at, "count": hour.replies} for hour in replies],
                 },
                 "phases": [
                     {
@@ -91,17 +88,17 @@ def insight_routes(database: Database, caller: Caller, *, metrics: Metrics) -> A
                     }
                     for one in metrics.phases()
                 ],
-                "guard": _share(sum(hour.guarded for hour in told), told),
-                "fallbacks": _share(sum(hour.fallen_back for hour in told), told),
-                "followups": [_followed_up(kind, came) for kind, came in outcomes_by_type(tallies).items()],
+                "guard": _share(sum(hour.guarded for hour in replies), replies),
+                "fallbacks": _share(sum(hour.fallen_back for hour in replies), replies),
+                "followups": [_followed_up(kind, came) for kind, came in outcomes_by_type(activity.follow_ups).items()],
             }
         )
 
     return router
 
 
-def _share(count: int, told: Sequence[HourlyReplies]) -> dict[str, Any]:
-    every = sum(hour.replies for hour in told)
+def _share(count: int, hours: Sequence[HourlyReplies]) -> dict[str, Any]:
+    every = sum(hour.replies for hour in hours)
     return {"count": count, "share": round(count / every, 4) if every else None}
 
 

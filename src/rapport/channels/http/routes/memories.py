@@ -24,7 +24,7 @@ from rapport.memory.memory_store import MAX_QUERY, MemoryStore
 Agent = Annotated[str | None, Query(max_length=64, description="Whose memories about you; `companion` by default")]
 
 
-def memory_routes(book: MemoryStore, caller: Caller) -> APIRouter:
+def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/memories", tags=["memories"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
@@ -37,7 +37,7 @@ def memory_routes(book: MemoryStore, caller: Caller) -> APIRouter:
     )
     async def create(body: MemoryBody, agent: Agent = None, owner: str = owner_id) -> Response:
         remark = MemoryCandidate(body.content, key=body.key, origin="user")
-        return json_response(memory_view(await book.create(owner, _named(agent), remark)), 201)
+        return json_response(memory_view(await memories.create(owner, _named(agent), remark)), 201)
 
     @router.get("", response_model=MemoriesView, summary="What an agent remembers about you, the newest first")
     async def page(
@@ -47,7 +47,7 @@ def memory_routes(book: MemoryStore, caller: Caller) -> APIRouter:
         owner: str = owner_id,
     ) -> Response:
         after = None if before is None else cursor_of(before, is_id=is_id)
-        found = await book.page(owner, _named(agent), limit=limit + 1, before=after)
+        found = await memories.page(owner, _named(agent), limit=limit + 1, before=after)
         shown = found[:limit]
         following = cursor_text(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
         return json_response({"memories": [memory_view(one) for one in shown], "next": following})
@@ -59,14 +59,14 @@ def memory_routes(book: MemoryStore, caller: Caller) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=100)] = 10,
         owner: str = owner_id,
     ) -> Response:
-        found = await book.search(owner, _named(agent), q, limit)
+        found = await memories.search(owner, _named(agent), q, limit)
         return json_response(
             {"memories": [{**memory_view(one), "similarity": similarity} for one, similarity in found]}
         )
 
     @router.get("/stats", response_model=MemoryStatsView, summary="How much an agent remembers about you")
     async def stats(agent: Agent = None, owner: str = owner_id) -> Response:
-        return json_response(memory_stats_view(await book.stats(owner, _named(agent))))
+        return json_response(memory_stats_view(await memories.stats(owner, _named(agent))))
 
     @router.patch(
         "/{memory_id}",
@@ -76,14 +76,14 @@ def memory_routes(book: MemoryStore, caller: Caller) -> APIRouter:
     )
     async def edit(memory_id: str, body: MemoryEdit, agent: Agent = None, owner: str = owner_id) -> Response:
         takes_key_away = body.key is None and "key" in body.model_fields_set
-        edited = await book.edit(
+        edited = await memories.edit(
             owner, _named(agent), memory_id, content=body.content, key="" if takes_key_away else body.key
         )
         return json_response(memory_view(edited))
 
     @router.delete("/{memory_id}", status_code=204, summary="Erase a memory")
     async def delete(memory_id: str, agent: Agent = None, owner: str = owner_id) -> Response:
-        await book.delete(owner, _named(agent), memory_id)
+        await memories.delete(owner, _named(agent), memory_id)
         return Response(status_code=204)
 
     return router

@@ -18,16 +18,14 @@ from rapport.channels.http.requests.cursors import cursor_of, cursor_text
 from rapport.channels.http.requests.json_bodies import NoteBody, StrictRoute, parsed_body
 from rapport.channels.http.requests.uploads import Uploads, read_upload
 from rapport.channels.http.routes.conversations import Caller
+from rapport.core.core import Core
 from rapport.domain.errors import InvalidInput
 from rapport.domain.note import NOTE_ID
 from rapport.domain.text_checks import checked_text
 from rapport.retrieval.files.document import FileName
 from rapport.retrieval.files.reader import FileReader
-from rapport.retrieval.library import Added, Library
-from rapport.retrieval.retriever import TOP, Retriever
+from rapport.retrieval.library import Added
 from rapport.retrieval.standalone_question import plain
-from rapport.storage.database import Database
-from rapport.storage.notes.notes import Notes
 
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -50,9 +48,7 @@ _BODY: dict[str, Any] = {
 }
 
 
-def note_routes(
-    library: Library, retriever: Retriever, reader: FileReader, database: Database, caller: Caller
-) -> APIRouter:
+def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/notes", tags=["notes"], route_class=StrictRoute)
     owner_id = Depends(caller)
     uploads = Uploads()
@@ -69,7 +65,7 @@ def note_routes(
     )
     async def add(request: Request, owner: str = owner_id) -> Response:
         body, file = await _sent(request, owner, reader, uploads)
-        added = await library.add(
+        added = await core.notes.library.add(
             owner,
             body.text,
             title=_title(body.title),
@@ -84,8 +80,7 @@ def note_routes(
         limit: Annotated[int, Query(ge=1, le=500)] = 50, before: str | None = None, owner: str = owner_id
     ) -> Response:
         after = None if before is None else cursor_of(before, is_id=NOTE_ID.fullmatch)
-        async with database.statement() as connection:
-            found = await Notes(connection).page(owner, limit=limit + 1, before=after)
+        found = await core.notes.list_recent(owner, limit=limit + 1, before=after)
         shown = found[:limit]
         following = cursor_text(shown[-1].updated_at, shown[-1].id) if len(found) > limit else None
         return json_response({"notes": [note_view(note) for note in shown], "next": following})
@@ -97,22 +92,19 @@ def note_routes(
         owner: str = owner_id,
     ) -> Response:
         question = plain(checked_text(q, what="q", limit=4000))
-        async with database.statement() as connection:
-            shelf = await Notes(connection).shelf(owner, retriever.embedder.name)
-        found = await retriever.find(owner, question, shelf=shelf, limit=max(limit, TOP))
+        found = await core.notes.search(owner, question, limit=limit)
         return json_response(
             {
-                "passages": [passage_view(passage) for passage in found.passages[:limit]],
-                "best_similarity": found.best,
-                "relevance": retriever.relevance_of(found),
-                "min_similarity": retriever.threshold(shelf),
+                "passages": [passage_view(passage) for passage in found.passages],
+                "best_similarity": found.best_similarity,
+                "relevance": found.relevance,
+                "min_similarity": found.min_similarity,
             }
         )
 
     @router.get("/{note_id}", response_model=NoteTextView, summary="A note with its text")
     async def read(note_id: str, owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            note, text = await Notes(connection).read(owner, note_id)
+        note, text = await core.notes.read(owner, note_id)
         return json_response({**note_view(note), "text": text})
 
     @router.put("/{note_id}", response_model=NoteView, openapi_extra=_BODY, summary="Replace a note's text")
@@ -120,11 +112,13 @@ def note_routes(
         body, _ = await _sent(request, owner, reader, uploads)
         if body.id is not None and body.id != note_id:
             raise InvalidInput("The id in the body is not the one in the address.")
-        return json_response(_added_view(await library.replace(owner, note_id, body.text, title=_title(body.title))))
+        return json_response(
+            _added_view(await core.notes.library.replace(owner, note_id, body.text, title=_title(body.title)))
+        )
 
     @router.delete("/{note_id}", status_code=204, summary="Delete a note")
     async def delete(note_id: str, owner: str = owner_id) -> Response:
-        await library.delete(owner, note_id)
+        await core.notes.library.delete(owner, note_id)
         return Response(status_code=204)
 
     return router

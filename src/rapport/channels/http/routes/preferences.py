@@ -1,6 +1,5 @@
 """`/api/preferences`, `/api/autonomy/stats` and `/metrics`: when follow-ups are unwelcome, and what became of them."""
 
-import time
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -12,18 +11,11 @@ from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.rendering.timer_views import PreferencesView, StatsView, outcomes_view, preference_view
 from rapport.channels.http.requests.json_bodies import Body, StrictRoute
 from rapport.channels.http.routes.conversations import Caller
-from rapport.domain.errors import Transient
+from rapport.core.core import Core
 from rapport.domain.follow_up_outcomes import outcomes_by_type, outcomes_of
 from rapport.domain.follow_up_requests import Preference, checked_preference, hour_of
 from rapport.followups.gates import check_time_zone
 from rapport.metrics import CONTENT_TYPE, Metrics
-from rapport.storage.database import Database
-from rapport.storage.followups.follow_up_turns import Followups
-from rapport.storage.followups.preferences import Preferences
-from rapport.storage.followups.timers import Timers
-
-PENDING_SECONDS = 5.0
-"""For so long a count of the waiting timers is believed: how often somebody scrapes is not a load on the database."""
 
 
 class PreferencesBody(Body):
@@ -34,23 +26,18 @@ class PreferencesBody(Body):
     quiet_to: Annotated[str | None, Field(max_length=16)] = None
 
 
-def autonomy_routes(database: Database, caller: Caller, *, metrics: Metrics) -> APIRouter:
+def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter:
     router = APIRouter(tags=["follow-ups"], route_class=StrictRoute)
     owner_id = Depends(caller)
-    waiting = _Waiting(database)
 
     @router.get("/api/preferences", response_model=PreferencesView, summary="Your time zone and quiet hours")
     async def preferences(owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            return json_response(preference_view(await Preferences(connection).get(owner)))
+        return json_response(preference_view(await core.follow_ups.get_preference(owner)))
 
     @router.put("/api/preferences", response_model=PreferencesView, summary="Set your time zone and quiet hours")
     async def prefer(body: PreferencesBody, owner: str = owner_id) -> Response:
-        async with database.transaction() as connection:
-            preferences = Preferences(connection)
-            wanted = _preference(body, before=await preferences.get(owner, lock=True))
-            await preferences.put(owner, wanted)
-        return json_response(preference_view(wanted))
+        changed = await core.follow_ups.update_preference(owner, lambda before: _preference(body, before=before))
+        return json_response(preference_view(changed))
 
     @router.get(
         "/api/autonomy/stats",
@@ -58,8 +45,7 @@ def autonomy_routes(database: Database, caller: Caller, *, metrics: Metrics) -> 
         summary="What became of the follow-ups in your conversations, and how many were answered",
     )
     async def stats(days: Annotated[int, Query(ge=1, le=3_660)] = 30, owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            tallies = await Followups(connection).stats(owner, days=days)
+        tallies = await core.follow_ups.load_outcomes(owner, days=days)
         by_type = {kind: outcomes_view(counted) for kind, counted in outcomes_by_type(tallies).items()}
         return json_response({"days": days, **outcomes_view(outcomes_of(tallies)), "by_trigger_type": by_type})
 
@@ -67,7 +53,7 @@ def autonomy_routes(database: Database, caller: Caller, *, metrics: Metrics) -> 
     async def measured(owner: str = owner_id) -> Response:
         """Needs a key of the user `local`, the operator; on loopback without keys everybody is that user."""
         require_operator(owner)
-        metrics.pending(await waiting.count())
+        metrics.pending(await core.monitoring.count_pending_timers())
         return Response(metrics.render(), headers={**NOT_STORED, "Content-Type": CONTENT_TYPE})
 
     return router
@@ -85,23 +71,3 @@ def _preference(body: PreferencesBody, *, before: Preference) -> Preference:
             end if "quiet_to" in sent else before.quiet_to,
         )
     )
-
-
-class _Waiting:
-    """How many timers wait, counted anew every few seconds at most."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._count: int | None = None
-        self._until = 0.0
-
-    async def count(self) -> int | None:
-        """None when the database can't say."""
-        if time.monotonic() >= self._until:
-            try:
-                async with self._database.statement() as connection:
-                    self._count = await Timers(connection).count_pending()
-            except Transient:
-                self._count = None
-            self._until = time.monotonic() + PENDING_SECONDS
-        return self._count

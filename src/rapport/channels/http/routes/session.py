@@ -14,9 +14,9 @@ from rapport.channels.http.problems import NOT_STORED
 from rapport.channels.http.rendering.json_views import ProblemView, json_response
 from rapport.channels.http.requests.json_bodies import Body, StrictRoute
 from rapport.channels.http.routes.conversations import Caller
+from rapport.core.access import SESSION_LIFETIME
+from rapport.core.core import Core
 from rapport.domain.errors import Unauthorized
-from rapport.storage.access.sessions import LIFETIME, Sessions
-from rapport.storage.database import Database
 
 BUILTIN = "builtin"
 
@@ -50,7 +50,7 @@ class Server:
     health: ModelHealth = field(default_factory=ModelHealth)
 
 
-def session_routes(database: Database, caller: Caller, keyless: Keyless, server: Server) -> APIRouter:
+def session_routes(core: Core, caller: Caller, keyless: Keyless, server: Server) -> APIRouter:
     router = APIRouter(prefix="/api/session", tags=["session"], route_class=StrictRoute)
 
     @router.get("", response_model=SessionView, summary="Whether you are signed in, and what answers here")
@@ -79,14 +79,13 @@ def session_routes(database: Database, caller: Caller, keyless: Keyless, server:
         if await keyless.is_open():
             await caller(request)
             return answer
-        async with database.statement() as connection:
-            token = await Sessions(connection).open(body.key.strip())
+        token = await core.access.open_session(body.key.strip())
         if token is None:
             raise Unauthorized("This key is not valid (any more).")
         answer.set_cookie(
             COOKIE,
             token,
-            max_age=int(LIFETIME.total_seconds()),
+            max_age=int(SESSION_LIFETIME.total_seconds()),
             path="/",
             secure=_is_encrypted(request),
             httponly=True,
@@ -98,8 +97,7 @@ def session_routes(database: Database, caller: Caller, keyless: Keyless, server:
     async def sign_out(request: Request) -> Response:
         refuse_forged(request)
         if token := request.cookies.get(COOKIE):
-            async with database.statement() as connection:
-                await Sessions(connection).close(token)
+            await core.access.close_session(token)
         answer = Response(status_code=204, headers=NOT_STORED)
         answer.delete_cookie(COOKIE, path="/", secure=_is_encrypted(request), httponly=True, samesite="strict")
         return answer

@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
-from structlog.contextvars import bound_contextvars
 
-from rapport.agents.profiles import COMPANION, get_agent
+from rapport.agents.profiles import COMPANION
 from rapport.channels.http.auth.authentication import is_operator
 from rapport.channels.http.rendering.json_views import (
     ConversationView,
@@ -22,14 +21,10 @@ from rapport.channels.http.rendering.json_views import (
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.cursors import cursor_of, cursor_text
 from rapport.channels.http.requests.json_bodies import Body, NewConversation, StrictRoute
-from rapport.channels.http.routes.conversations import Caller, agent_named
-from rapport.domain.errors import NotFound
+from rapport.channels.http.routes.conversations import Caller, create_conversation
+from rapport.core.core import Core
 from rapport.domain.ids import is_id
 from rapport.domain.text_checks import checked_text
-from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.conversations.listing import ConversationListing
-from rapport.storage.database import Database
-from rapport.storage.messages.messages import Messages
 
 MOST_PEOPLE = 50
 
@@ -58,26 +53,20 @@ class PeopleView(BaseModel):
     agent: AddressedView
 
 
-def thread_routes(database: Database, caller: Caller, *, renderer: Renderer) -> APIRouter:
+def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
     @router.post("", status_code=201, response_model=ConversationView, summary="Begin a conversation")
     async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
-        asked = body or NewConversation()
-        title = None if asked.title is None else checked_text(asked.title, what="title", limit=200)
-        async with database.statement() as connection:
-            made = await Conversations(connection).create(
-                owner, agent_id=agent_named(asked.agent, COMPANION.id), kind=asked.kind, title=title
-            )
+        made = await create_conversation(core, owner, body or NewConversation(), default_agent=COMPANION.id)
         return json_response(conversation_view(made), 201)
 
     @router.get("", response_model=ThreadsView, summary="Conversations, the latest first")
     async def recent(limit: Limit = 50, before: str | None = None, q: Words = None, owner: str = owner_id) -> Response:
         cursor = None if before is None else cursor_of(before, is_id=is_id)
         words = "" if q is None else checked_text(q, what="q", limit=200)
-        async with database.statement() as connection:
-            found = await ConversationListing(connection).recent(owner, limit=limit + 1, before=cursor, words=words)
+        found = await core.conversations.list_recent(owner, limit=limit + 1, before=cursor, words=words)
         page = found[:limit]
         last = page[-1].conversation if page else None
         following = cursor_text(last.last_at, last.id) if last and len(found) > limit else None
@@ -86,22 +75,14 @@ def thread_routes(database: Database, caller: Caller, *, renderer: Renderer) -> 
     @router.patch("/{thread_id}", response_model=ThreadView, summary="Name a conversation; null: it has no name")
     async def rename(thread_id: str, body: Renaming, owner: str = owner_id) -> Response:
         title = None if body.title is None else checked_text(body.title, what="title", limit=200).strip()
-        async with database.transaction() as connection:
-            conversations = Conversations(connection)
-            await conversations.rename((await conversations.get(owner, thread_id)).id, title or None)
-            return json_response(thread_view(await ConversationListing(connection).get(owner, thread_id)))
+        return json_response(thread_view(await core.conversations.rename(owner, thread_id, title or None)))
 
     @router.get("/{thread_id}/history", response_model=HistoryView, summary="What was said, page by page")
     async def history(
         thread_id: str, limit: Limit = 100, before: str | None = None, render: Render = None, owner: str = owner_id
     ) -> Response:
         """The newest messages (oldest of them first); `next` is the `before` of the page that precedes this one."""
-        async with database.statement() as connection:
-            thread = await Conversations(connection).get(owner, thread_id)
-            messages = Messages(connection)
-            cursor = None if before is None else await messages.position(owner, thread_id, before)
-            with bound_contextvars(agentId=thread.agent_id):  # for what is logged about it
-                found = await messages.before(owner, thread_id, limit=limit + 1, cursor=cursor)
+        found = await core.history.load_page(owner, thread_id, limit=limit + 1, before=before)
         page = found[-limit:]
         following = page[0].id if len(found) > limit else None
         operator = is_operator(owner)
@@ -113,25 +94,18 @@ def thread_routes(database: Database, caller: Caller, *, renderer: Renderer) -> 
 
     @router.get("/{thread_id}/messages/{message_id}", response_model=MessageView, summary="One message")
     async def one(thread_id: str, message_id: str, render: Render = None, owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            await Conversations(connection).get(owner, thread_id)
-            message = await Messages(connection).get(owner, thread_id, message_id) if is_id(message_id) else None
-        if message is None:
-            raise NotFound(f"There is no message {message_id[:64]!r} in this conversation.")
+        message = await core.history.get(owner, thread_id, message_id)
         operator = is_operator(owner)
         shown = renderer.view(message, operator=operator) if render else None
         return json_response(await shown if shown else message_view(message, operator=operator))
 
     @router.get("/{thread_id}/people", response_model=PeopleView, summary="Who speaks there, the latest first")
     async def people(thread_id: str, owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            conversation = await Conversations(connection).get(owner, thread_id)
-            threads = ConversationListing(connection)
-            agent = get_agent(conversation.agent_id, chat_handle=await threads.called(owner, thread_id))
-            found = await threads.people(owner, thread_id, limit=MOST_PEOPLE)
+        participants = await core.conversations.load_participants(owner, thread_id, limit=MOST_PEOPLE)
+        agent = participants.agent
         return json_response(
             {
-                "people": [{"id": person.id, "name": person.name} for person in found],
+                "people": [{"id": person.id, "name": person.name} for person in participants.people],
                 "agent": {"id": agent.id, "name": agent.name, "handles": list(agent.handles)},
             }
         )

@@ -1,6 +1,5 @@
 """`/api/threads/{id}/timers` and `/mute`: follow-ups to see, set, postpone, cancel and hold back (AUTO-12)."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from rapport.channels.http.rendering.timer_views import (
 )
 from rapport.channels.http.requests.json_bodies import Body, StrictRoute
 from rapport.channels.http.routes.conversations import Caller
+from rapport.core.follow_ups import UNCHANGED, FollowUpControls
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.follow_up_requests import (
@@ -24,16 +24,11 @@ from rapport.domain.follow_up_requests import (
     LATEST,
     LONGEST_MUTE,
     SOONEST,
-    TIMER_ID,
-    Permission,
     checked_reason,
     checked_timer_id,
     moment_of,
 )
 from rapport.domain.ids import new_id
-from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.database import Database
-from rapport.storage.followups.timers import Timers, no_such_timer
 
 PAST_SHOWN = 50
 
@@ -66,23 +61,18 @@ class MuteBody(Body):
     autonomy: bool | None = None
 
 
-def timer_routes(database: Database, caller: Caller, *, wake: Callable[[], None]) -> APIRouter:
-    """`wake` is called when a timer may be due sooner than was known, or has been cancelled."""
+def timer_routes(follow_ups: FollowUpControls, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/threads/{thread_id}", tags=["follow-ups"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
     @router.get("/timers", response_model=TimersView, summary="Follow-ups that wait, and what became of the others")
     async def listed(thread_id: str, owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            permission = await Conversations(connection).permission(owner, thread_id)
-            timers = Timers(connection)
-            waiting = await timers.pending(owner, thread_id)
-            past = await timers.past(owner, thread_id, limit=PAST_SHOWN)
+        listing = await follow_ups.load(owner, thread_id, past=PAST_SHOWN)
         return json_response(
             {
-                "timers": [timer_view(timer) for timer in waiting],
-                "past": [timer_view(timer) for timer in past],
-                **permission_view(permission),
+                "timers": [timer_view(timer) for timer in listing.waiting],
+                "past": [timer_view(timer) for timer in listing.past],
+                **permission_view(listing.permission),
             }
         )
 
@@ -96,20 +86,15 @@ def timer_routes(database: Database, caller: Caller, *, wake: Callable[[], None]
     async def create(thread_id: str, body: TimerBody, owner: str = owner_id) -> Response:
         name = new_id() if body.timer_id is None else checked_timer_id(body.timer_id)
         reason = None if body.reason is None else checked_reason(body.reason) or None
-        row_id = new_id()
-        async with database.statement() as connection:
-            timer = await Timers(connection).set(
-                owner,
-                thread_id,
-                timer_id=name,
-                trigger_type=body.trigger_type,
-                delay=body.delay_seconds,
-                reason=reason,
-                row_id=row_id,
-            )
-        assert timer is not None
-        wake()
-        return json_response(timer_view(timer), 201 if timer.id == row_id else 200)
+        timer, is_new = await follow_ups.set_timer(
+            owner,
+            thread_id,
+            timer_id=name,
+            trigger_type=body.trigger_type,
+            delay=body.delay_seconds,
+            reason=reason,
+        )
+        return json_response(timer_view(timer), 201 if is_new else 200)
 
     @router.patch(
         "/timers/{timer_id}",
@@ -122,57 +107,44 @@ def timer_routes(database: Database, caller: Caller, *, wake: Callable[[], None]
             reason = checked_reason(body.reason)
         if body.delay_seconds is None and body.trigger_type is None and reason is None:
             raise InvalidInput("There is nothing to change: send `delay_seconds`, `trigger_type` or `reason`.")
-        async with database.statement() as connection:
-            await Conversations(connection).get(owner, thread_id)
-            timer = TIMER_ID.fullmatch(timer_id) and await Timers(connection).change(
-                owner,
-                thread_id,
-                timer_id,
-                delay=body.delay_seconds,
-                trigger_type=body.trigger_type,
-                reason=reason,
-            )
-        if not timer:
-            raise no_such_timer(timer_id)
-        wake()
+        timer = await follow_ups.change_timer(
+            owner,
+            thread_id,
+            timer_id,
+            delay=body.delay_seconds,
+            trigger_type=body.trigger_type,
+            reason=reason,
+        )
         return json_response(timer_view(timer))
 
     @router.delete("/timers/{timer_id}", status_code=204, summary="Cancel a follow-up")
     async def cancel(thread_id: str, timer_id: str, owner: str = owner_id) -> Response:
-        async with database.statement() as connection:
-            await Conversations(connection).get(owner, thread_id)
-            if not TIMER_ID.fullmatch(timer_id) or not await Timers(connection).cancel(owner, thread_id, timer_id):
-                raise no_such_timer(timer_id)
-        wake()
+        await follow_ups.cancel_timer(owner, thread_id, timer_id)
         return Response(status_code=204)
 
     @router.put("/mute", response_model=PermissionView, summary="Mute or unmute follow-ups, or turn them on or off")
     async def mute(thread_id: str, body: MuteBody, owner: str = owner_id) -> Response:
-        async with database.transaction() as connection:
-            return json_response(permission_view(await _muted(Conversations(connection), owner, thread_id, body)))
+        sent = body.model_fields_set
+        if not sent:
+            raise InvalidInput(
+                'Send `{"seconds": 3600}`, `{"until": "2026-11-17T08:00:00Z"}` or `{"until": "forever"}` to mute,'
+                ' `{"until": null}` to unmute, `{"autonomy": true}` or `false` to turn follow-ups on or off.'
+            )
+        if {"seconds", "until"} <= sent:
+            raise InvalidInput("Send `seconds` or `until`, not both.")
+        permission = await follow_ups.set_permission(
+            owner,
+            thread_id,
+            allowed=body.autonomy if "autonomy" in sent else UNCHANGED,
+            muted_until=_mute_end(body) if "seconds" in sent or "until" in sent else UNCHANGED,
+        )
+        return json_response(permission_view(permission))
 
     return router
 
 
-async def _muted(conversations: Conversations, owner: str, thread_id: str, body: MuteBody) -> Permission:
-    sent = body.model_fields_set
-    if not sent:
-        raise InvalidInput(
-            'Send `{"seconds": 3600}`, `{"until": "2026-11-17T08:00:00Z"}` or `{"until": "forever"}` to mute,'
-            ' `{"until": null}` to unmute, `{"autonomy": true}` or `false` to turn follow-ups on or off.'
-        )
-    if {"seconds", "until"} <= sent:
-        raise InvalidInput("Send `seconds` or `until`, not both.")
-    permission = await conversations.permission(owner, thread_id)
-    if "autonomy" in sent:
-        permission = await conversations.allow_followups(owner, thread_id, body.autonomy)
-    if "seconds" in sent or "until" in sent:
-        until = body.seconds if body.until is None else _moment(body.until)
-        permission = await conversations.mute(owner, thread_id, until=until)
-        if until is not None and permission.muted_until is None:
-            raise InvalidInput('`until` is over already. To unmute send `{"until": null}`.')
-    return permission
-
-
-def _moment(text: str) -> datetime:
-    return FOREVER if text == "forever" else moment_of(text)
+def _mute_end(body: MuteBody) -> datetime | float | None:
+    """Return the moment, or the seconds from now, at which the mute ends; None: no mute."""
+    if body.until is None:
+        return body.seconds
+    return FOREVER if body.until == "forever" else moment_of(body.until)
