@@ -1,4 +1,4 @@
-/** Talking with the server: requests, streams and uploads, and what can go wrong in words. */
+/** Requests, streams, uploads, and their errors in words. */
 
 /** A refused request. `status` is 0 when the server can't be reached. */
 export class Problem extends Error {
@@ -8,13 +8,13 @@ export class Problem extends Error {
 		this.retryAfter = retryAfter;
 	}
 
-	/** Whether the same request may well succeed a little later. */
+	/** The same request may succeed later. */
 	get isPassing() {
 		return [0, 502, 503, 504].includes(this.status);
 	}
 }
 
-/** The server's API. `onLost`, `onFound`: it can't be reached, or can again; `onSignedOut`: it wants a key. */
+/** The server's API. `onLost`, `onFound`: the server is unreachable, or back; `onSignedOut`: it wants a key. */
 export function createApi({ onLost, onFound, onSignedOut }) {
 	async function ask(method, path, { body, accept = "application/json", headers, ...more } = {}) {
 		let response;
@@ -55,7 +55,7 @@ export function createApi({ onLost, onFound, onSignedOut }) {
 	};
 }
 
-/** What a refusal says, with when to come back where it says that. */
+/** The text of an error, with when to retry. */
 function problemOf(status, text, header) {
 	let said = {};
 	try {
@@ -68,7 +68,7 @@ function problemOf(status, text, header) {
 	return new Problem(status, detail, wait);
 }
 
-/** The events of a stream, one by one: `{name, data, id}`. Calls `onBeat` for every sign of life. */
+/** Yield the events of a stream: `{name, data, id}`. Calls `onBeat` for every chunk. */
 export async function* eventsOf(response, onBeat = () => {}) {
 	const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
 	let rest = "";

@@ -1,11 +1,11 @@
-/** Beginning: a new conversation, the first look at what this agent does, signing in. */
+/** New conversations, the start page, and signing in. */
 
 import { dialog, field, form } from "./dialogs.js";
 import { button, el, fill, icon } from "./dom.js";
 import { avatar } from "./message.js";
 import { agentTraits } from "./words.js";
 
-/** Choose whom to talk with, alone or among others; resolves with `{agent, kind}` or null. */
+/** Choose an agent and a kind of chat; resolves with `{agent, kind}` or null. */
 export function chooseAgent(agents) {
 	return dialog("New conversation", close => {
 		let kind = "direct";
@@ -31,7 +31,7 @@ export function chooseAgent(agents) {
 	});
 }
 
-/** What an empty conversation says to do. */
+/** Hints in an empty conversation. */
 export function emptyChat(thread, agent, say) {
 	const name = agent?.name ?? "the agent";
 	const isGroup = thread.kind === "group";
@@ -53,7 +53,7 @@ export function emptyChat(thread, agent, say) {
 	);
 }
 
-/** The first look: what is different here, each with one click to see it. */
+/** The start page: features to try with one click. */
 export function createStart(app) {
 	const { state, watch } = app.store;
 	const root = el("section.start", { data: { panel: "start" }, "aria-label": "What it can do" });
@@ -85,7 +85,7 @@ export function createStart(app) {
 	return { root };
 }
 
-/** What answers here, and how to have another model. */
+/** The model in use, and how to change it. */
 export function aboutModel(session) {
 	return dialog("What answers here", () =>
 		el(
@@ -98,7 +98,7 @@ export function aboutModel(session) {
 	);
 }
 
-/** Ask for a key; resolves once somebody is signed in. */
+/** Ask for a key; resolves after signing in. */
 export function signIn(place, api) {
 	return new Promise(resolve => {
 		const key = el("input", { type: "password", autocomplete: "current-password", required: true });

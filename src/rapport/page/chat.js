@@ -1,4 +1,4 @@
-/** The conversation: its header, its messages, and where one is in them. */
+/** The conversation: header, messages, scroll position. */
 
 import { button, eachFrame, el, fill, icon } from "./dom.js";
 import { draftItem, messageItem, pendingItem } from "./message.js";
@@ -81,7 +81,7 @@ export function createChat(app, composer) {
 	resized.observe(list);
 	resized.observe(scroller);
 
-	/** Bring the list up to date, touching only what is new; what somebody reads stays where it is. */
+	/** Update the list; change only what is new and keep the scroll position. */
 	function draw() {
 		if (drawnAs() !== drawn) {
 			drawn = drawnAs();
@@ -110,7 +110,7 @@ export function createChat(app, composer) {
 		drawEmpty(shown.length);
 	}
 
-	/** What is at the top of the view, so that it can stay there when something comes in above it. */
+	/** The item at the top of the view, to keep it there. */
 	function topmost() {
 		const edge = scroller.getBoundingClientRect().top;
 		const { children } = list;
@@ -123,7 +123,7 @@ export function createChat(app, composer) {
 		return children[low] && { el: children[low], top: children[low].getBoundingClientRect().top };
 	}
 
-	/** What the list shows, in order: days, messages, answers being written, own messages on their way. */
+	/** The items of the list: days, messages, drafts, unsent messages. */
 	function items() {
 		const own = one => ({ key: one.key, pending: one });
 		return [
@@ -217,7 +217,7 @@ export function createChat(app, composer) {
 		if (!empty.hidden) fill(empty, app.emptyChat(one));
 	}
 
-	/** While the details say why, what was chosen is lit in the chat too. */
+	/** Highlight the messages that the Why panel lists. */
 	function light() {
 		list.classList.toggle("dimmed", Boolean(state.lit));
 		for (const [key, node] of nodes) enlighten(key, node.el);
@@ -255,7 +255,7 @@ export function createChat(app, composer) {
 		if (isAtTop) thread.loadOlder().catch(app.tell);
 	}
 
-	/** Show a message where it was said, however long ago. */
+	/** Scroll to a message, loading older pages if needed. */
 	async function reveal(id) {
 		if (!(await thread.reach(id))) return app.toast("That message isn't in this conversation any more.");
 		isAtEnd = false;
@@ -275,7 +275,7 @@ export function createChat(app, composer) {
 		root,
 		reveal,
 		toEnd: () => toEnd(thread.trim()),
-		/** Something new was said: count it for those who read further up. */
+		/** Count a new message for those who have scrolled up. */
 		said() {
 			unread += 1;
 			drawJump();

@@ -1,4 +1,4 @@
-/** The message box: drafts, who speaks, what is replied to, stop. */
+/** The message box: drafts, author, reply, stop. */
 
 import { form } from "./dialogs.js";
 import { button, el, fill, icon } from "./dom.js";
@@ -45,7 +45,7 @@ export function createComposer(app) {
 	store.watch(["replyTo", "messages"], drawQuote);
 	store.watch(["thread", "threads", "samples", "messages", "turns", "pending"], drawIdeas);
 
-	/** Everybody who can be called: the agent first, then those who spoke last. */
+	/** Names to complete: the agent, then recent authors. */
 	function callable() {
 		if (!isGroup()) return [];
 		const handles = state.people?.agent.handles ?? agent()?.handles ?? [];

@@ -1,4 +1,4 @@
-/** The list of conversations, and links to the panels that belong to none. */
+/** The list of conversations, and links to general panels. */
 
 import { button, el, fill, icon } from "./dom.js";
 import { avatar } from "./message.js";

@@ -4,7 +4,7 @@ import { button, el } from "./dom.js";
 
 const UNDO = 7_000;
 
-/** Say something for a few seconds. */
+/** Show a text for a few seconds. */
 export function toast(text, { kind = "", action = null, seconds = 5_000 } = {}) {
 	const place = document.getElementById("toasts");
 	const node = el("div", { class: `toast ${kind}` }, el("span", text), action, button("Close", "tool", () => node.remove(), "close"));
@@ -17,7 +17,7 @@ export function toast(text, { kind = "", action = null, seconds = 5_000 } = {}) 
 const unfinished = new Set();
 addEventListener("pagehide", () => unfinished.forEach(finish => finish({ keepalive: true })));
 
-/** Give time to undo. `hide` and `restore` change what is shown, `commit` does it. */
+/** Offer undo. `hide` and `restore` change the view, `commit` does it. */
 export function undoable(text, { hide, restore, commit }) {
 	hide();
 	const settle = () => {
@@ -66,7 +66,7 @@ export function dialog(title, build) {
 	});
 }
 
-/** A form whose submission stays on the page. */
+/** A form that does not leave the page. */
 export function form(kind, work, ...children) {
 	const onsubmit = event => {
 		event.preventDefault();
@@ -77,7 +77,7 @@ export function form(kind, work, ...children) {
 
 export const field = (label, input) => el("label.field", el("span", label), input);
 
-/** Ask for a line of text; null when it was dismissed. */
+/** Ask for a line of text; null when dismissed. */
 export function askText({ title, hint, label, value = "", action = "Save" }) {
 	return dialog(title, close => {
 		const input = el("input", { type: "text", value, maxlength: 200, autofocus: true });

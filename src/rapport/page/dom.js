@@ -41,14 +41,14 @@ function add(node, children) {
 	}
 }
 
-/** Put these children in place of what is there. */
+/** Replace the children. */
 export function fill(node, ...children) {
 	node.replaceChildren();
 	add(node, children);
 	return node;
 }
 
-/** The only way in for markup: HTML that the server has sanitised. */
+/** Insert HTML that the server has sanitised. Nothing else inserts markup. */
 export function showHtml(node, html) {
 	node.innerHTML = html;
 	return node;
@@ -61,12 +61,12 @@ export function button(label, kind, onclick, picture = null, props = {}) {
 	return el("button", { type: "button", class: kind, onclick, ...names, ...props }, picture && icon(picture), isBare ? null : el("span", label));
 }
 
-/** A line icon that says nothing to a screen reader: whoever uses it says it in words. */
+/** A line icon, hidden from screen readers. */
 export function icon(name) {
 	return svg("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, svg("path", { d: PATHS[name] }));
 }
 
-/** Run at most once a frame, with whatever was asked last. */
+/** Run at most once a frame, with the last arguments. */
 export function eachFrame(work) {
 	let waiting = false;
 	return () => {
@@ -81,5 +81,5 @@ export function eachFrame(work) {
 	};
 }
 
-/** Whether the page shows one column at a time. */
+/** True when the page shows one column. */
 export const isNarrow = () => matchMedia("(max-width: 760px)").matches;

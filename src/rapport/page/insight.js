@@ -10,7 +10,9 @@ const STEPS = { 24: 3_600_000, 168: 6 * 3_600_000, 720: 86_400_000 };
 const WIDTH = 320;
 const HEIGHT = 72;
 
-export function createInsight(app) {
+export const insight = { id: "insight", title: "Insight", mount };
+
+function mount(app) {
 	const body = el("div");
 	const ranges = el("div.segments", { role: "group", "aria-label": "Since when" });
 	const root = el("div.insight", ranges, body);
@@ -41,7 +43,7 @@ export function createInsight(app) {
 		);
 	}
 
-	/** The counts of hours, put together to steps. */
+	/** Hourly counts, summed into steps. */
 	function summed(hours, step) {
 		const sums = new Map();
 		for (const { at, count: n } of hours) {
@@ -94,5 +96,5 @@ export function createInsight(app) {
 		return el("table", el("thead", el("tr", head)), el("tbody", followups.map(row)));
 	}
 
-	return { name: "insight", title: "Insight", picture: "insight", root, show };
+	return { root, show };
 }

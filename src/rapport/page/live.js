@@ -1,4 +1,4 @@
-/** A stream of events that reconnects and goes on after the last event read. */
+/** An event stream that reconnects after the last event read. */
 
 import { eventsOf } from "./api.js";
 

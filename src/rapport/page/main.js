@@ -1,4 +1,4 @@
-/** The page: puts its parts together, and goes where the address says. */
+/** The page: wires its parts and follows the address. */
 
 import { createApi } from "./api.js";
 import { aboutModel, chooseAgent, createStart, emptyChat, signIn } from "./beginning.js";
@@ -7,17 +7,12 @@ import { createComposer } from "./composer.js";
 import { createConversations } from "./conversations.js";
 import { askText, toast, undoable } from "./dialogs.js";
 import { button, el, fill, icon, isNarrow } from "./dom.js";
-import { createInsight } from "./insight.js";
-import { createMemory } from "./memory.js";
-import { createNext } from "./next.js";
-import { createNotes } from "./notes.js";
+import { PANELS } from "./panels.js";
 import { hashOf, routeOf } from "./route.js";
 import { createSide } from "./side.js";
-import { createSources } from "./sources.js";
 import { createStore, kept } from "./store.js";
 import { createThread, nothingOpen } from "./thread.js";
 import { createTries } from "./trying.js";
-import { createWhy } from "./why.js";
 import { textOf, threadName } from "./words.js";
 
 const POLL = 20_000;
@@ -46,7 +41,7 @@ const thread = createThread({
 	api,
 	onSaid: said,
 	onTimers: loadTimers,
-	onMemory: (what, memory) => panels.memory.changed(what, memory),
+	onMemory: (what, memory) => side.panels.memory.changed(what, memory),
 	onGone(id) {
 		toast("That conversation isn't there any more.");
 		set({ threads: state.threads.filter(one => one.id !== id) });
@@ -79,15 +74,14 @@ const composer = createComposer(app);
 const chat = createChat(app, composer);
 const start = createStart(app);
 const conversations = createConversations(app);
-const panels = { sources: createSources(app), why: createWhy(app), next: createNext(app), memory: createMemory(app), notes: createNotes(app), insight: createInsight(app) };
-side = createSide(app, Object.values(panels));
+side = createSide(app, PANELS);
 
-/* Where we are */
+/* Routing */
 
 let route = routeOf("");
 let applied = null;
 
-/** Go somewhere: what isn't named stays; another panel is about nothing in particular. */
+/** Change the address; parts not named stay. A new panel has no subject. */
 function go(wanted) {
 	const next = { ...route, ...("panel" in wanted && { subject: null }), ...wanted, isStart: wanted.isStart ?? (route.isStart && !wanted.thread && !wanted.panel) };
 	const hash = hashOf(next);
@@ -124,7 +118,7 @@ function apply() {
 	else if (isOther && id && !isNarrow()) composer.focus();
 }
 
-/** The panel of the address; where there is room, else the latest one unless it was closed. */
+/** The panel of the address; on wide screens else the last one, unless closed. */
 function panelWanted() {
 	const isRoomy = matchMedia("(min-width: 1180px)").matches;
 	return route.panel ?? (route.thread && isRoomy && kept.get("side") !== false ? (kept.get("panel") ?? "why") : null);
@@ -145,12 +139,12 @@ async function opened(id) {
 	if (state.thread === id) set({ people });
 }
 
-/** Wait for the history of the open conversation, a few seconds at most. */
+/** Wait for the history, at most 5 s. */
 async function loaded() {
 	for (let i = 0; i < 50 && state.older === undefined; i += 1) await new Promise(resolve => setTimeout(resolve, 100));
 }
 
-/** Show a message, in whichever conversation it was said. */
+/** Show a message of any conversation. */
 async function reveal(messageId, threadId = state.thread) {
 	const beside = isNarrow() ? { panel: null } : {};
 	if (threadId !== state.thread || isNarrow()) go({ thread: threadId, ...beside });
@@ -195,7 +189,7 @@ async function rename(one) {
 	if (title !== null) await retitled(one, title.trim() || null).catch(tell);
 }
 
-/** A conversation without a name gets one from the first thing that is said in it. */
+/** Title an untitled conversation by its first message. */
 function name(text) {
 	const one = currentThread();
 	if (!one || one.title || one.kind === "group" || state.messages.length) return;
@@ -219,11 +213,11 @@ function remove(one) {
 	});
 }
 
-/* What happens */
+/* Events */
 
 let unseen = 0;
 
-/** Somebody said something in the open conversation. */
+/** A message arrived in the open conversation. */
 function said(message) {
 	const one = currentThread();
 	const text = textOf(message).replace(/\s+/g, " ");
@@ -288,7 +282,7 @@ function switchTheme() {
 	set({ theme });
 }
 
-/* The line to the server */
+/* Connection */
 
 store.watch(["lost", "trouble"], drawBanner);
 setInterval(() => state.lost && drawBanner(), 1_000);
@@ -355,7 +349,7 @@ function listen() {
 	});
 }
 
-/** Until a time zone is set, set this browser's: the agent tells the time by it. */
+/** Save the browser's time zone if none is set. */
 async function tellZone() {
 	const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
 	const { time_zone: known, quiet_from: isQuiet } = await api.get("/api/preferences");

@@ -1,4 +1,4 @@
-/** What an agent remembers about you: from which message, to change and to forget. */
+/** Memories about you: see, change and delete them. */
 
 import { form, undoable } from "./dialogs.js";
 import { button, el, fill } from "./dom.js";
@@ -8,7 +8,9 @@ import { originWords } from "./words.js";
 
 const LONGEST = 8_192;
 
-export function createMemory(app) {
+export const memory = { id: "memory", title: "Memory", mount };
+
+function mount(app) {
 	const { api, store } = app;
 	const list = el("div");
 	const about = el("p.lead");
@@ -22,7 +24,7 @@ export function createMemory(app) {
 	let wanted = null;
 	let editing = null;
 
-	/** The agent of the open conversation where that one remembers, else the one that does. */
+	/** The agent of the conversation if it has memory, else the one that does. */
 	function agent() {
 		const own = app.agentOf(app.currentThread());
 		return own?.remembers ? own : store.state.agents.find(one => one.remembers);
@@ -47,7 +49,7 @@ export function createMemory(app) {
 		}
 	}
 
-	/** Something changed, here or anywhere else. */
+	/** A memory changed, here or elsewhere. */
 	function changed(what, memory) {
 		const others = memories.filter(one => one.id !== memory.id);
 		memories = what === "deleted" || memory.agent !== agent()?.id ? others : [memory, ...others];
@@ -110,5 +112,5 @@ export function createMemory(app) {
 		});
 	}
 
-	return { name: "memory", title: "Memory", picture: "memory", root, show, changed };
+	return { root, show, changed };
 }

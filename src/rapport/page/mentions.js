@@ -1,11 +1,11 @@
-/** Completing an @name in a text box: a list to choose from, by keys or by pointing. */
+/** Complete an @name in a text box from a list. */
 
 import { el, fill } from "./dom.js";
 import { avatar } from "./message.js";
 
 const MOST = 6;
 
-/** Watch `box`; `names()` gives `[{name, isAgent}]`. `keydown` returns true when it has used the key. */
+/** Watch `box`; `names()` returns `[{name, isAgent}]`. `keydown` returns true if it used the key. */
 export function createMentions(box, names) {
 	const list = el("ul.mentions", { role: "listbox", id: "mentions", "aria-label": "People to mention", hidden: true });
 	let found = [];

@@ -4,14 +4,14 @@ import { button, el, icon, showHtml } from "./dom.js";
 import { clockTime, fullTime } from "./times.js";
 import { textOf, triggerWords } from "./words.js";
 
-/** A colour of one's own for everybody, always the same. */
+/** A stable colour for each person. */
 export function hue(name) {
 	let sum = 0;
 	for (const letter of name) sum = (sum * 31 + letter.codePointAt(0)) % 9973;
 	return `hue-${sum % 8}`;
 }
 
-/** A small picture of somebody: the first letters of the name; of the agent, its sign. */
+/** An avatar: initials, or the sign of the agent. */
 export function avatar(name, isAgent = false, picture = "spark") {
 	if (isAgent) return el("span.avatar.agent", { "aria-hidden": "true" }, icon(picture));
 	const letters = name.split(/\s+/).slice(0, 2).map(part => [...part][0] ?? "");
@@ -21,7 +21,7 @@ export function avatar(name, isAgent = false, picture = "spark") {
 const heading = (name, isAgent, at, badge) =>
 	el("header", el("b", { class: isAgent ? "name" : `name ${hue(name)}` }, name), badge, at && el("time", { datetime: at, title: fullTime(at) }, clockTime(at)));
 
-/** A message. `head` says whether it shows who speaks, `quoted` is what it replies to. */
+/** A message. `head`: show the author; `quoted`: the message it replies to. */
 export function messageItem(message, { head, quoted, agentName, actions }) {
 	if (message.role === "system-summary") return summaryItem(message);
 	const isAgent = message.role === "assistant";
@@ -77,7 +77,7 @@ function numbered(body, sources) {
 	}
 }
 
-/** What is particular about a reply, said above it. */
+/** Labels above a reply. */
 function remark(message, actions) {
 	if (message.guardUsed) {
 		const add = button("Add a note", "link", actions.addNotes);
@@ -110,7 +110,7 @@ function summaryItem(message) {
 	return el("li.summary", { data: { messageId: message.id } }, el("details", title, el("p", { dir: "auto" }, textOf(message))));
 }
 
-/** An own message on its way. */
+/** A message being sent. */
 export function pendingItem(one, actions) {
 	const name = one.author?.name ?? "You";
 	const isFailed = one.state === "failed";
@@ -130,7 +130,7 @@ export function pendingItem(one, actions) {
 	);
 }
 
-/** An answer being written: plain words while they come, at most one change a frame. */
+/** A reply being written: plain text, at most one update a frame. */
 export function draftItem(agentName) {
 	const words = document.createTextNode("");
 	const dots = el("div.dots", { role: "img", "aria-label": "It is thinking" }, el("i"), el("i"), el("i"));

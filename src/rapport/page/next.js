@@ -10,7 +10,9 @@ const HOUR = 3_600;
 const tomorrowAt = hour => (new Date().setHours(hour + 24, 0, 0, 0) - Date.now()) / 1000;
 const LATER = [["in 15 minutes", () => HOUR / 4], ["in 1 hour", () => HOUR], ["in 3 hours", () => 3 * HOUR], ["tomorrow at 9", () => tomorrowAt(9)]];
 
-export function createNext(app) {
+export const next = { id: "next", title: "Next", mount };
+
+function mount(app) {
 	const { api, store } = app;
 	const { state } = store;
 	const root = el("div.next");
@@ -100,7 +102,7 @@ export function createNext(app) {
 		);
 	}
 
-	/** Whether it may speak here unasked. */
+	/** Allow or mute follow-ups here. */
 	function permission(thread, { muted_until: until }, isOn) {
 		const silence = until
 			? [`Muted ${until.startsWith("9999") ? "for good" : `until ${momentName(until)}`}`, button("Unmute", "small", () => mute({ until: null }))]
@@ -122,7 +124,7 @@ export function createNext(app) {
 		);
 	}
 
-	/** When you don't want to hear from any agent, by your own clock. */
+	/** Hours without follow-ups, in your time zone. */
 	function quiet() {
 		if (!state.preferences) return null;
 		const { quiet_from: from, quiet_to: to, time_zone: saved } = state.preferences;
@@ -162,5 +164,5 @@ export function createNext(app) {
 		for (const { clock, at } of clocks) clock.textContent = at > Date.now() ? countdown((at - Date.now()) / 1000) : "now";
 	}
 
-	return { name: "next", title: "Next", picture: "next", root, show, hide: () => clearInterval(ticking) };
+	return { root, show, hide: () => clearInterval(ticking) };
 }

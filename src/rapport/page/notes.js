@@ -8,7 +8,9 @@ import { bytes, count, shortTime } from "./times.js";
 const KINDS = ".txt,.md,.markdown,.html,.htm,.pdf,.docx";
 const AT_ONCE = 2;
 
-export function createNotes(app) {
+export const notes = { id: "notes", title: "Notes", mount };
+
+function mount(app) {
 	const { api } = app;
 	const uploads = el("ul.uploads", { "aria-label": "Uploads", "aria-live": "polite" });
 	const list = el("div.note-list");
@@ -114,7 +116,7 @@ export function createNotes(app) {
 		return { node, bar, said };
 	}
 
-	/** Send what waits, a few at a time. */
+	/** Upload the queue, a few at a time. */
 	async function work() {
 		if (running >= AT_ONCE || !queue.length) return;
 		const { file, node, bar, said } = queue.shift();
@@ -143,5 +145,5 @@ export function createNotes(app) {
 		work();
 	}
 
-	return { name: "notes", title: "Notes", picture: "notes", root, show };
+	return { root, show };
 }

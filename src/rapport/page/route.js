@@ -1,13 +1,14 @@
 /** The part of the address after `#`: conversation, panel, subject. */
 
-const PANELS = new Set(["sources", "why", "next", "memory", "notes", "insight"]);
+import { PANELS } from "./panels.js";
 
-/** `#/`, `#/start`, `#/notes`, `#/c/ID`, `#/c/ID/why`, `#/c/ID/why/MESSAGE`. What can't be read is the beginning. */
+/** `#/`, `#/start`, `#/notes`, `#/c/ID`, `#/c/ID/why`, `#/c/ID/why/MESSAGE`. Anything else is `#/`. */
 export function routeOf(hash) {
 	const parts = hash.replace(/^#\/?/, "").split("/").map(readable);
 	const thread = parts[0] === "c" && /^[0-9A-Za-z]{26}$/.test(parts[1] ?? "") ? parts[1] : null;
-	const [panel, subject] = thread ? parts.slice(2) : parts;
-	return { thread, isStart: parts[0] === "start", panel: PANELS.has(panel) ? panel : null, subject: PANELS.has(panel) && subject ? subject : null };
+	const [id, subject] = thread ? parts.slice(2) : parts;
+	const panel = PANELS.some(one => one.id === id) ? id : null;
+	return { thread, isStart: parts[0] === "start", panel, subject: (panel && subject) || null };
 }
 
 function readable(part) {

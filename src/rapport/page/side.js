@@ -2,11 +2,12 @@
 
 import { button, el, fill, icon } from "./dom.js";
 
-export function createSide(app, panels) {
-	const tabs = panels.map(({ name, title, picture }) =>
+export function createSide(app, registered) {
+	const panels = Object.fromEntries(registered.map(one => [one.id, one.mount(app)]));
+	const tabs = registered.map(({ id, title, icon: picture = id }) =>
 		el(
 			"button",
-			{ type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "side-panel", data: { tab: name }, onclick: () => app.go({ panel: name }) },
+			{ type: "button", role: "tab", id: `tab-${id}`, "aria-controls": "side-panel", data: { tab: id }, onclick: () => app.go({ panel: id }) },
 			icon(picture),
 			title,
 		),
@@ -25,18 +26,18 @@ export function createSide(app, panels) {
 		next.click();
 	}
 
-	/** Show a panel, or none. A panel is told when it comes, with what it is about, and when it goes. */
-	function show(name, subject) {
-		const panel = panels.find(one => one.name === name) ?? null;
+	/** Show a panel, or none: calls `show(subject)` of the new one and `hide()` of the old one. */
+	function show(id, subject) {
+		const panel = panels[id] ?? null;
 		if (shown !== panel) {
 			shown?.hide?.();
 			for (const tab of tabs) {
-				const isOn = tab.dataset.tab === name;
+				const isOn = tab.dataset.tab === id;
 				tab.setAttribute("aria-selected", String(isOn));
 				tab.tabIndex = isOn ? 0 : -1;
 			}
-			body.setAttribute("aria-labelledby", `tab-${name}`);
-			body.dataset.panel = name;
+			body.setAttribute("aria-labelledby", `tab-${id}`);
+			body.dataset.panel = id;
 			fill(body, panel?.root);
 			body.scrollTop = 0;
 		}
@@ -45,10 +46,10 @@ export function createSide(app, panels) {
 		app.store.set({ side: panel !== null });
 	}
 
-	return { root, show, isFor: name => shown?.name === name };
+	return { root, panels, show, isFor: id => shown === panels[id] };
 }
 
-/** What a panel shows while it has nothing to show, or could not get it. */
+/** An empty or failed panel. */
 export const emptyPanel = (picture, title, text, ...more) => el("div.empty", icon(picture), el("h2", title), el("p", text), more);
 
 /** Fetch and show; drop late answers, show errors in place. */

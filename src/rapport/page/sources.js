@@ -1,10 +1,12 @@
-/** What an answer rests on: each cited passage, and the note it stands in. */
+/** The passages that an answer cites, and their notes. */
 
 import { button, el, fill, icon } from "./dom.js";
 import { emptyPanel, loader } from "./side.js";
 import { count } from "./times.js";
 
-export function createSources(app) {
+export const sources = { id: "sources", title: "Sources", icon: "quote", mount };
+
+function mount(app) {
 	const { api, store } = app;
 	const { state } = store;
 	const root = el("div");
@@ -53,10 +55,10 @@ export function createSources(app) {
 		);
 	}
 
-	return { name: "sources", title: "Sources", picture: "quote", root, show };
+	return { root, show };
 }
 
-/** The text with the passage marked in it, where it can be found. */
+/** The text with the passage marked, if found. */
 function marked(text, passage) {
 	const words = passage.replace(/(…|\.\.\.)$/, "").trim().split(/\s+/);
 	const found = new RegExp(words.map(word => word.replace(/[^\p{L}\p{N}]/gu, "\\$&")).join("\\s+")).exec(text);

@@ -1,6 +1,6 @@
 /** The state of the page in one place. */
 
-/** A store. `set` takes a patch; watchers hear of all changes of one task at once, after it. */
+/** A store. `set` takes a patch; watchers run once after each task. */
 export function createStore(state) {
 	const watchers = [];
 	let changed = new Set();
@@ -23,7 +23,7 @@ export function createStore(state) {
 				changed.add(key);
 			}
 		},
-		/** Run `work` soon, and whenever one of `keys` is new. */
+		/** Run `work` soon, and when one of `keys` changes. */
 		watch(keys, work) {
 			watchers.push({ keys, work });
 			queueMicrotask(() => work(state));
@@ -31,7 +31,7 @@ export function createStore(state) {
 	};
 }
 
-/** Drafts and choices in this browser's storage, where that is on; never a key. */
+/** Drafts and choices in the browser's storage, if enabled; never a key. */
 export const kept = {
 	get(name) {
 		try {

@@ -16,7 +16,7 @@ const LATE = 1_500; // after this a message that the stream should have brought 
 
 const place = message => (message ? message.created_at.replace("Z", "") + message.id : "");
 
-/** The parts of the store that belong to a conversation, before anything is known. */
+/** The initial state of a conversation. */
 export const nothingOpen = () => ({
 	thread: null, messages: [], older: undefined, loading: false, turns: [], pending: [], people: null, lit: null, replyTo: null, timers: null, problem: null,
 });
@@ -99,13 +99,13 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		if (isNew) onSaid(message);
 	}
 
-	/** A message of ours may come by the stream before the request that sent it has its answer. */
+	/** The stream may deliver our message before the request that sent it is answered. */
 	function claim(message) {
 		const own = state.pending.find(one => !one.id && one.state === "sending" && one.text === textOf(message));
 		if (own) change(own, { id: message.id });
 	}
 
-	/** An answer is whole: its words stay until the message itself is there. */
+	/** A reply is complete: keep its text until the message arrives. */
 	function ended(messageId, replyId) {
 		if (replyId && !has(replyId)) fetchLate(replyId);
 		else end(messageId);
@@ -211,13 +211,13 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		remember();
 	}
 
-	/** What the server doesn't have yet outlives the page. */
+	/** Keep unsent messages across reloads. */
 	function remember() {
 		const unsent = state.pending.filter(one => !one.id);
 		kept.put(`unsent.${state.thread}`, unsent.length ? unsent : null);
 	}
 
-	/** Load back to a message; false when it isn't there. */
+	/** Load pages back to a message; false if missing. */
 	async function reach(id) {
 		const { thread } = state;
 		while (state.thread === thread && !has(id)) {
@@ -227,7 +227,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		return state.thread === thread;
 	}
 
-	/** Send what a reply answers once more, as a new message. */
+	/** Send the message of a reply again, as a new one. */
 	async function askAgain({ reply_to_id: id }) {
 		if (!(await reach(id))) return;
 		const { content, author, reply_to_id: replyTo } = state.messages.find(one => one.id === id);

@@ -16,13 +16,13 @@ export const clockTime = iso => TIME.format(new Date(iso));
 export const fullTime = iso => FULL.format(new Date(iso));
 export const dayKey = iso => midnight(new Date(iso));
 
-/** What stands between two days of a chat. */
+/** The heading of a day. */
 export function dayName(iso) {
 	const at = new Date(iso);
 	return ["Today", "Yesterday"][daysAgo(at)] ?? dated(at, LONG);
 }
 
-/** As short as it can be: a time today, a weekday this week, else a date. */
+/** Short: a time today, a weekday this week, else a date. */
 export function shortTime(iso) {
 	const at = new Date(iso);
 	const days = daysAgo(at);
@@ -30,14 +30,14 @@ export function shortTime(iso) {
 	return days < 7 ? WEEKDAY.format(at) : dated(at, SHORT);
 }
 
-/** A moment to come or gone: with its day where that isn't today. */
+/** A time, with its day if not today. */
 export function momentName(iso) {
 	const at = new Date(iso);
 	const day = { "-1": "tomorrow, ", 0: "", 1: "yesterday, " }[daysAgo(at)] ?? `${dated(at, SHORT)}, `;
 	return day + TIME.format(at);
 }
 
-/** How long something still takes, to the second when it is near. */
+/** Remaining time, with seconds when short. */
 export function countdown(seconds) {
 	const left = Math.max(0, Math.ceil(seconds));
 	const [d, h, m] = [Math.floor(left / 86_400), Math.floor(left / 3_600) % 24, Math.floor(left / 60) % 60];
@@ -45,7 +45,7 @@ export function countdown(seconds) {
 	return h ? `${h} h ${m} min` : `${m}:${String(left % 60).padStart(2, "0")}`;
 }
 
-/** A length of time in words: "3 days". */
+/** A duration in words: "3 days". */
 export function span(seconds) {
 	for (const [size, name] of [[86_400, "day"], [3_600, "hour"]]) {
 		if (seconds >= size * 0.95) return count(Math.round(seconds / size), name);

@@ -1,10 +1,10 @@
-/** Samples to load and remove, and three things to try: each with one click. */
+/** Load and remove the samples; three things to try with one click. */
 
 import { isNarrow } from "./dom.js";
 
 const QUESTION = "How many days of leave do I have?";
 const OPEN_MATTER = "I can't decide between the flat in Porto and the one in Lisbon. I have to tell the landlord by Friday.";
-/** Calls in the sample chat: who makes them matters, and what they reply to. */
+/** Calls in the sample chat, with author and reply. */
 const CALLS = [
 	{ as: "Maya", text: "@bot what do you think?" },
 	{ as: "Jonas", text: "@bot what would you do?", about: "So: do I roll 2.4 back" },
@@ -15,7 +15,7 @@ export function createTries(app) {
 	const { api, store } = app;
 	const { state, set } = store;
 
-	/** One thing at a time; what goes wrong is said. */
+	/** Run one action at a time; show errors. */
 	const busily = work => async () => {
 		if (state.busy) return;
 		set({ busy: true });
@@ -33,7 +33,7 @@ export function createTries(app) {
 		}
 	}
 
-	/** Open a conversation, with a panel beside it where there is room. */
+	/** Open a conversation, with a panel if there is room. */
 	const open = (thread, panel) => app.go({ thread, panel: isNarrow() ? null : panel });
 
 	async function talk(agent, title, text, panel) {
@@ -43,7 +43,7 @@ export function createTries(app) {
 		app.say(text);
 	}
 
-	/** A call as it is said now: by somebody who is there, in reply to what is loaded. */
+	/** Send a call as a participant, in reply to a loaded message. */
 	const callOf = ({ as, text, about }) => ({
 		text,
 		label: `${as}: ${text}`,
@@ -53,7 +53,7 @@ export function createTries(app) {
 
 	return {
 		lookAtSamples,
-		/** What can be tried in a conversation now. */
+		/** The actions for a conversation. */
 		ideasFor(thread) {
 			if (!thread || !state.samples?.loaded) return [];
 			if (thread.id === state.samples.thread_id) return CALLS.map(callOf);

@@ -1,4 +1,4 @@
-/** Why an answer is what it is: chosen messages with reasons, memories, notes. */
+/** What an answer was made from: messages with reasons, memories, notes. */
 
 import { el, fill, icon } from "./dom.js";
 import { hue } from "./message.js";
@@ -8,7 +8,9 @@ import { reasonWords, STRATEGIES, toolWords, triggerWords } from "./words.js";
 
 const SILENCE = 3 * 3_600_000;
 
-export function createWhy(app) {
+export const why = { id: "why", title: "Why", mount };
+
+function mount(app) {
 	const { api, store } = app;
 	const { state } = store;
 	const root = el("div");
@@ -71,7 +73,7 @@ export function createWhy(app) {
 		);
 	}
 
-	/** What another way of choosing would take. */
+	/** What another strategy would choose. */
 	function chooser(context) {
 		const onchange = event => {
 			strategy = event.target.value;
@@ -83,7 +85,7 @@ export function createWhy(app) {
 		return el("label.field.inline", el("span", "Chosen by"), el("select", { onchange }, Object.entries(STRATEGIES).map(option)));
 	}
 
-	/** Chosen messages in full, what was passed over folded up, days and silences between them. */
+	/** Chosen messages in full, others folded, with days and gaps. */
 	function entries(line) {
 		const shown = [];
 		let passed = [];
@@ -134,10 +136,10 @@ export function createWhy(app) {
 
 	const noteItem = one => usedItem("notes", one.title ?? one.id, one);
 
-	return { name: "why", title: "Why", picture: "why", root, show, hide: () => store.set({ lit: null }) };
+	return { root, show, hide: () => store.set({ lit: null }) };
 }
 
-/** How sure or how close something is, as a number and at a glance. */
+/** A score as number and bar. */
 function meter(score) {
 	const share = Math.max(0, Math.min(1, score)).toFixed(2);
 	const bar = el("i");

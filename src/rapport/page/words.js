@@ -1,4 +1,4 @@
-/** What the server's terms mean, in plain words. */
+/** Texts for the server's terms. */
 
 const known = words => term => words[term] ?? String(term ?? "").replaceAll("_", " ");
 
@@ -15,7 +15,7 @@ export const reasonWords = known({
 	recent: "said lately",
 });
 
-/** Ways of choosing messages. */
+/** Context strategies. */
 export const STRATEGIES = {
 	relevant: "What belongs to the call",
 	time_gap: "The talk since the last silence",
@@ -57,7 +57,7 @@ const outcomes = known({
 	expired: "Dropped: its time passed while the server was off",
 });
 
-/** What became of a follow-up, and why it was held back if it was. */
+/** The outcome of a follow-up, and why it was held back. */
 export const outcomeWords = timer => (timer.state === "suppressed" ? `Held back: ${gateWords(timer.gate)}` : outcomes(timer.state));
 
 /** How the agent came to remember something. */
@@ -83,18 +83,18 @@ export const toolWords = known({
 	search_conversation: "searched the chat",
 });
 
-/** What is particular about an agent, to choose by. */
+/** The traits of an agent. */
 export const agentTraits = agent => [
 	agent.grounding === "strict" ? "Answers from your notes alone, or says that they don't hold it" : "Talks freely, and uses your notes where they help",
 	agent.remembers ? "Remembers what you tell it" : "Remembers nothing beyond the conversation",
 	agent.follows_up ? "Comes back to what was left open" : "Speaks only when spoken to",
 ];
 
-/** A name for a conversation, also for one that nobody has named. */
+/** The name of a conversation, titled or not. */
 export const threadName = thread =>
 	thread.title || (thread.kind === "group" ? "Group chat" : thread.last_message?.text.slice(0, 60) || "New conversation");
 
-/** The words of a message, whatever kinds of blocks it has. */
+/** The text of a message, whatever its blocks. */
 export function textOf({ content }) {
 	if (typeof content === "string") return content;
 	return (content ?? []).map(block => (block.type === "text" ? block.text : "[image]")).join("\n");
