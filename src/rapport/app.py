@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rapport.retrieval.retriever import Retriever
     from rapport.runtime.worker import Worker
     from rapport.storage.database import Database
+    from rapport.turns.deps import TurnDeps
     from rapport.turns.group_context import ContextSelector
-    from rapport.turns.steps import TurnDeps
 
 log = structlog.get_logger()
 
@@ -127,7 +127,7 @@ async def open_app(
         from rapport.storage.notes.note_index import NoteIndex
         from rapport.storage.notes.passage_search import PassageSearch
         from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
-        from rapport.turns.steps import TurnDeps
+        from rapport.turns.deps import TurnDeps
 
         chosen = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
         stack.push_async_callback(close_model, chosen)

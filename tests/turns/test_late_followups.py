@@ -175,7 +175,7 @@ async def test_vectors_that_never_come_hold_up_no_answer(world: World, monkeypat
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr("rapport.turns.answer.EMBEDDING_SECONDS", 0.2)
+    monkeypatch.setattr("rapport.turns.remember.EMBEDDING_TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(world.app.memory.embedder, "embed", never)
     async with asyncio.timeout(LIMIT_SECONDS):
         await world.says(await world.conversation(), "I'm allergic to peanuts.")

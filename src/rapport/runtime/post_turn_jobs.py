@@ -10,8 +10,8 @@ import structlog
 from rapport.agents.profiles import get_agent
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent
+from rapport.turns.deps import TurnDeps
 from rapport.turns.reflect import PAUSE_SECONDS, reflect
-from rapport.turns.steps import TurnDeps
 from rapport.turns.summarize import summarize
 
 log = structlog.get_logger()

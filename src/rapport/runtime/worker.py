@@ -34,8 +34,8 @@ from rapport.storage.messages.messages import Messages
 from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.workers import Workers
 from rapport.turns.answer import answer_message
+from rapport.turns.deps import TurnDeps
 from rapport.turns.follow_up import FollowUpResult, follow_up
-from rapport.turns.steps import TurnDeps
 
 log = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""One turn: an event in, a stored reply out. Safe to repeat after a crash at any line."""
+"""Answer one message: an event in, a stored reply out. Safe to repeat after a crash at any line."""
 
 from __future__ import annotations
 
@@ -6,285 +6,166 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-import structlog
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from rapport.agents.failures import ModelFailed
+from rapport.agents.graph import Answer
 from rapport.agents.profiles import get_agent
-from rapport.agents.tools import MaySave
-from rapport.context.situation import Situation
 from rapport.context.summary_rules import is_crowded
 from rapport.domain import failpoints
-from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.draft import Draft
-from rapport.domain.errors import InvalidInput, Permanent, Transient
+from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Plan
-from rapport.domain.memory import MemoryCandidate
-from rapport.followups.own_words import find_own_messages, is_founded, keep_own_text
-from rapport.memory.extraction import remarks_in
-from rapport.memory.memory_store import Applied, Prepared
+from rapport.memory.memory_store import Prepared
 from rapport.memory.query import query_for
-from rapport.memory.recall import RecalledMemory
 from rapport.replies.citations import CitationFilter
-from rapport.replies.reply_kinds import checked, fallback, guarded
+from rapport.replies.reply_kinds import fallback, guarded
 from rapport.replies.text import storable
-from rapport.storage.database import attempt
-from rapport.storage.messages.neighbours import LinkedMessages, load_linked
+from rapport.storage.messages.neighbours import load_linked
 from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.outbox import Outbox
-from rapport.storage.work.turn_input import TurnInput, load_turn_input
-from rapport.turns.prompt_input import PromptInput, given_to_group, given_to_one, messages_to_load
-from rapport.turns.steps import (
-    MAX_ATTEMPTS,
-    Findings,
-    PhaseTimer,
-    TurnDeps,
-    ask_model,
-    build_findings,
-    describe_situation,
-    look_up,
-    plan_follow_up,
-    recall_memories,
-)
-
-log = structlog.get_logger()
+from rapport.storage.work.turn_input import load_turn_input
+from rapport.turns.ask import ask_model
+from rapport.turns.check import check_reply
+from rapport.turns.deps import OnToken, TurnDeps
+from rapport.turns.findings import Findings, Lookup, recall_and_retrieve
+from rapport.turns.plan import plan_follow_up
+from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
+from rapport.turns.remember import make_save_check, prepare_memories, store_memories
+from rapport.turns.turn import MAX_ATTEMPTS, PhaseTimer, Turn
 
 TOO_LONG = frozenset({"http_400", "http_413"})
-"""How providers refuse a conversation that is longer than their model can read."""
-NEIGHBOURS = 20
-"""So much is looked at of what stands around a message that somebody replies to: along its replies, and on either side."""
-EMBEDDING_SECONDS = 5.0
-"""So long a reply that is ready waits for what is to be remembered with it."""
-MEMORY_PATIENCE = 1.0
-"""Seconds that a commit, which holds up its conversation, waits for others who write to the same memory."""
+"""The errors by which providers refuse a conversation that is longer than their model can read."""
 
 
-async def answer_message(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> Finished:
-    """Answer one event: load, look up, ask, check, commit. No transaction is open while others think."""
-    profile = get_agent(event.agent_id, chat_handle=event.handle)
-    clock = PhaseTimer(tools.metrics)
-    async with tools.database.statement() as connection:
-        if push:  # what was about to be said when somebody spoke, and is not, must not be answered from either
-            await Outbox(connection).take_back(event.conversation_id)
-        embedder = tools.retriever.embedder.name
-        material = await load_turn_input(connection, event, limit=messages_to_load(event.traits), embedder=embedder)
-        if material is None:
-            raise Superseded("The conversation was deleted.")
-        near = NEIGHBOURS if event.traits.selects_context else 0
-        where = (event.owner_id, event.conversation_id)
-        links = await load_linked(connection, *where, material.message, depth=near, neighbours=near)
-    clock.record("load")
+async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, push: bool) -> Finished:
+    """Answer one message: load, recall and retrieve, ask the model, check its reply, plan, commit.
+
+    No transaction is open while the model or an embedder works.
+    """
+    turn = await _load_turn(event, deps, push=push)
     failpoints.reach("turn.loaded")
     draft.begin()
     try:
         if draft.cancelled:
             await asyncio.sleep(0)  # cancelled while it was loading: that takes effect here, and not at the commit
-        reply = await _reply(event, material, links, profile, tools, draft=draft, clock=clock)
+        reply = await _make_reply(turn, draft)
     except asyncio.CancelledError:
         if not draft.goes_on():
             raise
         reply = Reply("", metadata={"cancelled": True})  # before the model was asked
     finally:
         draft.end()
-    remarks = await _worth_remembering(event, material, profile, reply, tools)
-    plan = plan_follow_up(event, material, profile, reply, tools)
+    memories = await prepare_memories(turn, reply)
+    plan = plan_follow_up(turn, reply)
     failpoints.reach("turn.answered")
-    finished = await _commit(event, reply, profile, tools, plan=plan, remarks=remarks, push=push)
-    clock.record("commit")
+    finished = await _commit(turn, reply, plan, memories, push=push)
+    turn.timer.record("commit")
     failpoints.reach("turn.committed")
-    # Summed up by the model, so only when it has just worked, or would if it were given less. Not in a group: what belongs
-    # to a call is chosen there, and a summary would mix everybody's topics.
-    can_sum_up = event.traits.is_summarized and (reply.model_failed is False or reply.was_refused)
-    crowded = can_sum_up and is_crowded([*material.earlier, material.message, finished.reply])
-    return replace(finished, crowded=crowded)
+    return replace(finished, crowded=_needs_summary(turn, reply, finished))
 
 
-async def _reply(
-    event: ClaimedEvent,
-    material: TurnInput,
-    links: LinkedMessages,
-    profile: AgentProfile,
-    tools: TurnDeps,
-    *,
-    draft: Draft,
-    clock: PhaseTimer,
-) -> Reply:
-    """What to say: the guard's words, the model's, or the fallback's; with the receipt of what it was made from."""
-    if event.attempts > MAX_ATTEMPTS:
-        return fallback((), "attempts", f"tried {event.attempts - 1} times", model=tools.model)
-    given = await _given(event, material, links, profile, tools)
-    if event.traits.selects_context:
-        clock.record("context")
+async def _make_reply(turn: Turn, draft: Draft) -> Reply:
+    """Return the guard reply, the model's or the fallback reply, with the receipt of what it was made from."""
+    if turn.event.attempts > MAX_ATTEMPTS:
+        return fallback((), "attempts", f"tried {turn.event.attempts - 1} times", model=turn.deps.model)
+    prompt_input = await PROMPT_BUILDERS[turn.event.kind].build_for_message(turn)
+    is_strict = turn.profile.grounding == "strict"
     try:
-        findings = await _findings(event, material, given, profile, tools, clock)
-    except (Transient, Permanent) as error:  # trying again would only let people wait
-        reply = fallback((), "retrieval", str(error), model=tools.model)
-        return replace(reply, metadata={**reply.metadata, "context": given.receipt})
-    if profile.grounding == "strict" and not findings.passages:
-        reply = guarded(findings.retrieval.refusal if findings.retrieval else "no_notes")
-    elif material.is_resting:
-        why = "the model failed too often in this conversation and rests for a while"
-        reply = fallback(findings.passages, "breaker", why, problem="resting", model=tools.model)
+        findings = await recall_and_retrieve(turn, _choose_lookup(turn, prompt_input), must_retrieve=is_strict)
+    except (Transient, Permanent) as error:  # a retry would only make people wait
+        findings = Findings()
+        reply = fallback((), "retrieval", str(error), model=turn.deps.model)
     else:
-        situation = describe_situation(event, material, profile, tools)
-        may_save = _may_save(event, material, profile)
-        reply = await _answer(event, given, profile, findings, situation, tools, draft=draft, may_save=may_save)
-        clock.record("model")
-    return replace(reply, metadata={**reply.metadata, **findings.audit, "context": given.receipt})
+        if findings.retrieval is not None:
+            turn.timer.record("retrieval")
+        if is_strict and not findings.passages:
+            reply = guarded(findings.retrieval.refusal if findings.retrieval else "no_notes")
+        elif turn.input.is_resting:
+            why = "the model failed too often in this conversation and rests for a while"
+            reply = fallback(findings.passages, "breaker", why, problem="resting", model=turn.deps.model)
+        else:
+            reply = await _ask_and_check(turn, prompt_input, findings, draft)
+            turn.timer.record("model")
+    return replace(reply, metadata={**reply.metadata, **findings.audit, "context": prompt_input.receipt})
 
 
-async def _given(
-    event: ClaimedEvent, material: TurnInput, links: LinkedMessages, profile: AgentProfile, tools: TurnDeps
-) -> PromptInput:
-    """What the model is given of the conversation: a window of a direct chat, and what was chosen of a group's."""
-    if not event.traits.selects_context:
-        return given_to_one(material, links.anchor)
-    gathered = await tools.context_selector.select(event.owner_id, material.message, material.earlier, links)
-    return given_to_group(
-        gathered,
-        profile,
-        event.owner_id,
-        tools.context_selector,
-        may_look_up=tools.agent.calls_tools,
-        time_zone=material.time_zone,
-    )
-
-
-async def _findings(
-    event: ClaimedEvent,
-    material: TurnInput,
-    given: PromptInput,
-    profile: AgentProfile,
-    tools: TurnDeps,
-    clock: PhaseTimer,
-) -> Findings:
-    """What is remembered and what the notes say. Of the notes a strict agent can't do without, and it raises."""
-    memories: Sequence[RecalledMemory] = ()
-    if event.traits.may_use_memory:
-        query = query_for(HumanMessage(material.message.text), material.earlier, material.summary)
-        memories = await recall_memories(event, material, profile, query, tools)
+async def _ask_and_check(turn: Turn, prompt_input: PromptInput, findings: Findings, draft: Draft) -> Reply:
+    """Return the model's reply with its citations checked; the fallback reply if it fails; what it said if cancelled."""
+    on_token = _stream_to(draft, findings) if draft.listeners else None
     try:
-        retrieval = await look_up(event, material, given.question, tools.retriever, earlier=given.earlier)
-    except (Transient, Permanent) as error:
-        if profile.grounding == "strict":
-            raise
-        log.warning("chat.error", errorType="retrieval", message=str(error))
-        retrieval = None
-    if retrieval is not None:
-        clock.record("retrieval")
-    return build_findings(retrieval, memories)
-
-
-def _may_save(event: ClaimedEvent, material: TurnInput, profile: AgentProfile) -> MaySave | None:
-    """Return what decides whether a fact may be kept: it must be made of the person's own words. None: nothing is kept."""
-    if not profile.remembers or not event.traits.may_use_memory:
-        return None
-    own = _own(event, material)
-    return lambda content: is_founded(content, own)
-
-
-def _own(event: ClaimedEvent, material: TurnInput) -> list[str]:
-    """Return what the person who asks wrote of what the turn sees; nothing if that is not the owner."""
-    said = [*material.earlier, material.message]
-    return [message.text for message in find_own_messages(said, of=material.message, owner_id=event.owner_id)]
-
-
-async def _answer(
-    event: ClaimedEvent,
-    given: PromptInput,
-    profile: AgentProfile,
-    findings: Findings,
-    situation: Situation,
-    tools: TurnDeps,
-    *,
-    draft: Draft,
-    may_save: MaySave | None,
-) -> Reply:
-    """The model's answer with its citations checked, while it streams and as a whole; or the fallback."""
-    passages = findings.passages
-    stream = CitationFilter({passage.note_id for passage in passages})
-
-    def relay(token: str) -> None:
-        draft.add(stream.feed(storable(token)))
-
-    on_token = relay if draft.listeners else None
-    try:
-        reply = await ask_model(
-            event,
-            given,
-            profile,
-            findings,
-            agent=tools.agent,
-            situation=situation,
-            on_token=on_token,
-            may_save=may_save,
-        )
+        answer = await ask_model(turn, prompt_input, findings, on_token=on_token, may_save=make_save_check(turn))
+        reply = check_reply(answer, findings)
+        if not reply.content:  # it named sources and said nothing
+            raise ModelFailed("empty", "nothing is left of the model's answer")
     except ModelFailed as failure:
-        refused = failure.kind in TOO_LONG
-        reply = fallback(passages, failure.kind, str(failure), problem=failure.problem, model=tools.model)
-        return replace(reply, model_failed=True, was_refused=refused)
+        model = turn.deps.model
+        reply = fallback(findings.passages, failure.kind, str(failure), problem=failure.problem, model=model)
+        return replace(reply, model_failed=True, was_refused=failure.kind in TOO_LONG)
     except asyncio.CancelledError:
         if not draft.goes_on():
             raise
-        return replace(checked(draft.text, passages), metadata={"cancelled": True})
-    if not reply.content:  # it named sources and said nothing
-        reply = fallback(passages, "empty", "nothing is left of the model's answer", model=tools.model)
-        return replace(reply, model_failed=True)
+        reply = check_reply(Answer(AIMessage(draft.text)), findings)
+        return replace(reply, model_failed=None, metadata={"cancelled": True})
     draft.complete(str(reply.content))
     return reply
 
 
-async def _worth_remembering(
-    event: ClaimedEvent, material: TurnInput, profile: AgentProfile, reply: Reply, tools: TurnDeps
-) -> Sequence[Prepared]:
-    """What this turn adds to the memory: what the model asked for or, of one that can't ask, what the rules find.
-
-    That it can't be done now harms nobody but the memory.
-    """
-    if not profile.remembers or not event.traits.may_use_memory:
-        return ()
-    remarks = reply.remarks if tools.agent.calls_tools else _by_rules(event, material)
-    if not remarks:
-        return ()
-    where = {"conversation_id": event.conversation_id, "message_id": event.id}
-    try:
-        async with asyncio.timeout(EMBEDDING_SECONDS):
-            return await tools.memory_store.prepare([replace(remark, **where) for remark in remarks])
-    except (InvalidInput, Transient, Permanent, TimeoutError) as error:
-        log.warning("memory.not_saved", reason=str(error) or "no vectors in time")
-        return ()
+# ---- what the steps above need
 
 
-def _by_rules(event: ClaimedEvent, material: TurnInput) -> list[MemoryCandidate]:
-    """Return what the rules find in what the owner wrote themselves."""
-    if not _own(event, material):
-        return []
-    return remarks_in(replace(material.message, content=keep_own_text(material.message.text)))
+async def _load_turn(event: ClaimedEvent, deps: TurnDeps, *, push: bool) -> Turn:
+    """Load everything the turn may see. Raise Superseded if the conversation is gone."""
+    timer = PhaseTimer(deps.metrics)
+    builder = PROMPT_BUILDERS[event.kind]
+    async with deps.database.statement() as connection:
+        if push:  # a follow-up that was not sent because somebody wrote must not be part of the history
+            await Outbox(connection).take_back(event.conversation_id)
+        turn_input = await load_turn_input(
+            connection, event, limit=builder.messages_to_load, embedder=deps.retriever.embedder.name
+        )
+        if turn_input is None:
+            raise Superseded("The conversation was deleted.")
+        links = await load_linked(
+            connection,
+            event.owner_id,
+            event.conversation_id,
+            turn_input.message,
+            depth=builder.neighbours_to_load,
+            neighbours=builder.neighbours_to_load,
+        )
+    timer.record("load")
+    return Turn(event, get_agent(event.agent_id, chat_handle=event.handle), turn_input, deps, timer, links)
 
 
-async def _commit(
-    event: ClaimedEvent,
-    reply: Reply,
-    profile: AgentProfile,
-    tools: TurnDeps,
-    *,
-    plan: Plan | None,
-    remarks: Sequence[Prepared],
-    push: bool,
-) -> Finished:
-    """Reply, event, follow-up and outbox: all of it or nothing. What is remembered goes with it, or is left out."""
-    if not remarks:
-        async with tools.database.statement() as connection:
-            return await Events(connection).finish(event, reply, agent_name=profile.name, push=push, plan=plan)
-    async with tools.database.transaction() as connection:
-        finished = await Events(connection).finish(event, reply, agent_name=profile.name, push=push, plan=plan)
-        applied = Applied()
-        try:
-            async with attempt(connection, patience=MEMORY_PATIENCE):
-                applied = await tools.memory_store.apply(connection, event.owner_id, event.agent_id, remarks)
-        except (Transient, Permanent) as error:
-            log.warning("memory.not_saved", reason=str(error))
-            applied = Applied()
-    tools.memory_store.announce(event.owner_id, applied.changes)
+def _choose_lookup(turn: Turn, prompt_input: PromptInput) -> Lookup:
+    query = None
+    if turn.may_use_memory and turn.input.has_memories:
+        query = query_for(HumanMessage(turn.input.message.text), turn.input.earlier, turn.input.summary)
+    return Lookup(query, prompt_input.question, prompt_input.earlier_questions)
+
+
+def _stream_to(draft: Draft, findings: Findings) -> OnToken:
+    """Return a callback that adds tokens to the draft, without citations of notes that were not retrieved."""
+    citations = CitationFilter({passage.note_id for passage in findings.passages})
+    return lambda token: draft.add(citations.feed(storable(token)))
+
+
+async def _commit(turn: Turn, reply: Reply, plan: Plan | None, memories: Sequence[Prepared], *, push: bool) -> Finished:
+    """Store reply, event, follow-up and outbox row, all or nothing. The memories are stored with them, or left out."""
+    event, name = turn.event, turn.profile.name
+    if not memories:
+        async with turn.deps.database.statement() as connection:
+            return await Events(connection).finish(event, reply, agent_name=name, push=push, plan=plan)
+    async with turn.deps.database.transaction() as connection:
+        finished = await Events(connection).finish(event, reply, agent_name=name, push=push, plan=plan)
+        applied = await store_memories(connection, turn, memories)
+    turn.deps.memory_store.announce(event.owner_id, applied.changes)
     return finished
+
+
+def _needs_summary(turn: Turn, reply: Reply, finished: Finished) -> bool:
+    """Return whether to summarize now: only if the model has just worked, or would with a shorter conversation."""
+    can_summarize = turn.event.traits.is_summarized and (reply.model_failed is False or reply.was_refused)
+    return can_summarize and is_crowded([*turn.input.earlier, turn.input.message, finished.reply])

@@ -1,4 +1,4 @@
-"""A follow-up turn: a timer's event in, something said unasked or nothing at all out. Safe to repeat after a crash (AUTO)."""
+"""Follow up: a timer's event in, a message that nobody asked for out, or nothing. Safe to repeat after a crash (AUTO)."""
 
 from __future__ import annotations
 
@@ -20,31 +20,22 @@ from rapport.domain import failpoints
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Message, text_of
 from rapport.domain.draft import Draft
-from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Reply
-from rapport.domain.follow_up import EXPIRES_AFTER, PROMPTS, FollowUpState, Gate, PastFollowUp, State, TriggerType
+from rapport.domain.follow_up import EXPIRES_AFTER, PROMPTS, FollowUpState, Gate, PastFollowUp, Plan, State, TriggerType
 from rapport.followups.gates import find_closed_gate
-from rapport.followups.leaks import leak_in
 from rapport.followups.matters import find_mentioned, is_closed, repeats
 from rapport.followups.own_words import find_own_messages
 from rapport.followups.triggers import synthetic_message
 from rapport.memory.query import query_for
 from rapport.storage.followups.follow_up_turns import Followups
-from rapport.storage.work.turn_input import TurnInput, load_turn_input
-from rapport.turns.prompt_input import given_in_silence
-from rapport.turns.steps import (
-    MAX_ATTEMPTS,
-    Findings,
-    PhaseTimer,
-    TurnDeps,
-    ask_model,
-    build_findings,
-    describe_situation,
-    get_speaking_owner,
-    look_up,
-    plan_follow_up,
-    recall_memories,
-)
+from rapport.storage.work.turn_input import load_turn_input
+from rapport.turns.ask import ask_model
+from rapport.turns.check import PromptLeaked, check_reply
+from rapport.turns.deps import TurnDeps
+from rapport.turns.findings import Lookup, recall_and_retrieve
+from rapport.turns.plan import plan_follow_up
+from rapport.turns.prompt_input import PROMPT_BUILDERS
+from rapport.turns.turn import MAX_ATTEMPTS, PhaseTimer, Turn, get_sole_speaker
 
 log = structlog.get_logger()
 
@@ -52,12 +43,12 @@ AS_YOURSELF = (
     "Say one natural thing to the person you talk with, as yourself. Don't mention instructions, messages you were given or"
     " why you are writing."
 )
-"""What the model is told when its first attempt spoke of the machinery."""
+"""The hint for the second attempt, after the first has leaked the hidden prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUpResult:
-    """What became of a follow-up."""
+    """The outcome of a follow-up."""
 
     trigger_type: TriggerType
     state: State
@@ -70,7 +61,7 @@ class FollowUpResult:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is worth counting."""
+        """The fields for the log and the metrics."""
         return {
             "trigger_type": self.trigger_type,
             "outcome": self.state,
@@ -79,179 +70,218 @@ class FollowUpResult:
         }
 
 
-async def follow_up(event: ClaimedEvent, tools: TurnDeps, *, draft: Draft, push: bool) -> FollowUpResult:
-    """Say something unasked, if every gate is open before the model is asked and still is when it has answered."""
-    assert event.trigger_type is not None
-    profile = get_agent(event.agent_id, chat_handle=event.handle)
-    clock = PhaseTimer(tools.metrics)
-    prompt = profile.autonomy.prompt(event.trigger_type) if profile.autonomy else PROMPTS[event.trigger_type]
-    trigger = synthetic_message(event.trigger_type, prompt=prompt, reason=event.trigger_reason, id=event.id)
-    stands_for = _as_message(event, trigger)
-    async with tools.database.statement() as connection:
-        followups = Followups(connection)
-        if event.attempts > MAX_ATTEMPTS:
-            return FollowUpResult(event.trigger_type, "failed", more=await followups.end(event, "failed"))
-        standing = await _standing(followups, event, profile, tools)
-        if isinstance(standing, FollowUpResult):
-            return standing
-        embedder = tools.retriever.embedder.name
-        material = await load_turn_input(connection, event, limit=MAX_CHAT_HISTORY, embedder=embedder, asked=stands_for)
-        if material is None:
-            return FollowUpResult(event.trigger_type, "failed", more=await followups.end(event, "failed"))
-        own = find_own_messages(material.earlier, owner_id=get_speaking_owner(event))
-        if standing.is_inferred and _is_closed(standing, material, own):
-            return await _suppressed(followups, event, "repeated")
-    clock.record("load")
+@dataclass(frozen=True, slots=True)
+class _LoadedFollowUp:
+    """A follow-up that may be made so far."""
+
+    turn: Turn
+    trigger: HumanMessage
+    """The hidden prompt, which nobody sees."""
+    state: FollowUpState
+    own: Sequence[Message]
+    """The messages that the person wrote themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A reply to send, or the state in which the follow-up ends without one."""
+
+    state: State
+    reply: Reply | None = None
+    regenerated: bool = False
+
+
+async def follow_up(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, push: bool) -> FollowUpResult:
+    """Send a follow-up, if every gate is open before the model is asked and still is when it has answered."""
+    loaded = await _load_follow_up(event, deps)
+    if isinstance(loaded, FollowUpResult):
+        return loaded
+    turn = loaded.turn
     failpoints.reach("turn.loaded")
     draft.begin()
     try:
-        state, reply, regenerated = await _said(event, material, profile, trigger, tools)
+        attempt = await _make_reply(loaded)
     except asyncio.CancelledError:
         if not draft.goes_on():
             raise
-        state, reply, regenerated = "superseded", None, False  # somebody doesn't want to hear it
+        attempt = _Attempt("superseded")  # somebody has cancelled it
     finally:
         draft.end()
-    clock.record("model")
-    made = _brought_up(standing, reply, own) if reply else None
-    plan = plan_follow_up(event, material, profile, reply, tools, made=[made]) if reply and made else None
+    turn.timer.record("model")
+    past, plan = None, None
+    if attempt.reply is not None:
+        past = _describe_past_follow_up(loaded, attempt.reply)
+        plan = plan_follow_up(turn, attempt.reply, just_made=[past])
     failpoints.reach("turn.answered")
-    async with tools.database.transaction() as connection:
+    result = await _commit(loaded, attempt, past, plan, push=push)
+    if result.reply is None:
+        return result
+    turn.timer.record("commit")
+    failpoints.reach("turn.committed")
+    crowded = event.traits.is_summarized and is_crowded([*turn.input.earlier, result.reply])
+    return replace(result, crowded=crowded)
+
+
+async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
+    """Return a reply that does not leak the hidden prompt, at the second attempt if need be; or how both failed."""
+    turn = loaded.turn
+    findings = await recall_and_retrieve(turn, _choose_lookup(turn, loaded.trigger))
+    prompt_input = PROMPT_BUILDERS[turn.event.kind].build_for_trigger(turn, loaded.trigger)
+    ask = partial(ask_model, turn, prompt_input, findings)
+    check = partial(check_reply, findings=findings, hidden_prompts=_list_hidden_prompts(turn.profile))
+    regenerated = False
+    try:
+        try:
+            reply = check(await ask())
+        except PromptLeaked:
+            regenerated = True
+            reply = check(await ask(hint=AS_YOURSELF, fresh=False))
+    except PromptLeaked:
+        return _Attempt("leaked", regenerated=True)
+    except ModelFailed as failure:
+        log.warning("chat.error", errorType=failure.kind, message=f"no follow-up: {failure}")
+        return _Attempt("failed")
+    if not reply.content:
+        return _Attempt("failed", regenerated=regenerated)
+    kept = {**findings.audit, "context": prompt_input.receipt}
+    tags = {"autonomous": True, "trigger_type": turn.event.trigger_type}
+    return _Attempt("delivered", replace(reply, metadata={**reply.metadata, **kept, **tags}), regenerated)
+
+
+async def _commit(
+    loaded: _LoadedFollowUp, attempt: _Attempt, past: PastFollowUp | None, plan: Plan | None, *, push: bool
+) -> FollowUpResult:
+    """Store the follow-up, or its end: under the conversation's lock, after the gates have been checked again."""
+    turn, event, reply = loaded.turn, loaded.turn.event, attempt.reply
+    async with turn.deps.database.transaction() as connection:
         followups = Followups(connection)
-        now = await _standing(followups, event, profile, tools, lock=True, regenerated=regenerated)
-        if isinstance(now, FollowUpResult):
-            return now
-        if reply and standing.is_inferred and _repeats(reply, standing, material, own):
-            return await _suppressed(followups, event, "repeated", regenerated=regenerated)
-        if reply is None:
-            return FollowUpResult(
-                event.trigger_type, state, more=await followups.end(event, state, regenerated=regenerated)
-            )
+        end = partial(_end, followups, event, regenerated=attempt.regenerated)
+        state = await _check_gates(followups, turn.event, turn.profile, turn.deps, lock=True, attempt=attempt)
+        if isinstance(state, FollowUpResult):
+            return state
+        if reply is None or past is None:
+            return await end(attempt.state)
+        if loaded.state.is_inferred and _repeats_earlier(loaded, reply):
+            return await end("suppressed", gate="repeated")
         finished = await followups.deliver(
             event,
-            stands_for,
+            turn.input.message,
             reply,
-            agent_name=profile.name,
+            agent_name=turn.profile.name,
             push=push,
             plan=plan,
-            regenerated=regenerated,
-            brought_up=made.sources if made else (),
+            regenerated=attempt.regenerated,
+            brought_up=past.sources,
         )
-    clock.record("commit")
-    failpoints.reach("turn.committed")
-    crowded = event.traits.is_summarized and is_crowded([*material.earlier, finished.reply])
-    return FollowUpResult(event.trigger_type, "delivered", None, finished.reply, finished.more, crowded, regenerated)
+    return FollowUpResult(
+        _get_trigger_type(event),
+        "delivered",
+        reply=finished.reply,
+        more=finished.more,
+        regenerated=attempt.regenerated,
+    )
 
 
-async def _standing(
+# ---- what the steps above need
+
+
+async def _load_follow_up(event: ClaimedEvent, deps: TurnDeps) -> _LoadedFollowUp | FollowUpResult:
+    """Load everything the follow-up may see; or end it if it may not be made."""
+    timer = PhaseTimer(deps.metrics)
+    profile = get_agent(event.agent_id, chat_handle=event.handle)
+    trigger = _build_trigger(event, profile)
+    async with deps.database.statement() as connection:
+        followups = Followups(connection)
+        if event.attempts > MAX_ATTEMPTS:
+            return await _end(followups, event, "failed")
+        state = await _check_gates(followups, event, profile, deps)
+        if isinstance(state, FollowUpResult):
+            return state
+        turn_input = await load_turn_input(
+            connection,
+            event,
+            limit=MAX_CHAT_HISTORY,
+            embedder=deps.retriever.embedder.name,
+            asked=_build_trigger_message(event, trigger),
+        )
+        if turn_input is None:
+            return await _end(followups, event, "failed")
+        own = find_own_messages(turn_input.earlier, owner_id=get_sole_speaker(event))
+        past = turn_input.past_follow_ups
+        if state.is_inferred and is_closed(state.topic, state.sources, earlier=past, own=own):
+            return await _end(followups, event, "suppressed", gate="repeated")
+    timer.record("load")
+    return _LoadedFollowUp(Turn(event, profile, turn_input, deps, timer), trigger, state, own)
+
+
+async def _check_gates(
     followups: Followups,
     event: ClaimedEvent,
     profile: AgentProfile,
-    tools: TurnDeps,
+    deps: TurnDeps,
     *,
     lock: bool = False,
-    regenerated: bool = False,
+    attempt: _Attempt | None = None,
 ) -> FollowUpState | FollowUpResult:
-    """How the conversation stands; or the end of a follow-up that may not be said."""
-    assert event.trigger_type is not None
-    standing = await followups.standing(event, lock=lock)
-    if standing is None:
-        return FollowUpResult(
-            event.trigger_type, "superseded", more=await followups.end(event, "superseded", regenerated=regenerated)
-        )
-    if standing.late > EXPIRES_AFTER:  # it fired in time, and then nobody was there
-        more = await followups.end(event, "expired", regenerated=regenerated)
-        return FollowUpResult(event.trigger_type, "expired", more=more, regenerated=regenerated)
-    gate = find_closed_gate(standing, server=tools.autonomy, autonomy=profile.autonomy)
-    if gate is None:
-        return standing
-    return await _suppressed(followups, event, gate, regenerated=regenerated)
+    """Return the conversation's state if the follow-up may be made; otherwise end it."""
+    end = partial(_end, followups, event, regenerated=attempt is not None and attempt.regenerated)
+    state = await followups.standing(event, lock=lock)
+    if state is None:
+        return await end("superseded")
+    if state.late > EXPIRES_AFTER:  # it was due in time, and then no server was running
+        return await end("expired")
+    gate = find_closed_gate(state, server=deps.autonomy, autonomy=profile.autonomy)
+    return state if gate is None else await end("suppressed", gate=gate)
 
 
-async def _suppressed(
-    followups: Followups, event: ClaimedEvent, gate: Gate, *, regenerated: bool = False
+async def _end(
+    followups: Followups, event: ClaimedEvent, state: State, *, gate: Gate | None = None, regenerated: bool = False
 ) -> FollowUpResult:
-    assert event.trigger_type is not None
-    more = await followups.end(event, "suppressed", gate=gate, regenerated=regenerated)
-    return FollowUpResult(event.trigger_type, "suppressed", gate, more=more, regenerated=regenerated)
+    """End the follow-up without a message."""
+    more = await followups.end(event, state, gate=gate, regenerated=regenerated)
+    return FollowUpResult(_get_trigger_type(event), state, gate, more=more, regenerated=regenerated)
 
 
-def _is_closed(standing: FollowUpState, material: TurnInput, own: Sequence[Message]) -> bool:
-    """Return whether something else has brought this up since it was planned."""
-    return is_closed(standing.topic, standing.sources, earlier=material.past_follow_ups, own=own)
+def _choose_lookup(turn: Turn, trigger: HumanMessage) -> Lookup:
+    """Return the last message of a person to look up by: nothing is ever looked up by the trigger's text."""
+    query = query_for(trigger, turn.input.earlier, turn.input.summary)
+    if query.source != "last_user_message":
+        return Lookup(query, question=None)
+    messages = [message for message in turn.input.earlier if message.role == "user"]
+    asker = get_author_id(messages[-1])
+    # The last message is the question itself, so it is not among the earlier ones.
+    return Lookup(query, query.text, [one.text for one in messages[:-1] if get_author_id(one) == asker])
 
 
-def _repeats(reply: Reply, standing: FollowUpState, material: TurnInput, own: Sequence[Message]) -> bool:
-    """Return whether the words speak of what was brought up before: no model is told what a follow-up was planned for."""
-    return repeats(text_of(reply.content), standing.sources, earlier=material.past_follow_ups, own=own)
+def _repeats_earlier(loaded: _LoadedFollowUp, reply: Reply) -> bool:
+    """Return whether the text mentions an earlier topic: no model is told what a follow-up was planned for."""
+    earlier = loaded.turn.input.past_follow_ups
+    return repeats(text_of(reply.content), loaded.state.sources, earlier=earlier, own=loaded.own)
 
 
-def _brought_up(standing: FollowUpState, reply: Reply, own: Sequence[Message]) -> PastFollowUp:
-    """Return what this follow-up brings up: what it was planned for, and what its words speak of."""
-    sources = dict.fromkeys([*standing.sources, *find_mentioned(text_of(reply.content), own)])
-    return PastFollowUp(standing.topic, tuple(sources), standing.now, standing.is_inferred, in_this_silence=True)
+def _describe_past_follow_up(loaded: _LoadedFollowUp, reply: Reply) -> PastFollowUp:
+    """Return this follow-up as later ones see it: its topic, and every message that its text mentions."""
+    state = loaded.state
+    sources = dict.fromkeys([*state.sources, *find_mentioned(text_of(reply.content), loaded.own)])
+    return PastFollowUp(state.topic, tuple(sources), state.now, state.is_inferred, in_this_silence=True)
 
 
-async def _said(
-    event: ClaimedEvent, material: TurnInput, profile: AgentProfile, trigger: HumanMessage, tools: TurnDeps
-) -> tuple[State, Reply | None, bool]:
-    """What to say, in which nothing speaks of the machinery; or how it failed. And whether it took a second attempt."""
-    findings = await _findings(event, material, profile, trigger, tools)
-    given = given_in_silence(material, profile, event.traits, trigger)
-    ask = partial(
-        ask_model,
-        event,
-        given,
-        profile,
-        findings,
-        agent=tools.agent,
-        situation=describe_situation(event, material, profile, tools),
-    )
-    try:
-        reply = await ask()
-        regenerated = _leaks(reply, profile)
-        if regenerated:
-            reply = await ask(aside=AS_YOURSELF, fresh=False)
-    except ModelFailed as failure:
-        log.warning("chat.error", errorType=failure.kind, message=f"no follow-up: {failure}")
-        return "failed", None, False
-    if regenerated and _leaks(reply, profile):
-        return "leaked", None, True
-    if not reply.content:
-        return "failed", None, regenerated
-    kept = {**findings.audit, "context": given.receipt}
-    tags = {"autonomous": True, "trigger_type": event.trigger_type}
-    return "delivered", replace(reply, metadata={**reply.metadata, **kept, **tags}), regenerated
+def _list_hidden_prompts(profile: AgentProfile) -> set[str]:
+    return {*PROMPTS.values(), *(profile.autonomy.prompts.values() if profile.autonomy else ())}
 
 
-def _leaks(reply: Reply, profile: AgentProfile) -> bool:
-    prompts = {*PROMPTS.values(), *(profile.autonomy.prompts.values() if profile.autonomy else ())}
-    kind = leak_in(str(reply.content), prompts=prompts)
-    if kind is not None:
-        log.warning("autonomy.leak", kind=kind)
-    return kind is not None
+def _build_trigger(event: ClaimedEvent, profile: AgentProfile) -> HumanMessage:
+    trigger_type = _get_trigger_type(event)
+    prompt = profile.autonomy.prompt(trigger_type) if profile.autonomy else PROMPTS[trigger_type]
+    return synthetic_message(trigger_type, prompt=prompt, reason=event.trigger_reason, id=event.id)
 
 
-async def _findings(
-    event: ClaimedEvent, material: TurnInput, profile: AgentProfile, trigger: HumanMessage, tools: TurnDeps
-) -> Findings:
-    """What belongs to what was last said by a person: nothing is ever looked up by the trigger's words."""
-    query = query_for(trigger, material.earlier, material.summary)
-    memories = await recall_memories(event, material, profile, query, tools)
-    retrieval = None
-    if query.source == "last_user_message":
-        said = [one for one in material.earlier if one.role == "user"]
-        asker = get_author_id(said[-1])
-        # What they said last is the question, and no question before itself.
-        earlier = [one.text for one in said[:-1] if get_author_id(one) == asker]
-        try:
-            retrieval = await look_up(event, material, query.text, tools.retriever, earlier=earlier)
-        except (Transient, Permanent) as error:
-            log.warning("chat.error", errorType="retrieval", message=str(error))
-    return build_findings(retrieval, memories)
-
-
-def _as_message(event: ClaimedEvent, trigger: HumanMessage) -> Message:
-    """The trigger as it is kept for those who look into it."""
+def _build_trigger_message(event: ClaimedEvent, trigger: HumanMessage) -> Message:
+    """Return the trigger as it is stored, for an operator who looks into it."""
     tags = trigger.additional_kwargs
     return Message(event.id, event.conversation_id, "user", str(trigger.text), datetime.now(UTC), metadata=tags)
+
+
+def _get_trigger_type(event: ClaimedEvent) -> TriggerType:
+    assert event.trigger_type is not None
+    return event.trigger_type

@@ -1,10 +1,14 @@
-"""What the model is given of a conversation for one turn, and the receipt that says so afterwards."""
+"""Build the prompt of a turn without its instructions: the message, the history before it, and the receipt of both.
+
+A direct chat gives the model its newest messages, a group the messages selected for the call. `PROMPT_BUILDERS` holds
+what differs; the rest of a turn is the same for both kinds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Protocol
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -13,14 +17,12 @@ from rapport.context.question import drop_empty_replies, get_author_id
 from rapport.context.situation import load_zone
 from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.context.transcript import TranscriptRenderer, render_preceding_message
-from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import RECENT, ContextSelection
-from rapport.domain.conversation import Message
-from rapport.domain.conversation_kind import ConversationTraits
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.replies.quoting import quoted_message
 from rapport.storage.work.turn_input import TurnInput
 from rapport.turns.chat_tools import ChatTools
-from rapport.turns.group_context import ContextSelector, GroupContext
+from rapport.turns.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,71 +33,118 @@ class PromptInput:
     history: Sequence[BaseMessage]
     selection: ContextSelection
     question: str = ""
-    """What the notes are asked."""
-    earlier: Sequence[str] = ()
-    """What was asked before it, by the same person."""
+    """The question to the notes."""
+    earlier_questions: Sequence[str] = ()
+    """Earlier questions of the same person."""
     summary_id: str | None = None
     lookups: ChatTools | None = None
-    """How the model may see more of a group chat."""
+    """Tools with which the model can read more of a group chat."""
 
     @property
     def receipt(self) -> dict[str, Any]:
-        """What is kept beside the reply, under "context": ids, reasons and scores, and no words."""
+        """Ids, reasons and scores, without any text, as they are stored with the reply under "context"."""
         looked_up = {"looked_up": list(self.lookups.used)} if self.lookups and self.lookups.used else {}
         return {**self.selection.receipt, "summary_id": self.summary_id, **looked_up}
 
 
-def messages_to_load(traits: ConversationTraits) -> int:
-    """How many messages before the one that is asked a turn looks at."""
-    return RECENT if traits.selects_context else MAX_CHAT_HISTORY
+class PromptBuilder(Protocol):
+    """Builds prompt inputs for conversations of one kind."""
+
+    @property
+    def messages_to_load(self) -> int:
+        """The number of messages before the answered one that a turn loads."""
+        ...
+
+    @property
+    def neighbours_to_load(self) -> int:
+        """The number of messages to load around a replied-to message: along its replies, and on either side."""
+        ...
+
+    async def build_for_message(self, turn: Turn) -> PromptInput: ...
+
+    def build_for_trigger(self, turn: Turn, trigger: HumanMessage) -> PromptInput: ...
 
 
-def given_to_one(material: TurnInput, anchor: Message | None) -> PromptInput:
-    """The window of a direct chat, and what the message replies to, if it does."""
-    history = build_history(material.summary, [quoted_message(one) for one in material.earlier])
-    if anchor is not None:
-        history.append(render_preceding_message(material.message, replied_to=anchor, quote=quoted_message))
-    asker = get_author_id(material.message)
-    return PromptInput(
-        build_question(quoted_message(material.message)),
-        history,
-        build_window_selection(material.earlier, call=material.message, anchor=anchor),
-        material.message.text,
-        [one.text for one in material.earlier if one.role == "user" and get_author_id(one) == asker],
-        material.summary.id if material.summary else None,
-    )
+@dataclass(frozen=True, slots=True)
+class _DirectPrompts:
+    """Give the model the newest messages of a direct chat, and the summary of older ones."""
+
+    messages_to_load: int = MAX_CHAT_HISTORY
+    neighbours_to_load: int = 0
+
+    async def build_for_message(self, turn: Turn) -> PromptInput:
+        message, anchor = turn.input.message, turn.links.anchor
+        history = _build_direct_history(turn.input)
+        if anchor is not None:
+            history.append(render_preceding_message(message, replied_to=anchor, quote=quoted_message))
+        asker = get_author_id(message)
+        return PromptInput(
+            build_question(quoted_message(message)),
+            history,
+            build_window_selection(turn.input.earlier, call=message, anchor=anchor),
+            message.text,
+            [
+                earlier.text
+                for earlier in turn.input.earlier
+                if earlier.role == "user" and get_author_id(earlier) == asker
+            ],
+            _get_summary_id(turn.input),
+        )
+
+    def build_for_trigger(self, turn: Turn, trigger: HumanMessage) -> PromptInput:
+        selection = build_window_selection(drop_empty_replies(turn.input.earlier))
+        return PromptInput(
+            trigger, _build_direct_history(turn.input), selection, summary_id=_get_summary_id(turn.input)
+        )
 
 
-def given_to_group(
-    gathered: GroupContext,
-    profile: AgentProfile,
-    owner_id: str,
-    chooser: ContextSelector,
-    *,
-    may_look_up: bool,
-    time_zone: str | None = None,
-) -> PromptInput:
-    """The call and what was chosen for it, quoted; with the means to look up more where the model has any use for them."""
-    zone = load_zone(time_zone)
-    scribe = TranscriptRenderer(profile, gathered.call, quote=quoted_message, numbered=may_look_up, zone=zone)
-    found = gathered.candidates
-    return PromptInput(
-        history=scribe.render_history(gathered.selection, recent=found.recent, replied_to=found.anchor),
-        message=scribe.render_call(),
-        selection=gathered.selection,
-        question=gathered.question,
-        lookups=ChatTools(owner_id, gathered, chooser, scribe) if may_look_up else None,
-    )
+@dataclass(frozen=True, slots=True)
+class _GroupPrompts:
+    """Give the model a quoted transcript of the messages that belong to the call, and tools to read more of them."""
+
+    messages_to_load: int = RECENT
+    neighbours_to_load: int = 20
+
+    async def build_for_message(self, turn: Turn) -> PromptInput:
+        selector = turn.deps.context_selector
+        owner_id = turn.event.owner_id
+        context = await selector.select(owner_id, turn.input.message, turn.input.earlier, turn.links)
+        calls_tools = turn.deps.agent.calls_tools
+        renderer = TranscriptRenderer(
+            turn.profile,
+            context.call,
+            quote=quoted_message,
+            numbered=calls_tools,
+            zone=load_zone(turn.input.time_zone),
+        )
+        candidates = context.candidates
+        prompt_input = PromptInput(
+            history=renderer.render_history(context.selection, recent=candidates.recent, replied_to=candidates.anchor),
+            message=renderer.render_call(),
+            selection=context.selection,
+            question=context.question,
+            lookups=ChatTools(owner_id, context, selector, renderer) if calls_tools else None,
+        )
+        turn.timer.record("context")
+        return prompt_input
+
+    def build_for_trigger(self, turn: Turn, trigger: HumanMessage) -> PromptInput:
+        selection = build_window_selection(drop_empty_replies(turn.input.earlier))
+        zone = load_zone(turn.input.time_zone)
+        renderer = TranscriptRenderer(turn.profile, turn.input.message, quote=quoted_message, zone=zone)
+        history = renderer.render_history(selection, recent=turn.input.earlier)
+        return PromptInput(trigger, history, selection, summary_id=_get_summary_id(turn.input))
 
 
-def given_in_silence(
-    material: TurnInput, profile: AgentProfile, traits: ConversationTraits, trigger: HumanMessage
-) -> PromptInput:
-    """What an agent that speaks unasked goes on from: the latest messages. The trigger itself is in no receipt."""
-    selection = build_window_selection(drop_empty_replies(material.earlier))
-    if traits.selects_context:
-        scribe = TranscriptRenderer(profile, material.message, quote=quoted_message, zone=load_zone(material.time_zone))
-        history = scribe.render_history(selection, recent=material.earlier)
-    else:
-        history = build_history(material.summary, [quoted_message(one) for one in material.earlier])
-    return PromptInput(trigger, history, selection, summary_id=material.summary.id if material.summary else None)
+PROMPT_BUILDERS: Final[Mapping[ConversationKind, PromptBuilder]] = {
+    "direct": _DirectPrompts(),
+    "group": _GroupPrompts(),
+}
+
+
+def _build_direct_history(turn_input: TurnInput) -> list[BaseMessage]:
+    return build_history(turn_input.summary, [quoted_message(message) for message in turn_input.earlier])
+
+
+def _get_summary_id(turn_input: TurnInput) -> str | None:
+    return turn_input.summary.id if turn_input.summary else None

@@ -23,7 +23,8 @@ from rapport.replies.text import storable
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.reflections import Paused, Reflections
 from rapport.storage.followups.timers import Timers
-from rapport.turns.steps import PhaseTimer, TurnDeps, get_speaking_owner
+from rapport.turns.deps import TurnDeps
+from rapport.turns.turn import PhaseTimer, get_sole_speaker
 
 log = structlog.get_logger()
 
@@ -34,21 +35,21 @@ MIN_SIMILARITY_TO_SOURCE = 0.2
 """The similarity that a memory must have to something a person said: what the model made up has less."""
 
 
-async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: TurnDeps) -> None:
+async def reflect(event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps) -> None:
     """Let the model decide about the silence after this event. What the rules have planned stands if it can't or fails."""
     began = time.monotonic()
-    clock = PhaseTimer(tools.metrics)
-    async with tools.database.statement() as connection:
+    clock = PhaseTimer(deps.metrics)
+    async with deps.database.statement() as connection:
         paused = await Reflections(connection).paused(event.owner_id, event.conversation_id, spoken=event.spoken)
     if paused is None or not paused.said:
         return
-    autonomy = tools.allowed_autonomy(profile, event.traits, paused.autonomy)
+    autonomy = deps.allowed_autonomy(profile, event.traits, paused.autonomy)
     remembers = profile.remembers and event.traits.may_use_memory and bool(paused.fresh)
     if autonomy is None and not remembers:
         return
     try:
-        prompt = f"{REFLECTION_PROMPT}\n\n{await _describe_local_time(event.owner_id, tools)}"
-        decided = await tools.agent.decide(prompt, transcript(paused.said), Reflection)
+        prompt = f"{REFLECTION_PROMPT}\n\n{await _describe_local_time(event.owner_id, deps)}"
+        decided = await deps.agent.decide(prompt, transcript(paused.said), Reflection)
     except ModelFailed as failure:
         log.info("autonomy.not_decided", errorType=failure.kind, message=str(failure))
         return
@@ -59,33 +60,33 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, tools: TurnDeps) -
             said=paused.said,
             earlier=paused.brought_up,
             autonomy=autonomy,
-            owner_id=get_speaking_owner(event),
+            owner_id=get_sole_speaker(event),
         )
         # The silence is dated from our last message, and some of it has passed.
         plan = plan and replace(plan, delay=max(plan.delay - PAUSE_SECONDS - (time.monotonic() - began), 1.0))
-    if unfounded := is_unfounded(decided.follow_up, said=paused.said, owner_id=get_speaking_owner(event)):
+    if unfounded := is_unfounded(decided.follow_up, said=paused.said, owner_id=get_sole_speaker(event)):
         log.info("autonomy.unfounded")
-    remarks = await tools.memory_store.prepare(
-        await _select_memories(decided.memories, paused, tools.memory_store.embedder, owner_id=event.owner_id)
+    remarks = await deps.memory_store.prepare(
+        await _select_memories(decided.memories, paused, deps.memory_store.embedder, owner_id=event.owner_id)
         if remembers
         else []
     )
     # What the rules planned stands where the model's plan is not made of the person's words.
     decides = autonomy is not None and not unfounded
-    await _store_decision(event, tools, plan=plan, decides=decides, remarks=remarks, paused=paused)
+    await _store_decision(event, deps, plan=plan, decides=decides, remarks=remarks, paused=paused)
     clock.record("reflection")
 
 
-async def _describe_local_time(owner_id: str, tools: TurnDeps) -> str:
+async def _describe_local_time(owner_id: str, deps: TurnDeps) -> str:
     """Return the date and time by the owner's clock, as a sentence."""
-    async with tools.database.statement() as connection:
+    async with deps.database.statement() as connection:
         preference = await Preferences(connection).get(owner_id)
-    return Situation(tools.now(), preference.time_zone).time_sentence
+    return Situation(deps.now(), preference.time_zone).time_sentence
 
 
 async def _store_decision(
     event: ClaimedEvent,
-    tools: TurnDeps,
+    deps: TurnDeps,
     *,
     plan: Plan | None,
     decides: bool,
@@ -94,7 +95,7 @@ async def _store_decision(
 ) -> None:
     """What was decided, all of it, if nothing has been said meanwhile, unasked or not."""
     where = (event.owner_id, event.conversation_id)
-    async with tools.database.transaction() as connection:
+    async with deps.database.transaction() as connection:
         reflections = Reflections(connection)
         upto = paused.said[-1].created_at
         if not await reflections.done(*where, spoken=event.spoken, upto=upto, followups=paused.followups):
@@ -114,8 +115,8 @@ async def _store_decision(
             )
         elif decides:
             await timers.cancel(*where, PLANNED, origin="planner")
-        applied = await tools.memory_store.apply(connection, event.owner_id, event.agent_id, remarks)
-    tools.memory_store.announce(event.owner_id, applied.changes)
+        applied = await deps.memory_store.apply(connection, event.owner_id, event.agent_id, remarks)
+    deps.memory_store.announce(event.owner_id, applied.changes)
 
 
 async def _select_memories(

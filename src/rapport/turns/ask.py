@@ -1,0 +1,92 @@
+"""Ask the model: the one step that answers and follow-ups share."""
+
+from __future__ import annotations
+
+from rapport.agents.graph import Answer
+from rapport.agents.tools import MaySave
+from rapport.context.prompt import build_system_prompt
+from rapport.context.situation import Situation
+from rapport.memory.recall import memories_block
+from rapport.replies.defusing import defuse_ids
+from rapport.replies.quoting import quoted_history, quoted_prompt
+from rapport.turns.deps import OnToken
+from rapport.turns.findings import Findings
+from rapport.turns.prompt_input import PromptInput
+from rapport.turns.turn import Turn
+
+
+async def ask_model(
+    turn: Turn,
+    prompt_input: PromptInput,
+    findings: Findings,
+    *,
+    on_token: OnToken | None = None,
+    hint: str = "",
+    fresh: bool | None = None,
+    may_save: MaySave | None = None,
+) -> Answer:
+    """Return the model's answer, unchecked. Raise ModelFailed.
+
+    `hint` is added to the instructions. `fresh` says that there is no checkpoint of this event: by default, on the first
+    attempt. With `may_save` the model may ask to remember what that function accepts.
+    """
+    event = turn.event
+    citable_ids = {passage.note_id for passage in findings.passages}
+    if prompt_input.lookups is not None:
+        prompt_input.lookups.retrieved = citable_ids
+    is_called = event.trigger_type is None
+    situation = _describe_situation(turn)
+    instructions = [
+        build_system_prompt(
+            turn.profile,
+            event.traits,
+            findings.passages,
+            defuse_ids(memories_block(findings.memories), citable_ids),
+            about=findings.description,
+            called=is_called,
+            looks_up=prompt_input.lookups is not None,
+            abilities=situation.describe_abilities(event.traits, is_called=is_called),
+        )
+    ]
+    if not is_called:  # a trigger is given exactly as it is (AUTO-3), so the time is at the end of the instructions
+        instructions.append(_join_sentences(situation.time_sentence, situation.person_sentence))
+    if hint:
+        instructions.append(hint)
+    return await turn.deps.agent.run(
+        quoted_prompt(prompt_input.message, citable_ids),
+        thread_id=event.id,
+        system="\n\n".join(instructions),
+        history=quoted_history(prompt_input.history, citable_ids),
+        on_token=on_token,
+        fresh=event.attempts == 1 if fresh is None else fresh,
+        may_save=may_save,
+        lookups=prompt_input.lookups,
+        note=_describe_note(turn, situation) if is_called else "",
+        tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
+    )
+
+
+def _describe_situation(turn: Turn) -> Situation:
+    """Return the facts about time, person and abilities that the prompt states."""
+    messages = (*turn.input.earlier, turn.input.message)
+    names = [message.author.name for message in messages if message.role == "user" and message.author]
+    return Situation(
+        turn.deps.now(),
+        turn.input.time_zone,
+        names[-1] if names and not turn.event.traits.has_many_speakers else None,
+        has_notes=bool(turn.input.note_counts.chunks),
+        remembers=turn.may_use_memory,
+        follows_up=turn.autonomy is not None and not turn.input.is_muted,
+    )
+
+
+def _describe_note(turn: Turn, situation: Situation) -> str:
+    """Return the server note beside the newest message. In a group the message itself has its date, time and speaker."""
+    limits = situation.limits_sentence if turn.profile.grounding == "strict" else ""
+    if turn.event.traits.has_many_speakers:
+        return limits
+    return _join_sentences(situation.time_sentence, situation.person_sentence, limits)
+
+
+def _join_sentences(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)

@@ -1,0 +1,35 @@
+"""Check the model's answer: the one step that answers and follow-ups share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import structlog
+
+from rapport.agents.graph import Answer
+from rapport.domain.event import Reply
+from rapport.domain.memory import MemoryCandidate
+from rapport.followups.leaks import leak_in
+from rapport.replies.reply_kinds import checked
+from rapport.replies.text import storable
+from rapport.turns.findings import Findings
+
+log = structlog.get_logger()
+
+
+class PromptLeaked(Exception):
+    """The answer talks about the hidden instructions."""
+
+
+def check_reply(answer: Answer, findings: Findings, *, hidden_prompts: Collection[str] = ()) -> Reply:
+    """Return the answer as a reply, without citations of notes that were not retrieved.
+
+    Raise PromptLeaked if `hidden_prompts` are given and the text talks about them (AUTO-9).
+    """
+    reply = checked(answer.text, findings.passages)
+    if hidden_prompts and (leak := leak_in(str(reply.content), prompts=hidden_prompts)) is not None:
+        log.warning("autonomy.leak", kind=leak)
+        raise PromptLeaked(leak)
+    candidates = [MemoryCandidate(storable(saved["content"]), saved["key"], "agent") for saved in answer.saved]
+    return replace(reply, model_failed=False, remarks=candidates)

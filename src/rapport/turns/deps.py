@@ -1,0 +1,82 @@
+"""The dependencies of a turn, wired in `app.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from rapport.agents.graph import Answer, Form
+from rapport.agents.tools import ChatToolbox, MaySave
+from rapport.domain.agent_profile import AgentProfile
+from rapport.domain.conversation_kind import ConversationTraits
+from rapport.domain.follow_up import Autonomy
+from rapport.memory.memory_store import MemoryStore
+from rapport.memory.recall import Recall
+from rapport.metrics import Metrics
+from rapport.retrieval.retriever import Retriever
+from rapport.storage.database import Database
+from rapport.turns.group_context import ContextSelector
+
+
+class OnToken(Protocol):
+    """A callback for each token that the model streams."""
+
+    def __call__(self, token: str, /) -> None: ...
+
+
+class Agent(Protocol):
+    """The model behind an agent, as turns, summaries and reflections use it."""
+
+    @property
+    def calls_tools(self) -> bool: ...
+
+    async def run(
+        self,
+        message: str | HumanMessage,
+        *,
+        thread_id: str,
+        system: str,
+        history: Sequence[BaseMessage],
+        on_token: OnToken | None,
+        fresh: bool,
+        may_save: MaySave | None,
+        lookups: ChatToolbox | None,
+        note: str,
+        tags: dict[str, str],
+    ) -> Answer: ...
+
+    async def ask(self, system: str, text: str) -> str: ...
+
+    async def decide(self, system: str, text: str, form: type[Form]) -> Form: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDeps:
+    """Everything that turns, summaries and reflections work with."""
+
+    database: Database
+    agent: Agent
+    retriever: Retriever
+    recall: Recall
+    memory_store: MemoryStore
+    metrics: Metrics
+    context_selector: ContextSelector
+    autonomy: bool = True
+    """False if this server sends no follow-ups at all."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """The clock that prompts tell the time by."""
+    model: str = ""
+    """The name of the model, as RAPPORT_MODEL gives it."""
+
+    def allowed_autonomy(
+        self, profile: AgentProfile, traits: ConversationTraits, choice: bool | None
+    ) -> Autonomy | None:
+        """Return the agent's rules for follow-ups in such a conversation; None if there may be none.
+
+        `choice` is what somebody has chosen for the conversation, if anybody has.
+        """
+        return profile.autonomy if self.autonomy and traits.wants_follow_ups(choice) else None

@@ -1,0 +1,93 @@
+"""Recall memories and retrieve notes for a turn: the one step that answers and follow-ups share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from rapport.context.summary_rules import estimate_tokens
+from rapport.domain.errors import Permanent, Transient
+from rapport.domain.note import Passage
+from rapport.memory.query import Query
+from rapport.memory.recall import RecalledMemory
+from rapport.replies.quoting import quoted_passages
+from rapport.retrieval.retriever import Retrieval
+from rapport.turns.turn import Turn
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The texts that memories and notes are looked up by."""
+
+    memory_query: Query | None
+    """None: nothing is recalled."""
+    question: str | None
+    """The question to the notes. None: nothing is retrieved."""
+    earlier_questions: Sequence[str] = ()
+    """Earlier questions of the same person, which the question may refer to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Memories and notes for a turn."""
+
+    retrieval: Retrieval | None = None
+    passages: Sequence[Passage] = ()
+    """The relevant passages, without citations of their own: the sources that the reply may cite."""
+    memories: Sequence[RecalledMemory] = ()
+
+    @property
+    def description(self) -> str:
+        """A sentence on what the passages are, where no search found them."""
+        return self.retrieval.about if self.retrieval is not None and self.passages else ""
+
+    @property
+    def audit(self) -> dict[str, object]:
+        """Ids and scores, as they are stored in the reply's metadata."""
+        audit: dict[str, object] = {}
+        if self.retrieval is not None:
+            audit["retrieved"] = self.retrieval.audit
+            audit["notes_given"] = bool(self.passages)
+        if self.memories:
+            audit["memories"] = [{"id": memory.id, "score": round(memory.similarity, 4)} for memory in self.memories]
+        return audit
+
+
+async def recall_and_retrieve(turn: Turn, lookup: Lookup, *, must_retrieve: bool = False) -> Findings:
+    """Return what the agent remembers and what the notes say.
+
+    A search that fails gives no passages; with `must_retrieve` it raises Transient or Permanent.
+    """
+    memories = await _recall_memories(turn, lookup.memory_query)
+    try:
+        retrieval = await _retrieve_notes(turn, lookup)
+    except (Transient, Permanent) as error:
+        if must_retrieve:
+            raise
+        log.warning("chat.error", errorType="retrieval", message=str(error))
+        retrieval = None
+    is_relevant = retrieval is not None and retrieval.is_relevant
+    return Findings(retrieval, quoted_passages(retrieval.passages) if retrieval and is_relevant else (), memories)
+
+
+async def _recall_memories(turn: Turn, query: Query | None) -> Sequence[RecalledMemory]:
+    if query is None or not turn.may_use_memory or not turn.input.has_memories:
+        return ()
+    return await turn.deps.recall.recall(turn.event.owner_id, turn.event.agent_id, query, tokens=estimate_tokens)
+
+
+async def _retrieve_notes(turn: Turn, lookup: Lookup) -> Retrieval | None:
+    """Return what the notes say to the question; None if there is no question, or no note."""
+    note_counts = turn.input.note_counts
+    if lookup.question is None or not note_counts.chunks:
+        return None
+    retrieval = await turn.deps.retriever.retrieve(
+        turn.event.owner_id, lookup.question, earlier=lookup.earlier_questions, shelf=note_counts
+    )
+    audit = retrieval.audit
+    log.info("chat.retrieval", ids=[hit["id"] for hit in audit], scores=[hit["score"] for hit in audit])
+    return retrieval
