@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-context bench-stalled bench-telegram train-context e2e e2e-crash browser screenshots lock clean
+.PHONY: help setup test-tools serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-data bench-context bench-stalled bench-telegram training-data train-context e2e e2e-crash browser screenshots lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -62,7 +62,10 @@ bench-timers: $(VENV)/.installed-dev ## timers on time in crowds, through kill -
 bench-memory: $(VENV)/.installed-dev ## how well follow-ups remember, beside answers (about a minute)
 	$(BIN)/python -m bench.memory
 
-bench-context: $(VENV)/.installed-dev ## how well context is chosen in group chats, and what that costs (about forty minutes)
+bench-data:
+	@$(PYTHON) -m bench.context.inputs bench
+
+bench-context: bench-data $(VENV)/.installed-dev ## how well context is chosen in group chats, and what that costs (about forty minutes)
 	@met=0; for part in quality growth "search --cost"; do $(BIN)/python -m bench.context.$$part || met=1; done; exit $$met
 
 bench-telegram: $(VENV)/.installed-dev ## updates of Telegram three times each, through kill -9; their rate; in long chats (about five minutes)
@@ -73,7 +76,11 @@ bench-stalled: $(VENV)/.installed-dev ## 500 clients that stop reading: what the
 
 TRAINING := .venv-train
 
-$(TRAINING)/.installed: requirements.lock
+training-data:
+	@$(PYTHON) -m bench.context.inputs train
+
+# Order-only: the data is looked for before PyTorch is installed.
+$(TRAINING)/.installed: requirements.lock | training-data
 	@test -x $(TRAINING)/bin/python || $(PYTHON) -m venv $(TRAINING)
 	@echo "installing PyTorch beside the pinned dependencies"
 	@$(TRAINING)/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements.lock
@@ -81,7 +88,7 @@ $(TRAINING)/.installed: requirements.lock
 	@$(TRAINING)/bin/pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-train-context: $(TRAINING)/.installed ## train what chooses context and write its weights (about ten minutes)
+train-context: training-data $(TRAINING)/.installed ## train the scorer of group context and write its weights (about ten minutes)
 	$(TRAINING)/bin/python -m bench.context.train
 
 e2e: test-tools ## only the tests that start the real command

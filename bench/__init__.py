@@ -1,1 +1,1 @@
-"""What a turn costs beside a bare proxy, measured in one run: `python -m bench.overhead`."""
+"""Measure the cost of a turn beside a bare proxy, and the quality of what the agent finds (README.md)."""

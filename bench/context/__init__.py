@@ -1,1 +1,1 @@
-"""How well context is chosen, and how its scorer is trained: on chats that people have untangled (../shared/data/context)."""
+"""Measure and train the selection of context in group chats, on chats that people have annotated (inputs.py)."""

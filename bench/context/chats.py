@@ -17,13 +17,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from bench.context.quality import SHARED
+from bench.context.inputs import chat_path
 from bench.context.windows import Said, read
 from rapport.domain.conversation import LOCAL_USER
 from rapport.ingest.embed_messages import prepare_text
@@ -120,16 +119,12 @@ class Chat:
 
 async def real_lines(embedder: Embedder, count: int) -> Lines:
     """So many lines, a quarter from each of four communities."""
-    chats = [[one for log in read(_path(name)) for one in log.said] for name in SOURCES]
+    chats = [[one for log in read(chat_path(name)) for one in log.said] for name in SOURCES]
     said = [one for chat in chats for one in chat[: count // len(SOURCES)]]
     vectors = await embedder.embed([prepare_text(one.text) or "." for one in said])
     rest = [one.text for one in chats[-1][count // len(SOURCES) :]]
     unsaid = [text for text in rest if text.endswith("?") and len(text.split()) >= 6]
     return Lines(said, np.array(vectors, np.float32), list(dict.fromkeys(unsaid)))
-
-
-def _path(name: str) -> Path:
-    return SHARED / "data" / "context" / f"{name}.base.jsonl"
 
 
 async def fill(

@@ -29,7 +29,8 @@ import orjson
 from tests.support.world import settings_for
 
 from bench.context.chats import Chat, exactly_nearest, fill, real_lines
-from bench.context.quality import SHARED, the_scorer
+from bench.context.inputs import BENCH_FILES, OWN_CHAT, chat_path, require_files
+from bench.context.quality import the_scorer
 from bench.context.site import Site, Stopwatch, Times, spread
 from bench.context.speaking import BLOCK, speaking
 from rapport.app import App, open_app
@@ -62,7 +63,7 @@ SELECT_MS_GOAL, RATIO_GOAL, OVERLAP_GOAL = 10.0, 1.5, 0.9
 
 def choosing(site: Site, choice: SelectionOptions, count: int) -> None:
     """Windows of 100 real messages, each chosen from for the first time, and again when its words have been seen."""
-    path, tasks = str(SHARED / "data" / "context" / "ubuntu-dev.base.jsonl"), the_scorer()[1]
+    path, tasks = str(chat_path(OWN_CHAT)), the_scorer()[1]
     times = Times()
     for setting in ("generic", "reply", "content"):
         requests = [read(orjson.dumps(request)) for request, _ in tasks.make(path, setting, "orig", count)]
@@ -326,6 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calm", type=float, default=100.0, help="wait for a load below this before anything is timed")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     given = parser.parse_args(arguments)
+    require_files(*BENCH_FILES)
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     given.parts = given.parts or PARTS

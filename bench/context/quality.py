@@ -18,10 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
-SHARED = Path(__file__).parents[3] / "shared"
-OWN = "ubuntu-dev"
-OTHERS = ("channel-two-dev", "new-stripe", "new-mediawiki", "new-ubuntu-meeting")
-REPORTED = (OWN, *OTHERS, "channel-two-pilot")
+from bench.context.inputs import (
+    BENCH_FILES,
+    OTHER_CHATS,
+    OWN_CHAT,
+    PILOT_CHAT,
+    SCORER_FOLDER,
+    chat_path,
+    require_files,
+)
+
+OWN = OWN_CHAT
+OTHERS = OTHER_CHATS
+REPORTED = (OWN, *OTHERS, PILOT_CHAT)
 HEADLINE = [(setting, variant) for setting in ("generic", "reply") for variant in ("orig", "slow")]
 HARDER = [
     *((setting, variant) for setting in ("generic_lag", "reply_far", "content") for variant in ("orig", "slow")),
@@ -84,7 +93,7 @@ class Score:
 
 def the_scorer() -> tuple[Scoring, Tasks]:
     """The scorer's two modules, from where they lie."""
-    folder = str(SHARED / "tools" / "context")
+    folder = str(SCORER_FOLDER)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     return cast("Scoring", importlib.import_module("score")), cast("Tasks", importlib.import_module("tasks"))
@@ -106,7 +115,7 @@ def scored(
 ) -> Generator[Score, None, None]:
     scoring, tasks = the_scorer()
     for chat in chats:
-        path = str(SHARED / "data" / "context" / f"{chat}.base.jsonl")
+        path = str(chat_path(chat))
         for setting, variant in rows:
             found = scoring.metrics(scoring.run(command, tasks.make(path, setting, variant, count)))
             if found["unknown_ids"]:
@@ -198,6 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="60 of them: a look, not a verdict")
     parser.add_argument("--headline", action="store_true", help="only the settings that the targets are about")
     given = parser.parse_args(arguments)
+    require_files(*BENCH_FILES)
     count, begun = (60 if given.quick else given.n), time.perf_counter()
     with the_command("relevant") as command:
         goals = headline(print_table(scored(command, REPORTED, HEADLINE, count)))

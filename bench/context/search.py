@@ -25,9 +25,10 @@ from typing import TypeAlias
 
 from tests.support.world import settings_for
 
-from bench.context.chats import Chat, fill, real_lines
+from bench.context.chats import SOURCES, Chat, fill, real_lines
 from bench.context.dialogues import CASTS, Dialogue, make_dialogues
 from bench.context.growth import a_server, tell
+from bench.context.inputs import chat_path, require_files
 from bench.context.site import Stopwatch, Times
 from rapport.app import App, open_app
 from rapport.context.named_participants import find_named_participants
@@ -173,6 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cost", action="store_true", help="also time a search in chats of 1,000 and 100,000 messages")
     parser.add_argument("--lines", type=int, default=4_000, help="real lines that those chats are made of")
     given = parser.parse_args(arguments)
+    if given.cost:
+        require_files(*map(chat_path, SOURCES))
     configure_logging("error")
     with tempfile.TemporaryDirectory(prefix="rapport-bench-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)  # Postgres may have to run under another account

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.context.inputs import TRAINING_FILE, require_files
 from bench.context.windows import SIZES, Window, Windows, read
 from rapport.context.relevance.line_features import strip_handles
 from rapport.context.relevance.pair_features import (
@@ -35,7 +36,6 @@ from rapport.context.relevance.pair_features import (
 from rapport.context.relevance.scorer import LOOKBACKS, MIN_LINK_PROBABILITY
 from rapport.retrieval.embedders.wordllama import DIMENSIONS, word_table
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "context"
 WEIGHTS = Path(__file__).parents[2] / "src" / "rapport" / "context" / "relevance" / "weights.json"
 SPREAD = (
     "same_author", "own_last", "addresses", "addressed_by", "called_last", "names", "shared_rare", "cosine", "vector_cosine",
@@ -311,7 +311,7 @@ def write(scorer: Scorer, path: Path) -> None:
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--data", type=Path, default=DATA / "ubuntu-train.base.jsonl")
+    asked.add_argument("--data", type=Path, default=TRAINING_FILE)
     asked.add_argument("--weights", type=Path, default=WEIGHTS)
     asked.add_argument("--steps", type=int, default=3_500)
     asked.add_argument("--batch", type=int, default=8)
@@ -320,6 +320,7 @@ def main() -> None:
     asked.add_argument("--rate", type=float, default=4e-3)
     asked.add_argument("--seed", type=int, default=5)
     given = asked.parse_args()
+    require_files(given.data)
     scorer = train(
         given.data,
         steps=given.steps,
