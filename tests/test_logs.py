@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rapport.domain.conversation import Incoming
 from rapport.logs import Redactor, configure_logging
+from tests.support.cases import every_case
 from tests.support.world import World, open_world, until
 
 LETTERS = string.ascii_letters + string.digits
@@ -51,7 +52,7 @@ def test_a_secret_is_taken_out_and_the_rest_of_the_line_stays(
     assert line == f"{before} {start}[redacted]{end} {after}"
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@every_case("shape", SHAPES)
 def test_a_secret_does_not_hide_behind_a_letter(shape: str) -> None:
     """A line break is written as a letter (`\\n`) in JSON, and a space as a digit (`%20`) in an address."""
     secret, start, end = EXAMPLES[shape]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import SystemMessage
@@ -23,6 +22,7 @@ from rapport.context.transcript import TranscriptRenderer
 from rapport.domain.context_selection import Chosen, ContextSelection
 from rapport.domain.conversation import Author, Message
 from rapport.domain.conversation_kind import GROUP
+from tests.support.cases import every_case
 
 Line = tuple[str, str] | tuple[str, str, int]
 """Who says what, and to which line it replies."""
@@ -144,7 +144,7 @@ def test_the_majority_is_counted_and_everybody_is_named() -> None:
         assert "Most are against it, so I lean to no." in reply
 
 
-@pytest.mark.parametrize("call", ["@bot ^", "@bot Python or Rust?", "@bot which one, Python or Rust?"])
+@every_case("call", ["@bot ^", "@bot Python or Rust?", "@bot which one, Python or Rust?"])
 def test_votes_for_one_of_two_are_told_apart(call: str) -> None:
     reply = called(call, LANGUAGE, by="Nia")
     assert "Pam and Quin are for Python." in reply
@@ -276,7 +276,7 @@ def test_a_group_is_not_told_how_to_run_the_server() -> None:
 # The parts
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "side", "condition"),
     [
         ("Yes", "for", None),
@@ -312,7 +312,7 @@ def test_what_should_be_looked_up() -> None:
     assert find_asked_for("I looked up the stars") is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("question", "expected"),
     [
         ("Rome or Paris?", ("Rome", "Paris")),
@@ -328,7 +328,7 @@ def test_what_a_question_weighs(question: str, expected: tuple[str, ...]) -> Non
     assert choices(question) == expected
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "expected"),
     [
         ("It's 98 euros a night. The other is 140.", [(98, "euros", "night"), (140, "euros", "night")]),

@@ -15,6 +15,7 @@ from rapport.cli import context_filter as selecting
 from rapport.cli.context_filter import BadRequest, answered, read
 from rapport.context.engine import SelectionOptions
 from rapport.domain.context_selection import RECENT, Strategy
+from tests.support.cases import every_case
 from tests.support.commands import COMMAND, Home, Ran
 from tests.support.waiting import LIMIT_SECONDS
 
@@ -227,9 +228,7 @@ def test_what_was_said_in_one_moment_keeps_its_order_and_the_future_is_not_known
     assert moments[-1] - moments[0] < timedelta(milliseconds=1)
 
 
-@pytest.mark.parametrize(
-    "time", [NOW, int(NOW), "2025-10-09T08:53:20Z", "2025-10-09T10:53:20+02:00", "2025-10-09 08:53:20"]
-)
+@every_case("time", [NOW, int(NOW), "2025-10-09T08:53:20Z", "2025-10-09T10:53:20+02:00", "2025-10-09 08:53:20"])
 def test_a_time_is_seconds_or_iso_8601(time: str | float) -> None:
     told = read(json.dumps(request(trigger={**D, "time": time})).encode())
     assert told.call.created_at == datetime.fromtimestamp(NOW, UTC)
@@ -253,10 +252,7 @@ ROWS = st.fixed_dictionaries(
 
 
 @given(
-    rows=st.lists(ROWS | JSON, max_size=4),
-    trigger=ROWS | JSON,
-    qid=JSON,
-    strategy=st.sampled_from(get_args(Strategy)),
+    rows=st.lists(ROWS | JSON, max_size=4), trigger=ROWS | JSON, qid=JSON, strategy=st.sampled_from(get_args(Strategy))
 )
 def test_whatever_a_line_holds_it_is_answered_or_refused(
     rows: list[Any], trigger: Any, qid: Any, strategy: Strategy

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from rapport.cli.timeline import REASONS, Told, Used, Why, draw, span
 from rapport.domain.conversation import Author, Conversation, Message
+from tests.support.cases import every_case
 
 NOW = datetime(2025, 10, 7, 14, 5, tzinfo=UTC)
 GATHERING = Conversation("01K6ZZQ4T9V0E7M3K2N5R6S8XY", "local", "companion", "group", "api", "Gathering", NOW, NOW)
@@ -106,7 +107,7 @@ def test_on_a_terminal_what_is_chosen_is_lit_and_the_rest_is_dim() -> None:
     assert "\x1b[1;35m◆ Companion" in shown
 
 
-@pytest.mark.parametrize("width", [10, 20, 40, 49, 50, 80, 200])
+@every_case("width", [10, 20, 40, 49, 50, 80, 200])
 def test_nothing_is_wider_than_the_terminal(width: int) -> None:
     asian = said("C", "李" * 30, "泰国餐厅" * 60, ago=10)
     shown = drawn(
@@ -199,7 +200,7 @@ def test_every_reason_is_explained() -> None:
     assert set(REASONS) == set(get_args(Reason))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("lasted", "words"),
     [
         (timedelta(seconds=20), "a moment"),

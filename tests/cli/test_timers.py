@@ -17,6 +17,7 @@ from rapport.cli.follow_up_output import due_words
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up_requests import FOREVER, duration_of, hour_of, moment_of
 from rapport.domain.ids import new_id
+from tests.support.cases import every_case
 from tests.support.commands import COMMAND, Home, Run, Terminal
 
 Sql: TypeAlias = Callable[..., list[tuple[Any, ...]]]
@@ -249,7 +250,7 @@ def test_the_terminal_is_as_it_was_after_a_chat_was_stopped_or_ended_from_outsid
 # ---- what is written
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "seconds"),
     [("90s", 90), ("10m", 600), ("2h", 7200), ("1d", 86_400), ("1h30m", 5400), (" 1.5H ", 5400), ("1d2h3m4s", 93_784)],
 )
@@ -269,7 +270,7 @@ def test_whatever_is_written_is_a_duration_or_refused(text: str) -> None:
     assert 0 < len(told) < 200
 
 
-@pytest.mark.parametrize("text", ["", "10", "m", "-5m", "10 m", "1w", "1e3s", "٣m", "1h" * 20, "9" * 30 + "d", "NaNs"])
+@every_case("text", ["", "10", "m", "-5m", "10 m", "1w", "1e3s", "٣m", "1h" * 20, "9" * 30 + "d", "NaNs"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="not a duration"):
         duration_of(text)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from rapport.domain.context_selection import CandidateMessages, ContextSelection
 from rapport.domain.conversation import Author, Message
 from rapport.retrieval.embedders.wordllama import word_table
 from tests.context.cast import Chat, Said, chats
+from tests.support.cases import every_case
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 RELEVANT = SelectionOptions(words=word_table())
@@ -53,8 +53,11 @@ def told(chat: Chat, chosen: set[str]) -> tuple[list[str], list[str], int]:
     return missing, others, sum(line.mark == "-" for line in chat.lines)
 
 
-@pytest.mark.parametrize("links", [True, False], ids=["linked", "unlinked"])
-@pytest.mark.parametrize("chat", chats(), ids=lambda chat: chat.title)
+@every_case(
+    "links",
+    [True, False],
+)
+@every_case("chat", chats())
 def test_the_talk_that_is_meant_is_all_there(chat: Chat, *, links: bool) -> None:
     selection, _ = selected(chat, links=links)
     missing, others, total = told(chat, set(selection.ids))
@@ -62,7 +65,7 @@ def test_the_talk_that_is_meant_is_all_there(chat: Chat, *, links: bool) -> None
     assert len(others) <= (total + 1) // 2, others
 
 
-@pytest.mark.parametrize("chat", chats(), ids=lambda chat: chat.title)
+@every_case("chat", chats())
 def test_an_answer_is_chosen_with_the_call_that_it_answers(chat: Chat) -> None:
     selection, messages = selected(chat, links=True)
     called = {one.id: one.event_id for one in messages if one.role == "assistant"}

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.context_selection import SHOWN_CHARACTERS, CandidateMessages, Strategy
 from rapport.domain.conversation import Author, Message
 from rapport.retrieval.embedders.wordllama import word_table
+from tests.support.cases import every_case
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 DAY = 24 * 60.0
@@ -45,8 +45,8 @@ CHALLENGES = [
 CASTS = ["Ann Ann Bob Ann", "Ann Bob Carl Ann", "Ann Bob Carl Dan", "Ann Ann Bob Bob", "Ann Bob Ann Bob"]
 
 
-@pytest.mark.parametrize("cast", CASTS)
-@pytest.mark.parametrize("words", CHALLENGES, ids=lambda words: words[0][:24])
+@every_case("cast", CASTS)
+@every_case("words", CHALLENGES)
 def test_the_challenge_all_of_three_days_belongs(words: tuple[str, str, str, str], cast: str) -> None:
     a, b, c, d = cast.split()
     talk = [said("A", a, 3 * DAY, words[0]), said("B", b, 2 * DAY, words[1]), said("C", c, 10, words[2])]
@@ -59,8 +59,8 @@ def test_scenario_a_a_silence_ends_a_session_for_time_gap() -> None:
     assert chosen(said("D", "Ann", 0, "@bot thoughts?"), *talk, choice=SelectionOptions("time_gap")) == ["C", "D"]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("words", CHALLENGES, ids=lambda words: words[0][:24])
+@every_case("strategy", STRATEGIES)
+@every_case("words", CHALLENGES)
 def test_scenario_b_what_is_replied_to_is_given_however_old(words: tuple[str, ...], strategy: Strategy) -> None:
     old = said("A", "Ann", 3 * DAY, words[0])
     call = said("D", "Bob", 0, "@bot help with this", "A")
@@ -92,8 +92,8 @@ def tangled(words: list[str]) -> list[Message]:
     return [said(*row) for row in rows]
 
 
-@pytest.mark.parametrize("call", ["@bot", "@bot what do you think?", "@bot ^", "@bot can you help us?"])
-@pytest.mark.parametrize("words", TANGLED, ids=lambda words: words[0][:24])
+@every_case("call", ["@bot", "@bot what do you think?", "@bot ^", "@bot can you help us?"])
+@every_case("words", TANGLED)
 def test_of_a_to_e_only_a_c_and_d(words: list[str], call: str) -> None:
     assert chosen(said("T", "Ann", 0, call), *tangled(words)) == ["A", "C", "D", "T"]
 
@@ -146,7 +146,7 @@ def test_what_a_search_finds_among_the_latest_messages_is_chosen() -> None:
     assert [one for one in selection.earlier if one.message.id == "answer" and "semantic" in one.reasons] == []
 
 
-@pytest.mark.parametrize("lines", [30, 60, 100])
+@every_case("lines", [30, 60, 100])
 def test_of_a_large_chat_nothing_comes_along_that_hardly_belongs(lines: int) -> None:
     """Many unlikely lines together look like a likely one to the expected F-measure."""
     scores = np.full(lines, MIN_SCORE / 2)
@@ -280,9 +280,7 @@ def test_one_who_floods_the_chat_does_not_push_out_the_talk() -> None:
     assert sum(id_.startswith("f") for id_ in ids) <= 5
 
 
-@pytest.mark.parametrize(
-    "text", ["x" * 30_000, "🎉" * 200, "שלום עולם מה שלומך", "‮" * 50, "\n" * 500, "@" * 2_000, "@bot " * 3_000]
-)
+@every_case("text", ["x" * 30_000, "🎉" * 200, "שלום עולם מה שלומך", "‮" * 50, "\n" * 500, "@" * 2_000, "@bot " * 3_000])
 def test_strange_messages_are_taken_as_they_are(text: str) -> None:
     talk = [said("A", "Ann", 5, "Where did you put the ladder?"), said("X", "Eve", 4, text), said("B", "Tom", 3, "@Ann the ladder is behind the shed")]  # fmt: skip
     ids = chosen(said("T", "Ann", 0, "@bot ^"), *talk)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.context.named_participants import find_named_participants
 from rapport.domain.conversation import Author
+from tests.support.cases import every_case
 
 PEOPLE = [
     Author("c", "Caroline"),
@@ -18,7 +18,7 @@ PEOPLE = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("question", "text", "named"),
     [
         ("When did Caroline go to the support group?", "When did go to the support group?", "c"),
@@ -40,7 +40,7 @@ def test_names_are_taken_out_and_known(question: str, text: str, named: str) -> 
     assert (found.text, found.author_ids) == (text, frozenset(named))
 
 
-@pytest.mark.parametrize("question", ["Caroline", "Caroline?", "@Caroline Melanie!", ""])
+@every_case("question", ["Caroline", "Caroline?", "@Caroline Melanie!", ""])
 def test_a_question_of_nothing_but_names_keeps_them(question: str) -> None:
     assert find_named_participants(question, PEOPLE).text == question
 

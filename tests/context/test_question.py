@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from rapport.context.calls import separate_calls
 from rapport.context.engine import AGENT_HANDLES, find_subject_message
 from rapport.context.question import derive_question, has_subject, is_bare, strip_address
 from rapport.domain.conversation import Author, Message
+from tests.support.cases import every_case
 
 BARE = [
     "@bot", "@bot ^", "@bot 👆", "@bot ???", "@bot what do you think?", "@bot What do you think about this one?", "@bot can you help",
@@ -31,12 +30,12 @@ def said(text: str, number: int = 0, name: str = "Ann", **more: Any) -> Message:
     return Message(f"m{number}", "here", "user", text, at, Author(name, name), **more)
 
 
-@pytest.mark.parametrize("text", BARE)
+@every_case("text", BARE)
 def test_a_call_without_a_subject_of_its_own_is_bare(text: str) -> None:
     assert is_bare(text)
 
 
-@pytest.mark.parametrize("text", OWN)
+@every_case("text", OWN)
 def test_a_call_with_one_is_not(text: str) -> None:
     assert not is_bare(text)
 

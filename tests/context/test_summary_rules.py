@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from rapport.context.summary_rules import (
     split_transcript,
 )
 from rapport.domain.conversation import Author, Message, Role
+from tests.support.cases import every_case
 
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -177,13 +177,13 @@ MEASURED = {
 }
 
 
-@pytest.mark.parametrize("kind", MEASURED)
+@every_case("kind", MEASURED)
 def test_the_estimate_is_never_far_too_low(kind: str) -> None:
     text, measured = MEASURED[kind]
     assert estimate_tokens(text) >= measured / 2
 
 
-@pytest.mark.parametrize("kind", ["English", "German", "Chinese", "Japanese", "Russian", "code"])
+@every_case("kind", ["English", "German", "Chinese", "Japanese", "Russian", "code"])
 def test_the_estimate_of_ordinary_text_is_not_far_too_high_either(kind: str) -> None:
     text, measured = MEASURED[kind]
     assert estimate_tokens(text) <= measured * 1.5
@@ -211,9 +211,7 @@ def test_texts_side_by_side_count_as_much_as_each(one: str, other: str) -> None:
     assert estimate_tokens(f"{one} {other}") == estimate_tokens(one) + estimate_tokens(other)
 
 
-@pytest.mark.parametrize(
-    "piece", ["x", "é", "语", "-", " ", "a,", "word ", "ก็", "\u0301", "x" * 24 + " ", "x" * 25 + "语"]
-)
+@every_case("piece", ["x", "é", "语", "-", " ", "a,", "word ", "ก็", "\u0301", "x" * 24 + " ", "x" * 25 + "语"])
 def test_long_texts_take_time_in_proportion(piece: str) -> None:
     """A hundred times the text within some hundred times the time: with the square of it this would be ten thousand."""
 
@@ -242,7 +240,7 @@ def test_every_message_is_in_exactly_one_part_and_in_order(shapes: list[tuple[Ro
         assert line.startswith(f"{speaker}: #{message.id[1:]}")
 
 
-@pytest.mark.parametrize("letter", ["x", "x ", "语", "\n", "🎉"])
+@every_case("letter", ["x", "x ", "语", "\n", "🎉"])
 def test_a_part_is_bounded_however_long_messages_are(letter: str) -> None:
     messages = talk([*turn(letter * 32_000, letter * 100_000)] * 5)
     for part in split_transcript(messages):

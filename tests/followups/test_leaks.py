@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +33,7 @@ from tests.followups.leak_examples import (
     THIRD_LEAKING,
 )
 from tests.followups.leak_examples_fresh import FOURTH_INNOCENT, FOURTH_LEAKING
+from tests.support.cases import every_case
 
 USUAL = tuple(PROMPTS.values())
 MISSED = {
@@ -74,12 +74,12 @@ def caught(replies: list[str]) -> set[str]:
     return {reply for reply in replies if leak_in(reply, prompts=USUAL)}
 
 
-@pytest.mark.parametrize("reply", [*LEAKING, *SECOND_LEAKING, *TOLD.strip().splitlines()])
+@every_case("reply", [*LEAKING, *SECOND_LEAKING, *TOLD.strip().splitlines()])
 def test_a_reply_that_speaks_of_the_machinery_is_caught(reply: str) -> None:
     assert leak_in(reply, prompts=USUAL)
 
 
-@pytest.mark.parametrize("reply", [*INNOCENT, *SECOND_INNOCENT, *THIRD_INNOCENT, *FOURTH_INNOCENT])
+@every_case("reply", [*INNOCENT, *SECOND_INNOCENT, *THIRD_INNOCENT, *FOURTH_INNOCENT])
 def test_what_a_friend_would_write_passes(reply: str) -> None:
     assert leak_in(reply, prompts=USUAL) is None
 
@@ -89,7 +89,7 @@ def test_leaks_that_the_signs_were_not_made_for() -> None:
     assert set(unseen) - caught(unseen) == MISSED
 
 
-@pytest.mark.parametrize("yes", ["Sure!", "Of course.", "Understood.", "Certainly!", "Happy to help!", "Will do!"])
+@every_case("yes", ["Sure!", "Of course.", "Understood.", "Certainly!", "Happy to help!", "Will do!"])
 def test_saying_yes_gives_away_that_something_asked_but_only_at_the_very_beginning(yes: str) -> None:
     assert leak_in(f"{yes} How is the garden?", prompts=USUAL) == "instructions"
     assert leak_in(f"😊 {yes} How is the garden?", prompts=USUAL) == "instructions"
@@ -103,8 +103,8 @@ def test_the_sets_are_what_the_table_says() -> None:
     assert len(set(everything)) == len(everything)
 
 
-@pytest.mark.parametrize("prompt", USUAL)
-@pytest.mark.parametrize("shape", ["{}", '"{}"', "**{}**", "Okay: {} So, how are you?", "> {}\n\nHow is the knee?"])
+@every_case("prompt", USUAL)
+@every_case("shape", ["{}", '"{}"', "**{}**", "Okay: {} So, how are you?", "> {}\n\nHow is the knee?"])
 def test_no_prompt_comes_back_however_it_is_dressed(prompt: str, shape: str) -> None:
     assert leak_in(shape.format(prompt), prompts=USUAL)
     assert leak_in(shape.format(prompt.upper()), prompts=USUAL)
@@ -144,7 +144,7 @@ def test_a_prompt_is_found_wherever_it_stands(before: str, after: str, prompt: s
     assert leak_in(f"{before} . {prompt} {after}", prompts=USUAL)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "the user ",

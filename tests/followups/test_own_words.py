@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,16 +12,17 @@ from rapport.domain.conversation import Author, Message
 from rapport.followups.own_words import find_own_messages, is_founded, keep_own_text
 from tests.memory import founded_fresh, said, said_fresh
 from tests.memory.founded import ATTACKS, FOUNDED
+from tests.support.cases import every_case
 
 AT = datetime(2025, 3, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("own", "memory"), FOUNDED, ids=[memory for _, memory in FOUNDED])
+@every_case(("own", "memory"), FOUNDED)
 def test_what_a_person_wrote_may_be_kept_in_other_words(own: list[str], memory: str) -> None:
     assert is_founded(memory, own)
 
 
-@pytest.mark.parametrize(("own", "memory"), ATTACKS)
+@every_case(("own", "memory"), ATTACKS)
 def test_what_they_did_not_write_may_not(own: list[str], memory: str) -> None:
     assert not is_founded(memory, own)
 
@@ -40,7 +40,7 @@ def test_what_the_rule_was_not_written_on_does_as_well_as_when_it_was_first_read
     assert stored == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("own", "memory"),
     [
         ("I do not eat meat.", "The user eats meat."),
@@ -99,7 +99,7 @@ def test_in_the_owners_chat_another_author_is_not_the_owner() -> None:
     assert [one.text for one in find_own_messages(here[1:], owner_id="local")] == ["b"]  # the only one there
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "own"),
     [
         ("> no\nyes", "yes"),
@@ -120,7 +120,7 @@ def test_any_text_can_be_looked_at(claim: str, own: str) -> None:
     assert len(keep_own_text(own)) <= len(own) + own.count("```") + own.count("~~~") + own.lower().count("<")
 
 
-@pytest.mark.parametrize("text", ['"' * 32_000, "`" * 32_000, "~~~" * 10_000, "> " * 16_000, "<pre" * 8_000, "from: " * 5_000, "on " * 10_000, "-" * 32_000, "“" * 32_000, "«„" * 16_000, "on wrote " * 3_000, "aaaa b" * 5_000, " " * 32_000])  # fmt: skip
+@every_case("text", ['"' * 32_000, "`" * 32_000, "~~~" * 10_000, "> " * 16_000, "<pre" * 8_000, "from: " * 5_000, "on " * 10_000, "-" * 32_000, "“" * 32_000, "«„" * 16_000, "on wrote " * 3_000, "aaaa b" * 5_000, " " * 32_000])  # fmt: skip
 def test_a_long_monotonous_message_takes_no_time(text: str) -> None:
     began = time.process_time()
     keep_own_text(text)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from rapport.followups.bad_news import bad_news
 from rapport.followups.closings import in_distress, is_closing, only_thanks
 from rapport.followups.matters import is_same_topic, make_topic
 from rapport.followups.planner import GAP_MARGIN_SECONDS, USUAL_DELAY, clamp_delay, plan_by_rules, space_out
+from tests.support.cases import every_case
 
 BEGAN = datetime(2025, 3, 1, 12, tzinfo=UTC)
 LIMITS = Autonomy()
@@ -180,7 +180,7 @@ STORIES: dict[str, Story] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STORIES)
+@every_case("name", STORIES)
 def test_what_a_dialogue_calls_for(name: str) -> None:
     expected, lines = STORIES[name]
     plan = planned(*lines)
@@ -207,7 +207,7 @@ def test_a_quoted_or_synthetic_message_is_not_the_users_words() -> None:
     assert planned('U: She wrote "I need to call the landlord."', "A: I see.") is None
 
 
-@pytest.mark.parametrize("flag", ["fallback_used", "guard_used", "cancelled"])
+@every_case("flag", ["fallback_used", "guard_used", "cancelled"])
 def test_nothing_follows_a_reply_that_was_none(flag: str) -> None:
     said = dialogue("U: I need to call the landlord.", "A: Good luck.")
     failed = Message("r", "c", "assistant", "Temporary issue", BEGAN, metadata={flag: True})
@@ -310,7 +310,7 @@ def test_a_plan_says_in_plain_words_what_it_is_about() -> None:
     assert "interview" in asked.topic
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "reason"),
     [
         (
@@ -404,23 +404,23 @@ def each_of(text: str) -> list[str]:
     return [part for line in text.strip().splitlines() for part in line.split("|")]
 
 
-@pytest.mark.parametrize("text", each_of(CLOSING))
+@every_case("text", each_of(CLOSING))
 def test_this_closes_a_conversation(text: str) -> None:
     assert is_closing(text)
 
 
-@pytest.mark.parametrize("text", each_of(OPEN))
+@every_case("text", each_of(OPEN))
 def test_this_closes_nothing(text: str) -> None:
     assert not is_closing(text)
 
 
-@pytest.mark.parametrize("text", ["no", "no thanks", "Nope, all good", "nah", "I'm good, thanks", "nothing, thank you"])
+@every_case("text", ["no", "no thanks", "Nope, all good", "nah", "I'm good, thanks", "nothing, thank you"])
 def test_a_mere_no_closes_what_was_only_an_offer(text: str) -> None:
     assert is_closing(text, answers_an_offer=True)
     assert not is_closing(text)
 
 
-@pytest.mark.parametrize("text", ["ciao", "salut", "Buenas noches", "boa noite!", "dag"])
+@every_case("text", ["ciao", "salut", "Buenas noches", "boa noite!", "dag"])
 def test_the_same_word_greets_first_and_parts_later(text: str) -> None:
     assert not is_closing(text, is_first=True)
     assert is_closing(text)
@@ -448,7 +448,7 @@ def test_thanks_alone() -> None:
 # ---- matters
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("a", "b"),
     [
         ("call the landlord", "calling my landlord"),
@@ -463,7 +463,7 @@ def test_the_same_in_other_words(a: str, b: str) -> None:
     assert is_same_topic(a, b)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("a", "b"),
     [
         ("send the report", "send the letter"),
@@ -566,9 +566,7 @@ def test_a_delay_that_is_no_number_becomes_the_usual_one() -> None:
     assert clamp_delay(Plan("check_in", float("nan"), "pizza"), LIMITS).delay == USUAL_DELAY["check_in"]
 
 
-@pytest.mark.parametrize(
-    "text", ["should i ", "i need to ", '"', "? ", "bye ", "i have to say that ", "a", "```", "between a and "]
-)
+@every_case("text", ["should i ", "i need to ", '"', "? ", "bye ", "i have to say that ", "a", "```", "between a and "])
 def test_a_long_monotonous_message_takes_no_time(text: str) -> None:
     said = dialogue("U: " + text * (32_000 // len(text)), "A: " + text * (32_000 // len(text)) + "?")
     began = time.process_time()

@@ -6,7 +6,6 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -16,6 +15,7 @@ from rapport.domain.conversation import Message, Role
 from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, PastFollowUp, Plan
 from rapport.followups.planner import USUAL_DELAY
 from rapport.followups.reflection_form import REFLECTION_PROMPT, FollowUp, Reflection, plan_from, transcript
+from tests.support.cases import every_case
 
 AT = datetime(2025, 3, 1, tzinfo=UTC)
 LIMITS = Autonomy()
@@ -56,7 +56,7 @@ def test_an_unknown_type_is_a_check_in_and_the_log_says_so() -> None:
     assert [entry["event"] for entry in logs] == ["autonomy.unknown_trigger"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("delay", "kept"),
     [
         (0, 30),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from structlog.testing import capture_logs
 
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.triggers import parse_trigger_type, synthetic_message
+from tests.support.cases import every_case
 
 
-@pytest.mark.parametrize("trigger_type", TRIGGER_TYPES)
+@every_case("trigger_type", TRIGGER_TYPES)
 def test_content_is_the_prompt_and_metadata_says_the_rest(trigger_type: TriggerType) -> None:
     message = synthetic_message(trigger_type, prompt=PROMPTS[trigger_type], reason=None, id="01J")
     assert message.content == PROMPTS[trigger_type]
@@ -36,14 +36,14 @@ def test_the_log_tells_of_it_without_its_words() -> None:
     assert "secret" not in str(entry)
 
 
-@pytest.mark.parametrize("trigger_type", TRIGGER_TYPES)
+@every_case("trigger_type", TRIGGER_TYPES)
 def test_a_known_type_is_taken_quietly(trigger_type: TriggerType) -> None:
     with capture_logs() as logs:
         assert parse_trigger_type(trigger_type) == trigger_type
     assert not logs
 
 
-@pytest.mark.parametrize("name", ["", "poke", "CHECK_IN", "check_in ", "x" * 1_000])
+@every_case("name", ["", "poke", "CHECK_IN", "check_in ", "x" * 1_000])
 def test_an_unknown_type_is_a_check_in_with_one_warning(name: str) -> None:
     with capture_logs() as logs:
         assert parse_trigger_type(name) == "check_in"

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from rapport.agents.profiles import COMPANION, LIBRARIAN, list_agents
 from rapport.domain.agent_profile import AgentProfile
 from rapport.ingest.addressing import find_mentioned_agents, has_mention, strip_quotes_and_code
+from tests.support.cases import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "@bot",
@@ -50,7 +51,7 @@ def test_a_mention_is_a_word_of_its_own(text: str) -> None:
     assert has_mention(text, COMPANION)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "",
@@ -94,7 +95,7 @@ def test_each_agent_hears_its_own_names() -> None:
     assert find_mentioned_agents("@bot", [], []) == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("mentioned", "whom"),
     [
         (["companion"], ["companion"]),
@@ -110,7 +111,7 @@ def test_who_is_named_by_the_channel_is_addressed(mentioned: list[str], whom: li
     assert find_mentioned_agents("what do you think?", mentioned, list_agents()) == whom
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "> @bot what do you think?\nI would ask again",
@@ -131,7 +132,7 @@ def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None
     assert find_mentioned_agents(text, [], list_agents()) == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "> what do you think?\n@bot and you?",

@@ -20,6 +20,7 @@ from rapport.domain.ids import is_id
 from rapport.domain.synthetic import is_synthetic
 from rapport.ingest.archive_rows import LEGACY_MARKER, find_legacy_trigger, read_jsonl, read_time
 from rapport.ingest.telegram_export import TelegramChat, list_telegram_chats, read_telegram
+from tests.support.cases import every_case
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MORNING = datetime(2024, 5, 6, 8, 30, tzinfo=UTC)
@@ -85,7 +86,7 @@ def test_a_row_becomes_a_message_with_its_true_time() -> None:
     assert (second.reply_to, second.metadata, second.sources) == ("1", {}, ())
 
 
-@pytest.mark.parametrize(
+@every_case(
     "told",
     [
         "2024-05-06T08:30:00Z", "2024-05-06T08:30:00", "2024-05-06 08:30", "2024-05-06T10:30+02:00", "20240506T083000Z",
@@ -96,7 +97,7 @@ def test_a_time_may_be_told_in_many_ways(told: object) -> None:
     assert read_time(told, now=NOW) == MORNING
 
 
-@pytest.mark.parametrize(
+@every_case(
     "told",
     [
         None, True, [], {}, "", "yesterday", "2024-13-01", float("nan"), float("inf"), 1e30, -5, 10**400, "1969-12-31",
@@ -108,7 +109,7 @@ def test_what_is_no_time_of_the_past_is_refused(told: object) -> None:
         read_time(told, now=NOW)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("broken", "reason"),
     [
         (row(7, "x" * 32_001), "`content` has 32,001 characters; the limit is 32,000"),
@@ -211,7 +212,7 @@ def test_a_row_may_tell_its_topic_who_is_meant_and_that_a_bot_speaks() -> None:
     assert archive.problems == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fields", "reason"),
     [
         ({"mentions": "u2"}, "`mentions` is a list"),
@@ -332,10 +333,8 @@ def test_times_are_moved_as_little_as_it_takes(times: list[datetime], taken: set
 # ---- what older systems left behind
 
 
-@pytest.mark.parametrize("kind", TRIGGER_TYPES)
-@pytest.mark.parametrize(
-    "text", ["[AUTONOMOUS_FOLLOWUP: {}]", "[AUTONOMOUS_FOLLOWUP:{}]", " \n[AUTONOMOUS_FOLLOWUP: {} ]\n"]
-)
+@every_case("kind", TRIGGER_TYPES)
+@every_case("text", ["[AUTONOMOUS_FOLLOWUP: {}]", "[AUTONOMOUS_FOLLOWUP:{}]", " \n[AUTONOMOUS_FOLLOWUP: {} ]\n"])
 def test_an_old_trigger_is_tagged_and_so_is_its_reply(kind: str, text: str) -> None:
     archive = read(row(1, "hi"), row(2, text.format(kind)), row(3, "How did it go?", role="assistant"), row(4, "well"))
     assert [message.metadata for message in archive.messages] == [
@@ -361,7 +360,7 @@ def test_an_unknown_type_is_a_check_in_with_a_warning() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "content",
     [
         "What does [AUTONOMOUS_FOLLOWUP: check_in] mean?",
@@ -453,7 +452,7 @@ def test_a_telegram_chat_is_read_with_authors_times_and_replies() -> None:
     assert archive.messages[3].metadata == {}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fields", "expected"),
     [
         ({"text": ["See ", {"type": "bold", "text": "this"}, " ", {"type": "link", "text": "https://a.example"}]}, "See this https://a.example"),
@@ -531,7 +530,7 @@ def test_somebody_without_a_handle_is_mentioned_by_their_id() -> None:
     assert message.mentions == ("user2",)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("kind", "known_as"),
     [
         ("private_supergroup", "-10042/1"),
@@ -575,9 +574,7 @@ def test_all_of_somebodys_chats_can_be_told_apart() -> None:
     assert [one.id for one in found if one.has_name("chat7")] == ["chat7"]
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"<html>", b"[]", b"{}", b"\xff\xfe", b'{"chats": {"list": 5}}', b'{"chats": 1}']
-)
+@every_case("data", [b"", b"{", b"<html>", b"[]", b"{}", b"\xff\xfe", b'{"chats": {"list": 5}}', b'{"chats": 1}'])
 def test_what_is_no_export_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidInput):
         list_telegram_chats(data)

@@ -18,6 +18,7 @@ from rapport.ingest.content import (
     check_content,
     checked_text,
 )
+from tests.support.cases import every_case
 
 STORABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=80)
 VISIBLE = STORABLE.filter(str.strip)
@@ -40,7 +41,7 @@ def test_text_with_something_to_see_goes_in_as_it_is(text: str) -> None:
     assert check_content(text) == text
 
 
-@pytest.mark.parametrize("text", ["👩‍👩‍👧‍👦", "שלום", "é", "\ufeff!", "‮olleh", "\x01", "\U0010ffff", "a\r\nb", "�"])
+@every_case("text", ["👩‍👩‍👧‍👦", "שלום", "é", "\ufeff!", "‮olleh", "\x01", "\U0010ffff", "a\r\nb", "�"])
 def test_unusual_text_goes_in_as_it_is(text: str) -> None:
     assert check_content(text) == text
 
@@ -91,7 +92,7 @@ def test_blocks_go_in_as_they_are(blocks: list[dict[str, Any]]) -> None:
     assert text_of(checked) == "\n".join(block["text"] for block in blocks if block["type"] == "text")
 
 
-@pytest.mark.parametrize("image", IMAGES, ids=str)
+@every_case("image", IMAGES)
 def test_an_image_needs_no_words(image: dict[str, Any]) -> None:
     assert check_content([image]) == [image]
 
@@ -141,7 +142,7 @@ BAD_BLOCKS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("block", BAD_BLOCKS, ids=repr)
+@every_case("block", BAD_BLOCKS)
 def test_any_other_block_is_refused_in_a_sentence(block: dict[str, Any]) -> None:
     for content in ([block], [text_block("hello"), block]):
         with pytest.raises(InvalidInput) as refused:
@@ -149,7 +150,7 @@ def test_any_other_block_is_refused_in_a_sentence(block: dict[str, Any]) -> None
         assert str(refused.value).endswith(".")
 
 
-@pytest.mark.parametrize("kind", ["image", "image_url"])
+@every_case("kind", ["image", "image_url"])
 def test_an_image_block_holds_an_image(kind: str) -> None:
     for block in ({"type": kind}, {"type": kind, "mime_type": "image/png"}, {"type": kind, "url": ""}):
         with pytest.raises(InvalidInput):
@@ -175,7 +176,7 @@ def test_whatever_is_sent_is_stored_as_it_is_or_refused(content: list[dict[str, 
         assert check_content(content) == content
 
 
-@pytest.mark.parametrize("depth", [2, 3, 900, 5000])
+@every_case("depth", [2, 3, 900, 5000])
 def test_an_image_is_not_nested_any_deeper(depth: int) -> None:
     inner: Any = "https://example.org/cat.png"
     for _ in range(depth):

@@ -6,7 +6,6 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from rapport.domain.conversation import Content, Message, Role
 from rapport.domain.memory import MemoryCandidate
 from rapport.memory.extraction import MAX_CHARACTERS, MOST, remarks_in
 from tests.memory import said, said_fresh
+from tests.support.cases import every_case
 
 
 def message(content: Content, role: Role = "user", **metadata: Any) -> Message:
@@ -28,12 +28,12 @@ def keys(text: str) -> list[str | None]:
     return [remark.key for remark in remarks_in(message(text))]
 
 
-@pytest.mark.parametrize(("text", "expected"), said.KEPT)
+@every_case(("text", "expected"), said.KEPT)
 def test_what_somebody_says_of_themselves_is_kept(text: str, expected: list[str]) -> None:
     assert contents(text) == expected
 
 
-@pytest.mark.parametrize("text", said.NOTHING)
+@every_case("text", said.NOTHING)
 def test_nothing_is_made_of_what_is_not_meant_so(text: str) -> None:
     assert contents(text) == []
 
@@ -59,7 +59,7 @@ def test_a_remark_says_where_it_comes_from() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("earlier", "later", "key"),
     [
         ("My name is Anna.", "Please call me Ann", "name"),
@@ -87,7 +87,7 @@ def test_what_there_is_one_of_has_a_key_by_which_the_newer_replaces_the_older(
     assert keys(earlier) == keys(later) == [key]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text", ["I have two sisters.", "My sister is called Ana.", "We have a cat called Mimi.", "I love jazz and hiking."]
 )
 def test_what_there_may_be_several_of_has_none(text: str) -> None:
@@ -136,7 +136,7 @@ def test_any_text_is_survived(text: str) -> None:
     assert len(remarks_in(message(text))) <= MOST
 
 
-@pytest.mark.parametrize(
+@every_case(
     "piece",
     ["a", "I ", "I love ", "'a ", '"', ", ", "\n", "\n,", "- ", "(", "[a ", " and my", "please ", "Rome, in ", ":"],
 )

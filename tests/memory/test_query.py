@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
@@ -14,6 +13,7 @@ from structlog.testing import capture_logs
 from rapport.domain.conversation import Content, Message, Role
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.memory.query import NOTHING, Query, asks_for_everything, query_for
+from tests.support.cases import every_case
 
 DETECTED = "Synthetic message detected in memory retrieval"
 FELL_BACK = "Memory query used fallback strategy due to synthetic trigger"
@@ -57,7 +57,7 @@ def test_a_message_of_several_blocks_is_looked_up_by_its_text() -> None:
     assert query_for(current, [], None) == Query("is this\nmould?\n!", "message")
 
 
-@pytest.mark.parametrize("wordless", ["", "   ", "👍", "?!", "…"])
+@every_case("wordless", ["", "   ", "👍", "?!", "…"])
 def test_without_words_the_last_words_count(wordless: str) -> None:
     history = [said("my tomatoes look odd"), said("Show me.", "assistant")]
     with capture_logs() as logs:
@@ -71,7 +71,7 @@ def test_a_picture_without_words_is_looked_up_by_the_last_words() -> None:
     assert query_for(current, [], None) == NOTHING
 
 
-@pytest.mark.parametrize("trigger_type", TRIGGER_TYPES)
+@every_case("trigger_type", TRIGGER_TYPES)
 def test_a_follow_up_is_looked_up_by_what_the_person_said_last(trigger_type: TriggerType) -> None:
     history = [
         said("I like hiking"),
@@ -100,7 +100,7 @@ def test_without_anybodys_words_a_follow_up_is_looked_up_by_the_summary() -> Non
     assert [line["source"] for line in logs if line["event"] == FELL_BACK] == ["summary"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "history", [[], [triggered()], [said("Hello, I'm here.", "assistant")], [triggered(), said("Hm?", "assistant")]]
 )
 def test_a_follow_up_on_an_empty_thread_is_one_error_and_looks_nothing_up(history: list[Message]) -> None:
@@ -115,7 +115,7 @@ def test_a_thread_of_pictures_alone_is_not_an_empty_one() -> None:
     assert levels(logs) == [("debug", DETECTED)]
 
 
-@pytest.mark.parametrize("tag", ["true", 1, "True", None, [True]])
+@every_case("tag", ["true", 1, "True", None, [True]])
 def test_only_the_real_tag_makes_a_message_synthetic(tag: object) -> None:
     current = HumanMessage("Continue our conversation naturally.", additional_kwargs={"synthetic": tag})
     assert query_for(current, [said("pizza")], None) == Query("Continue our conversation naturally.", "message")
@@ -148,7 +148,7 @@ def test_synthetic_words_are_never_looked_up(history: list[Message], summary: Me
     assert len(errors) == (1 if is_trigger and found == NOTHING and not people else 0)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "What do you know about me?",
@@ -178,7 +178,7 @@ def test_who_asks_for_everything_is_understood(text: str) -> None:
     assert asks_for_everything(text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "thanks",

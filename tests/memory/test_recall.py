@@ -23,6 +23,7 @@ from rapport.memory.query import NOTHING, Query
 from rapport.memory.recall import BUDGET, HEADING, NEAR_ENOUGH, Recall, RecalledMemory, memories_block
 from rapport.retrieval.embedders.minilm import MiniLM
 from rapport.storage.database import Database
+from tests.support.cases import every_case
 
 ASKED = Query("what shall I cook?", "message")
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -177,7 +178,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("content", HOSTILE)
+@every_case("content", HOSTILE)
 def test_a_memory_stays_on_its_line_whatever_it_holds(content: str) -> None:
     block = memories_block([RecalledMemory("1", content, 0.9), RecalledMemory("2", "The user loves rice.", 0.8)])
     heading, first, second = block.splitlines()

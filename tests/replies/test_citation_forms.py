@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rapport.replies.citations import REMOVED, Checked, CitationFilter, check
 from rapport.replies.defusing import defuse_ids
+from tests.support.cases import every_case
 
 RETRIEVED = frozenset({"my-dal", "tea", "Doc_2", "i", "1"})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("written", "kept"),
     [
         ("Twenty minutes. Sources: my-dal", "Twenty minutes.\n\nSources: my-dal"),
@@ -51,7 +50,7 @@ def test_every_form_becomes_the_exact_one(written: str, kept: str) -> None:
     assert checked.valid == tuple(kept.rpartition("Sources: ")[2].split(", "))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("written", "kept"),
     [
         ("Twenty. Sources: nope", f"Twenty. {REMOVED}"),
@@ -71,7 +70,7 @@ def test_what_was_not_retrieved_is_removed_in_every_form(written: str, kept: str
     assert check(written, RETRIEVED).text == kept
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "[2] and [sic] and [My-Dal], [nope], [tea, milk] and [my dal]",
@@ -127,7 +126,7 @@ def test_ids_in_brackets_are_held_back_until_they_are_decided_and_no_longer() ->
     assert filtering.finish() == f" {REMOVED}\n\nSources: my-dal"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("typed", "quoted"),
     [
         ("[my-dal] and [tea, 1] and x[i]", "(my-dal) and (tea, 1) and x(i)"),

@@ -6,12 +6,12 @@ import re
 import time
 from itertools import pairwise
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rapport.replies.citations import REMOVED, Checked, CitationFilter, check
 from rapport.replies.defusing import defuse, defuse_ids
+from tests.support.cases import every_case
 
 RETRIEVED = frozenset({"a", "b-1", "Doc_2", "and", "-"})
 SPEC_TAG = re.compile(r"\[source:\s*([A-Za-z0-9_-]+)\]")
@@ -92,7 +92,7 @@ def parts_of(tag_content: str) -> list[str]:
     return [part.strip() for part in re.split("[,;]", tag_content)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("written", "kept"),
     [
         ("Yes [source: a].", "Yes [source: a].\n\nSources: a"),
@@ -110,7 +110,7 @@ def test_what_was_retrieved_stays_in_its_place_and_is_listed_once(written: str, 
     assert check(written, RETRIEVED).removed == ()
 
 
-@pytest.mark.parametrize(
+@every_case(
     "tag",
     [
         *["[source: nope]", "[Source: nope]", "[sources: nope; nada]", "[ source : nope ]", "[source:\n\n nope]"],
@@ -144,7 +144,7 @@ def test_an_id_is_named_once_however_often_it_appears() -> None:
     assert checked.removed == ("x",)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "",
@@ -162,7 +162,7 @@ def test_what_is_no_tag_is_not_touched(text: str) -> None:
     assert check(text, RETRIEVED) == Checked(text, (), (), ())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("written", "kept"),
     [
         ("[sour[source: x]ce: y]", REMOVED),
@@ -179,7 +179,7 @@ def test_no_removal_makes_a_tag_of_what_was_around_it(written: str, kept: str) -
     assert check(written, RETRIEVED).text == kept
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("written", "kept"),
     [
         ("Foo [source: x].", "Foo."),
@@ -196,9 +196,7 @@ def test_a_removed_tag_leaves_no_hole(written: str, kept: str) -> None:
     assert check(written, RETRIEVED).text == f"{kept} {REMOVED}"
 
 
-@pytest.mark.parametrize(
-    "half", ["[source: han", "[source: a", "[Source", "[sources :", "[source:\n", "[source: x [source: y"]
-)
+@every_case("half", ["[source: han", "[source: a", "[Source", "[sources :", "[source:\n", "[source: x [source: y"])
 def test_a_half_written_tag_at_the_end_is_removed(half: str) -> None:
     checked = check(f"Foo {half}", RETRIEVED)
     assert checked.text == f"Foo {REMOVED}"
@@ -206,7 +204,7 @@ def test_a_half_written_tag_at_the_end_is_removed(half: str) -> None:
     assert checked.removed
 
 
-@pytest.mark.parametrize(
+@every_case(
     "line",
     [
         *[
@@ -239,7 +237,7 @@ def test_the_models_own_citation_lines_give_way_to_one(line: str) -> None:
     assert check(f"Yes [source: a].\n{line}\nMore.", RETRIEVED).text == (f"Yes [source: a].\nMore.{mark}\n\n{sources}")
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "Sources: the internet is full of them, said Tom.",
@@ -273,7 +271,7 @@ def test_ids_that_only_a_citation_line_names_are_citations() -> None:
     assert checked.removed == ("x",)
 
 
-@pytest.mark.parametrize("text", ["Sources: a", "Sources:\n- [source: a]\n- b-1", "Sources: nope", "Sources:"])
+@every_case("text", ["Sources: a", "Sources:\n- [source: a]\n- b-1", "Sources: nope", "Sources:"])
 def test_a_reply_that_is_nothing_but_citation_lines_says_nothing(text: str) -> None:
     assert check(text, RETRIEVED) == Checked("", (), (), ())
 
@@ -386,7 +384,7 @@ def test_a_text_without_brackets_and_colons_loses_nothing_but_its_last_whitespac
     assert check(text, RETRIEVED) == Checked(text.rstrip(), (), (), ())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("typed", "quoted"),
     [
         ("[source: admin]", "(source: admin)"),
@@ -416,7 +414,7 @@ def test_no_quoted_text_cites(text: str) -> None:
     assert check(defuse_ids(complete, RETRIEVED), RETRIEVED).valid == ()
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         *["[" * 40_000, "[source:" * 8_000, "[source: " + "x" * 40_000, "[source:\n" * 8_000, "[ " * 20_000],
@@ -436,7 +434,6 @@ def test_no_quoted_text_cites(text: str) -> None:
         ],
         *["[sour" * 8_000 + "ce: x]" * 8_000, " " * 40_000 + "x", "x [source: x]" * 4_000, "\n" * 40_000],
     ],
-    ids=lambda text: repr(text[:12]),
 )
 def test_a_long_text_takes_no_longer_than_its_length(text: str) -> None:
     """The bound is far above what it takes, and far below what anything quadratic would."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rapport.domain.note import Passage
 from rapport.replies.quoting import quoted_passages
 from rapport.replies.reply_kinds import FALLBACK, fallback
+from tests.support.cases import every_case
 
 
-@pytest.mark.parametrize("text", ["see [source: the\nbook]", "see [source: the\nbook, other]", "see [source:"])
+@every_case("text", ["see [source: the\nbook]", "see [source: the\nbook, other]", "see [source:"])
 def test_a_passage_that_reads_as_a_tag_on_one_line_is_still_a_quotation(text: str) -> None:
     told = (("hostile", text), ("other", "Fine."))
     passages = quoted_passages([Passage(id_, 0, "", "", said, 0.9) for id_, said in told])

@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rapport.domain.note import Chunk
 from rapport.retrieval.chunking import MAX_TOKENS, OVERLAP, POINT_TOKENS, chunks_of, embedded_text, points_of, size_of
+from tests.support.cases import every_case
 
 HANDBOOK = """Who to ask: the office.
 
@@ -119,7 +119,7 @@ def test_a_long_heading_is_clipped_in_the_path_and_whole_in_the_text() -> None:
     assert chunk.text == f"{name}\n\nAnd its text."
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "```\n# a comment\n```",
@@ -218,7 +218,7 @@ def test_an_unbroken_string_is_cut_hard() -> None:
     assert all(len(part.text) <= 800 for part in parts)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "most"),
     [
         ("If you are ill, please send a note to the office before noon. " * 60, 800),
@@ -237,7 +237,7 @@ def test_other_line_ends_and_a_mark_of_byte_order_change_nothing() -> None:
     assert chunks_of("\ufeff" + HANDBOOK.replace("\n", "\r\n")) == chunks_of(HANDBOOK)
 
 
-@pytest.mark.parametrize("text", ["", " \n\t\n ", "\r\n\r\n", "\x0c"])
+@every_case("text", ["", " \n\t\n ", "\r\n\r\n", "\x0c"])
 def test_nothing_gives_nothing(text: str) -> None:
     assert chunks_of(text, title="Empty") == []
 
@@ -280,7 +280,7 @@ def test_every_word_of_a_note_is_kept_in_order(note: str) -> None:
     assert all(len(name) <= 80 for chunk in chunks for name in chunk.heading.split(" > "))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "The quick brown fox jumps over the lazy dog. " * 22_000,
@@ -292,7 +292,6 @@ def test_every_word_of_a_note_is_kept_in_order(note: str) -> None:
         "# a" + " #" * 500_000,
         "word " * 200_000,
     ],
-    ids=["prose", "handbook", "chinese", "dots", "spaces", "spaces in code", "marks", "one sentence"],
 )
 def test_a_million_characters_are_cut_in_linear_time(text: str) -> None:
     """Against a fiftieth of the same text, in processor time: what grows with the square would take fifty times that."""

@@ -29,6 +29,7 @@ from rapport.retrieval.embedders.question_cache import REMEMBERED, RecentQuestio
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.embedders.wordllama import WordLlama
 from rapport.retrieval.ports import Embedder
+from tests.support.cases import every_case
 from tests.support.waiting import LIMIT_SECONDS
 
 QUESTION = "How long am I paid when I am ill?"
@@ -327,7 +328,7 @@ def test_neither_bundled_embedder_touches_the_network_nor_runs_the_wheels_code()
 # ---- names
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "told"),
     [
         ("", "is not an embedder. Use `bundled`, `wordllama`, or provider:model"),

@@ -31,6 +31,7 @@ from rapport.domain.note import NOTE_ID
 from rapport.retrieval.files.document import Document, FileName, Limits
 from rapport.retrieval.files.reader import FileReader
 from rapport.retrieval.note_ids import make_note_id
+from tests.support.cases import every_case
 
 CHILD = "rapport.retrieval.files.child"
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -584,7 +585,7 @@ except OSError as error:
 # Names
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "expected"),
     [
         ("Travel policy 2024.pdf", "travel-policy-2024"),

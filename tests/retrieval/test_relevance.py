@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from bench.questions import load_questions
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from rapport.retrieval.overviews import (
 )
 from rapport.retrieval.relevance import LOWERED_BY, RAISED_BY, relevance
 from rapport.retrieval.standalone_question import telling
+from tests.support.cases import every_case
 
 MIN = 0.4
 
@@ -71,7 +71,7 @@ def test_words_count_only_in_the_passage_that_is_also_the_nearest() -> None:
     assert relevance(apart, min_similarity=MIN) == 0.36
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rival", "words", "coverage", "lowered"),
     [(0.43, 3, 0.0, True), (0.40, 3, 0.0, False), (None, 3, 0.0, False), (0.43, 1, 0.0, False), (0.43, 3, 0.1, False)],
 )
@@ -80,7 +80,7 @@ def test_it_is_lowered_when_nothing_stands_out(rival: float | None, words: int, 
     assert (result < MIN) is lowered
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("question", "left"),
     [
         ("When must I acknowledge a sev 1 incident?", "acknowledge sev 1 incident?"),
@@ -106,7 +106,7 @@ def test_every_phrasing_is_recognised_by_its_own_words() -> None:
     assert not any(map(named_in, ABOUT_ONE))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("question", "name", "hidden"),
     [
         ("summarise the handbook", "handbook", "summarise the document"),
@@ -120,7 +120,7 @@ def test_a_name_is_what_is_left_of_a_question(question: str, name: str, hidden: 
     assert with_name_hidden(question) == hidden
 
 
-@pytest.mark.parametrize("name", ["household", "company", "harbour", "handbook", "everyday"])
+@every_case("name", ["household", "company", "harbour", "handbook", "everyday"])
 def test_questions_about_anything_else_have_other_words(name: str) -> None:
     questions = load_questions(name)
     asked = [one.text for one in (*questions.answerable, *questions.unanswerable)]

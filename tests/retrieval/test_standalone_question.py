@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.retrieval.standalone_question import LOOK_BACK, plain, standalone
+from tests.support.cases import every_case
 
 TOURS = "Which guided tours does the museum offer?"
 
@@ -53,17 +53,17 @@ SELF_CONTAINED = [
 ]
 
 
-@pytest.mark.parametrize("question", FOLLOW_UPS)
+@every_case("question", FOLLOW_UPS)
 def test_a_follow_up_takes_the_question_before_it_along(question: str) -> None:
     assert standalone(question, ["Where is the harbour?", TOURS]) == f"{TOURS} {question}"
 
 
-@pytest.mark.parametrize("question", SELF_CONTAINED)
+@every_case("question", SELF_CONTAINED)
 def test_a_question_that_stands_alone_is_looked_up_alone(question: str) -> None:
     assert standalone(question, [TOURS]) == question
 
 
-@pytest.mark.parametrize("question", [*FOLLOW_UPS, *SELF_CONTAINED])
+@every_case("question", [*FOLLOW_UPS, *SELF_CONTAINED])
 def test_without_a_conversation_a_question_is_what_it_is(question: str) -> None:
     assert standalone(question, []) == question
 
@@ -90,7 +90,7 @@ def test_a_question_that_stands_alone_ends_the_chain() -> None:
     assert standalone("why?", [TOURS, "Why is the sky blue?"]) == "Why is the sky blue? why?"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("written", "looked_up"),
     [
         ("@bot what do you think of refunds?", "what do you think of refunds?"),

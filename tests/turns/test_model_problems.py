@@ -25,6 +25,7 @@ from rapport.cli.serve import check_model
 from rapport.domain.model_problems import PROBLEMS
 from rapport.logs import configure_logging
 from rapport.storage.access.api_keys import Keys
+from tests.support.cases import every_case
 from tests.support.world import World, open_world
 
 FALLBACK = (
@@ -305,7 +306,7 @@ async def test_an_embedder_that_quotes_what_it_was_sent_is_not_quoted(
     assert "Wilhelmina" not in log.above_debug
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "body", "problem"),
     [
         (401, {}, "key_refused"),
@@ -335,8 +336,8 @@ def test_what_a_status_and_a_code_mean(status: int, body: object, problem: str) 
     )
 
 
-@pytest.mark.parametrize("problem", [*PROBLEMS, "resting", "retrieval", "attempts", "of tomorrow"])
-@pytest.mark.parametrize("model", ["openai:gpt-5-mini", "anthropic:claude-sonnet-4-5", "ollama:qwen3", "builtin", ""])
+@every_case("problem", [*PROBLEMS, "resting", "retrieval", "attempts", "of tomorrow"])
+@every_case("model", ["openai:gpt-5-mini", "anthropic:claude-sonnet-4-5", "ollama:qwen3", "builtin", ""])
 def test_every_problem_has_advice(problem: str, model: str) -> None:
     told = advise(problem, model)
     assert told.endswith((".", "it."))

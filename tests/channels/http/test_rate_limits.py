@@ -29,6 +29,7 @@ from rapport.domain.errors import Permanent, TooMany
 from rapport.domain.ids import new_id
 from rapport.settings import read_settings
 from rapport.storage.access.api_keys import Keys
+from tests.support.cases import every_case
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, settings_for, until
 
@@ -319,7 +320,7 @@ async def test_behind_a_trusted_proxy_each_client_is_counted_for_itself(database
         assert await ask("[2001:db8:0:2::1]:443") == 200
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("peer", "forwarded", "found"),
     [
         ("192.0.2.1", [], "192.0.2.1"),
@@ -373,7 +374,7 @@ def test_whatever_stands_there_is_an_address_or_nothing(text: str) -> None:
         assert str(address) == str(ipaddress.ip_address(str(address)))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         *("", "unknown", "1.2.3", "01.2.3.4", "1.2.3.4:", "1.2.3.4:x", "1.2.3.4:123456", "1.2.3.4/8", "1.2.3.4%eth0"),

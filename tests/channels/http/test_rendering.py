@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rapport.channels.http.rendering.markdown import LONGEST_FORMATTED, as_html, as_it_stands
 from rapport.channels.http.rendering.message_html import MOST_AT_ONCE, Renderer
 from rapport.domain.conversation import Message
+from tests.support.cases import every_case
 from tests.support.strict_html import read
 from tests.support.world import World
 
@@ -273,7 +274,7 @@ TABLE = """\
 """
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "html"),
     [
         ("two\nlines", "<p>two<br>\nlines</p>\n"),
@@ -297,7 +298,7 @@ def test_markdown_is_shown_as_it_is_meant(text: str, html: str) -> None:
     read(as_html(text))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "address", "words"),
     [
         ("[here](https://a.example/b?c=1&d=2)", "https://a.example/b?c=1&d=2", "here"),
@@ -318,12 +319,12 @@ def test_links_lead_where_they_say_and_open_beside_the_page(text: str, address: 
     assert "<img" not in as_html(text)
 
 
-@pytest.mark.parametrize("text", ["https://", "http://.", "xhttps", "`https://a.example`", "[x](relative)", "[x](#y)"])
+@every_case("text", ["https://", "http://.", "xhttps", "`https://a.example`", "[x](relative)", "[x](#y)"])
 def test_what_is_no_address_is_no_link(text: str) -> None:
     assert read(as_html(text)).links == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "sources", "words"),
     [
         ("So it is [source: a].", ["a"], "So it is a."),
@@ -406,7 +407,7 @@ def of_length(text: str, length: int) -> str:
     return (text * (length // len(text) + 1))[:length]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@every_case("name", HOSTILE)
 def test_a_hostile_one_takes_hardly_longer_than_an_ordinary_one(name: str) -> None:
     text = HOSTILE[name]
     markup = as_html(text, sources=("a",))

@@ -35,6 +35,7 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.timers import Timers
 from rapport.storage.messages.messages import Messages
+from tests.support.cases import every_case
 from tests.support.world import World, open_world
 from tests.turns.test_chime_in import CARA, DAN, HOW_LONG, REFUNDS, challenge, crowd, said
 
@@ -748,9 +749,7 @@ async def test_the_surest_are_shown_of_many(world: World) -> None:
 # ---- words
 
 
-@pytest.mark.parametrize(
-    "text", ["plain", "1. one", "- x", "a_b_c *d* **e**", "\\", "&amp; <i>", "| a |", "=", "[source: x]"]
-)
+@every_case("text", ["plain", "1. one", "- x", "a_b_c *d* **e**", "\\", "&amp; <i>", "| a |", "=", "[source: x]"])
 def test_escaped_text_shows_as_it_is(text: str) -> None:
     assert shown(escape_markdown(text)) == text
     assert shown(f"- **{quote(text)}**, “{quote(text)}”") == f"{text}, “{text}”"

@@ -35,6 +35,7 @@ from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, MAX_NAME_CHARAC
 from rapport.ingest.telegram_export import list_telegram_chats, read_telegram
 from tests.channels.telegram import updates
 from tests.channels.telegram.updates import BEN, BOT, CHANNEL, DATE, FORUM, GROUP, OTHER_BOT, SMALL_GROUP, Raw
+from tests.support.cases import every_case
 
 ME = BotIdentity(BOT["id"], BOT["username"], "companion")
 AT = datetime.fromtimestamp(DATE, UTC)
@@ -146,7 +147,7 @@ def test_the_linked_channels_posts_are_its_own_words_and_no_forwards() -> None:
     assert is_for_agent(heard.facts)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("person", "name"),
     [
         (updates.user(5, "Ana"), "Ana"),
@@ -174,7 +175,7 @@ def test_a_text_is_never_longer_than_a_message_may_be() -> None:
     assert len(said(updates.text_message("a" * (MAX_CHARACTERS + 5))).text) == MAX_CHARACTERS
 
 
-@pytest.mark.parametrize("date", [0, -1, 2**32, 10**12, 10**30, None, "today"])
+@every_case("date", [0, -1, 2**32, 10**12, 10**30, None, "today"])
 def test_a_date_that_is_none_is_refused_by_the_number_of_the_update_alone(date: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^Update 31 can't be read\.$"):
         read_update(updates.text_message("secret words", update_id=31, date=date), ME)
@@ -197,7 +198,7 @@ def test_the_second_peers_messages_are_read_too() -> None:
 # ---- whom it addresses
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "@rapport_bot when?",
@@ -208,7 +209,7 @@ def test_the_second_peers_messages_are_read_too() -> None:
         "when? /ask@Rapport_Bot",
     ],
 )
-@pytest.mark.parametrize("with_entities", [True, False])
+@every_case("with_entities", [True, False])
 def test_a_tag_calls_the_agent(text: str, with_entities: bool) -> None:
     raw = updates.text_message(text)
     if not with_entities:
@@ -219,7 +220,7 @@ def test_a_tag_calls_the_agent(text: str, with_entities: bool) -> None:
     assert heard.usernames == ()
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "@rapport_bot_2 when?",
@@ -231,7 +232,7 @@ def test_a_tag_calls_the_agent(text: str, with_entities: bool) -> None:
         "/ask@weather_bot when?",
     ],
 )
-@pytest.mark.parametrize("with_entities", [True, False])
+@every_case("with_entities", [True, False])
 def test_other_words_do_not(text: str, with_entities: bool) -> None:
     raw = updates.text_message(text)
     if not with_entities:
@@ -249,7 +250,7 @@ def test_a_caption_calls_it_too() -> None:
     assert heard.has_words
 
 
-@pytest.mark.parametrize("kind", ["blockquote", "expandable_blockquote", "pre", "code"])
+@every_case("kind", ["blockquote", "expandable_blockquote", "pre", "code"])
 def test_who_quotes_the_name_talks_about_the_bot(kind: str) -> None:
     text = "Write @rapport_bot help to @ben_b"
     quoted = updates.entity(text, "@rapport_bot help", kind)
@@ -287,7 +288,7 @@ def test_a_crowd_of_names_is_no_more_than_a_message_may_name() -> None:
     assert len(heard.usernames) == MAX_MENTIONS - 1
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "command"),
     [
         ("/help", ParsedCommand("help", "", is_for_this_bot=False)),
@@ -300,7 +301,7 @@ def test_a_crowd_of_names_is_no_more_than_a_message_may_name() -> None:
         ("/", None),
     ],
 )
-@pytest.mark.parametrize("with_entities", [True, False])
+@every_case("with_entities", [True, False])
 def test_a_command_is_what_a_message_begins_with(text: str, command: ParsedCommand | None, with_entities: bool) -> None:
     raw = updates.text_message(text)
     if not with_entities:
@@ -374,7 +375,7 @@ SIZES = [updates.file(width=90, height=67)]
 CLIP = updates.file(width=320, height=240, duration=3)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("carried", "text"),
     [
         ({"photo": SIZES}, "[photo]"),
@@ -475,7 +476,7 @@ def test_a_link_tells_where_it_leads() -> None:
     assert heard.text == "🥾 the map is here (https://example.org/map), or at example.org"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("origin", "line"),
     [
         (updates.from_user(), "[forwarded from Ben]"),
@@ -527,7 +528,7 @@ LINK: list[Any] = ["see ", {"type": "text_link", "text": "here", "href": "https:
 PLACE = {"place_name": "Hut", "address": "Ridge 1", "location_information": POINT}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("live", "row"),
     [
         (updates.photo("The ridge"), {"photo": "photos/1.jpg", "text": "The ridge"}),
@@ -643,7 +644,7 @@ def test_a_reply_to_a_story_says_so() -> None:
 # ---- what is not said
 
 
-@pytest.mark.parametrize(
+@every_case(
     "told",
     [
         {"new_chat_members": [BEN]},
@@ -685,7 +686,7 @@ def test_a_group_that_moves_says_so_twice() -> None:
     assert [read_update(raw, ME) for raw in updates.migrated()] == [moved, moved]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("raw", "is_member", "can_speak"),
     [
         (updates.joined(), True, True),
@@ -908,7 +909,7 @@ def test_every_single_wrong_value_is_survived() -> None:
                 survives(raw)
 
 
-@pytest.mark.parametrize("raw", [None, [], "x", 3, {}, {"update_id": "7"}, {"update_id": 7, "message": []}])
+@every_case("raw", [None, [], "x", 3, {}, {"update_id": "7"}, {"update_id": 7, "message": []}])
 def test_what_is_no_update_is_refused(raw: Any) -> None:
     with pytest.raises(InvalidInput):
         read_update(raw, ME)

@@ -6,11 +6,11 @@ import re
 import time
 import unicodedata
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapport.channels.telegram.writing.markup import Part, render_parts
+from tests.support.cases import every_case
 
 UNSPLIT = 10**9
 
@@ -222,9 +222,7 @@ def test_a_table_is_aligned_as_it_is_seen_and_keeps_cells_that_its_head_has_no_c
     )
 
 
-@pytest.mark.parametrize(
-    "nothing", ["", " \n\t", "> ", "#", "```\n\n```", "[](https://e.com)", "&nbsp;", "\u200b \u2060", "\x00"]
-)
+@every_case("nothing", ["", " \n\t", "> ", "#", "```\n\n```", "[](https://e.com)", "&nbsp;", "\u200b \u2060", "\x00"])
 def test_what_shows_nothing_is_no_message(nothing: str) -> None:
     assert render_parts(nothing) == []
 
@@ -287,7 +285,7 @@ def test_escapes_and_wide_characters_count_as_they_are_sent() -> None:
         assert all(utf16(part.html) > 4090 for part in found[:-1])
 
 
-@pytest.mark.parametrize(
+@every_case(
     "hostile",
     [
         *(
@@ -312,7 +310,7 @@ def test_escapes_and_wide_characters_count_as_they_are_sent() -> None:
         *("*a **b ", "![a](b)", "[x]: http://e.com/\n", "`" * 7 + " ", "> - ", "\n", " ", "e\u0301", "\u0301", "👍🏽"),
     ],
 )
-@pytest.mark.parametrize("size", [59_990, 1_000_000])
+@every_case("size", [59_990, 1_000_000])
 def test_hostile_text_takes_no_time_to_speak_of(hostile: str, size: int) -> None:
     began = time.process_time()
     found = render_parts(hostile * (size // len(hostile)))
@@ -339,9 +337,7 @@ def test_a_table_of_one_wide_cell_and_many_rows_is_not_padded_out() -> None:
     assert sum(len(part.plain) for part in found) < 100_000
 
 
-@pytest.mark.parametrize(
-    "pattern", ["[é!<", "=)[> ", "\n”", "1. a\n", "**(~~", "[a](http://a.b]*", ":*", "`&_", "|a|\n", "> "]
-)
+@every_case("pattern", ["[é!<", "=)[> ", "\n”", "1. a\n", "**(~~", "[a](http://a.b]*", ":*", "`&_", "|a|\n", "> "])
 def test_hostile_markup_takes_hardly_longer_than_ordinary_text(pattern: str) -> None:
     text = "The *quick* fox, in `code` and with a [link](https://example.org/x).\n\nAnother paragraph of the same length.\n"
 
