@@ -176,7 +176,7 @@ def test_a_chooser_reads_its_tables_before_anybody_calls(world: World) -> None:
         read.extend(texts)
         return np.zeros((len(texts), 256), np.float32)
 
-    chooser = replace(world.app.context_selector, choice=SelectionOptions("recent", words=words))
+    chooser = replace(world.app.context_selector, options=SelectionOptions("recent", words=words))
     chooser.warm_up()
     assert len(read) > RECENT
 

@@ -1,1 +1,1 @@
-"""What the model is given of the conversation."""
+"""Context: select the messages that belong to a call, and render them for the model."""

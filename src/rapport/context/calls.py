@@ -46,7 +46,7 @@ class SeparatedChat:
     """The subject words of all lines."""
 
     @property
-    def excluded_ids(self) -> set[str]:
+    def non_line_ids(self) -> set[str]:
         """Return the ids of the messages that are no lines."""
         return {one.id for one in self.messages} - {one.id for one in self.lines}
 
@@ -147,7 +147,7 @@ def separate_calls(
 
 
 def _match_answers(messages: Sequence[Message], handles: Collection[str]) -> dict[str, Message | None]:
-    """Of each message of the agent, the call that it answers: by its link, or else the latest one that has no answer yet."""
+    """Map each message of the agent to the call that it answers: by its link, or the latest call without an answer."""
     known = {one.id: one for one in messages if one.role == "user"}
     found: dict[str, Message | None] = {}
     waiting: Message | None = None
@@ -164,7 +164,8 @@ def _match_answers(messages: Sequence[Message], handles: Collection[str]) -> dic
 def _find_calls(
     messages: Sequence[Message], handles: Collection[str], answered: Mapping[str, Message | None]
 ) -> Collection[str]:
-    """The ids of the messages that call the agent: by its name, by a reply to it, or, as it has answered, in another way."""
+    """Return the ids of the messages that call the agent: by its name, by a reply to it, or because it has answered
+    them."""
     asked = {call.id for call in answered.values() if call}
     people = (one for one in messages if one.role == "user" and not one.is_bot)
     return {one.id for one in people if one.id in asked or one.reply_to_id in answered or is_addressed(one, handles)}
@@ -178,7 +179,7 @@ def _link_to_line(message: Message, stands_for: Mapping[str, Sequence[str]]) -> 
 
 
 def _names_a_subject(message: Message, stands_for: Mapping[str, Sequence[str]]) -> bool:
-    """Whether it tells what its author talks about: a line does, and a call that replies to something."""
+    """Return whether it shows what its author talks about: a line does, and a call that replies to something."""
     about = stands_for[message.id]
     return message.role == "user" and bool(about) and (message.id in about or message.reply_to_id is not None)
 

@@ -1,4 +1,4 @@
-"""Choosing context: which messages of a chat belong to a call, and why. Pure: storage has loaded what it chooses from."""
+"""Select which messages of a chat belong to a call, with the reasons. Pure: storage has loaded the candidates."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from rapport.domain.context_selection import (
 from rapport.domain.conversation import Message
 
 TOKENS_PER_LINE = 12
-"""What a message costs beside its words: its speaker, its time."""
+"""The tokens of a message's speaker and time."""
 MAX_CERTAIN_REPLIES = 30
-"""So many messages linked with the anchor by replies belong to it whatever the model thinks of them, the nearest first."""
+"""The number of messages linked to the anchor by replies that are selected whatever their score, nearest first."""
 MAX_SIMILAR = 5
-"""So many older messages are chosen for their meaning alone."""
+"""The number of older messages that are selected for their meaning alone."""
 MAX_EXCHANGES = 5
-"""How many earlier calls, with the agent's answers, come along with a talk: the latest."""
+"""The number of earlier calls, with the agent's answers, that are selected with a talk: the latest."""
 BARE_MARGIN = 0.15
-"""So much closer in meaning an older message must be when the call has no words of its own to be close to."""
+"""The additional similarity that an older message needs when the call has no subject of its own."""
 AGENT_HANDLES = frozenset(handle.casefold() for agent in list_agents() for handle in agent.handles)
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionOptions:
-    """How to choose."""
+    """Options of a selection."""
 
     strategy: Strategy = "relevant"
     tokens: int = CONTEXT_TOKENS
@@ -50,7 +50,7 @@ class SelectionOptions:
     min_similarity: float = 0.45
     """From here on an older message is close in meaning to the question; depends on whose vectors were compared."""
     handles: Collection[str] = AGENT_HANDLES
-    """What people write after an @ to address the agent, in small letters."""
+    """The names after an @ that address the agent, in lower case."""
     words: WordVectors | None = None
     """Words as vectors, for the scorer; without them it knows only the words themselves."""
 
@@ -61,7 +61,7 @@ DEFAULT_OPTIONS = SelectionOptions()
 def select_context(
     call: Message, found: CandidateMessages, choice: SelectionOptions = DEFAULT_OPTIONS
 ) -> ContextSelection:
-    """What of the surroundings belongs to the call: the call itself once, its anchor always, the rest while there is room."""
+    """Select what belongs to the call: the call once, its anchor always, the rest while there is room."""
     found = _exclude_call(call, found)
     if choice.strategy == "relevant":
         anchor, picked, passed, aside = _pick_relevant(call, found, choice)
@@ -79,7 +79,7 @@ _Picked = tuple["Message | None", "list[Chosen]", "list[tuple[Message, float]]",
 
 
 def _pick_by_rule(call: Message, found: CandidateMessages, choice: SelectionOptions) -> _Picked:
-    """By time or by replies alone."""
+    """Pick by time or by replies alone."""
     anchor = found.anchor
     why: Reason
     if choice.strategy == "thread":
@@ -102,7 +102,7 @@ def _pick_by_rule(call: Message, found: CandidateMessages, choice: SelectionOpti
 
 
 def _pick_relevant(call: Message, found: CandidateMessages, choice: SelectionOptions) -> _Picked:
-    """Message by message: by what the learned scorer says belongs together, by replies, and by meaning (CTX-5)."""
+    """Pick message by message: by the learned scorer, by replies, and by meaning (CTX-5)."""
     bare = is_bare(call.text)
     window = _build_window(found)
     parted = separate_calls(window, choice.handles, anchor=found.anchor)
@@ -126,11 +126,11 @@ def _pick_relevant(call: Message, found: CandidateMessages, choice: SelectionOpt
         )
         _add_scored(chosen, passed, scored, [known[one.id] for one in lines])
     if anchor is not None:
-        _add_replies(chosen, anchor, call, _deduplicate([*found.chain, *window]), parted.excluded_ids)
+        _add_replies(chosen, anchor, call, _deduplicate([*found.chain, *window]), parted.non_line_ids)
         chosen[anchor.id] = Chosen(anchor, ("anchor",), 1.0)
     least = choice.min_similarity + (BARE_MARGIN if bare else 0.0)
     # Calls and answers among the latest messages come along with their talk, or not at all.
-    close = [one for one in found.similar if one[0].id not in parted.excluded_ids]
+    close = [one for one in found.similar if one[0].id not in parted.non_line_ids]
     for message, similarity in close[:MAX_SIMILAR]:
         if similarity >= least and message.id not in chosen:
             chosen[message.id] = Chosen(message, ("semantic",), round(similarity, 3))
@@ -139,7 +139,7 @@ def _pick_relevant(call: Message, found: CandidateMessages, choice: SelectionOpt
     else:
         meant = parted.find_continued_exchanges(call) if lacks_subject else []
     _add_exchanges(chosen, parted.exchanges, meant)
-    return anchor, list(chosen.values()), [one for id_, one in passed.items() if id_ not in chosen], parted.excluded_ids
+    return anchor, list(chosen.values()), [one for id_, one in passed.items() if id_ not in chosen], parted.non_line_ids
 
 
 def find_subject_message(
@@ -151,14 +151,14 @@ def find_subject_message(
 
 
 def _build_window(found: CandidateMessages) -> list[Message]:
-    """The messages that are looked at, oldest first: the latest, and those around an anchor from long ago."""
+    """Return the messages to look at, oldest first: the latest, and those around an anchor from long ago."""
     if found.anchor is None or any(one.id == found.anchor.id for one in found.recent):
         return list(found.recent)
     return _deduplicate([*found.around, found.anchor, *found.recent])
 
 
 def _limit_lines(lines: Sequence[Message], certain: Collection[str]) -> list[Message]:
-    """The lines that the scorer looks at, at most RECENT: the certain ones and the latest."""
+    """Return the lines that the scorer looks at, at most RECENT: the certain ones and the latest."""
     others = take_latest([one for one in lines if one.id not in certain], RECENT - len(certain))
     kept = {one.id for one in others}
     return [one for one in lines if one.id in certain or one.id in kept]
@@ -177,7 +177,7 @@ def _add_scored(
 
 
 def _add_exchanges(chosen: dict[str, Chosen], exchanges: Sequence[Exchange], meant: Sequence[Exchange]) -> None:
-    """Earlier calls and the agent's answers belong to what they are about: the latest of them, those that are meant first."""
+    """Add earlier calls and the agent's answers to what they are about: the latest, with the `meant` ones first."""
     belong = [one for one in reversed(exchanges) if any(id_ in chosen for id_ in one.about)]
     about = dict(chosen)
     for exchange in list(dict.fromkeys([*meant, *belong]))[:MAX_EXCHANGES]:
@@ -191,7 +191,7 @@ def _add_exchanges(chosen: dict[str, Chosen], exchanges: Sequence[Exchange], mea
 def _add_replies(
     chosen: dict[str, Chosen], anchor: Message, call: Message, messages: Sequence[Message], aside: Collection[str]
 ) -> None:
-    """People have said what belongs to the anchor by replying: that is kept, whatever the scorer thinks of it."""
+    """Add what people have linked to the anchor by replying, whatever its score."""
     steps = measure_reply_distances(anchor.id, [*messages, anchor, call])
     linked = sorted(
         (one for one in messages if one.id in steps and one.id not in aside),
@@ -205,7 +205,7 @@ def _add_replies(
 
 
 def _fit_budget(picked: Sequence[Chosen], anchor: Message | None, tokens: int, aside: Collection[str]) -> list[Chosen]:
-    """The surest of them that have room, oldest first; the anchor has it always, those aside only if the others leave some."""
+    """Return the surest messages that fit, oldest first. The anchor always fits; those aside get the room that is left."""
     kept: list[Chosen] = []
     surest = sorted(
         picked,
@@ -226,7 +226,7 @@ def _fit_budget(picked: Sequence[Chosen], anchor: Message | None, tokens: int, a
 
 
 def _exclude_call(call: Message, found: CandidateMessages) -> CandidateMessages:
-    """The surroundings with each message once, and without the call itself."""
+    """Return the candidates with each message once, and without the call itself."""
     recent = _deduplicate(one for one in found.recent if one.id != call.id)
     return CandidateMessages(
         recent,
@@ -238,6 +238,6 @@ def _exclude_call(call: Message, found: CandidateMessages) -> CandidateMessages:
 
 
 def _deduplicate(messages: Iterable[Message]) -> list[Message]:
-    """Each message once, oldest first."""
+    """Return each message once, oldest first."""
     known = {message.id: message for message in messages}
     return sorted(known.values(), key=lambda one: (one.created_at, one.id))

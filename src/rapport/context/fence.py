@@ -1,4 +1,4 @@
-"""What others wrote, as it may stand in a prompt: between markers that it can neither end nor imitate."""
+"""Quote text by others in a prompt: between markers that it can neither end nor imitate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 MAX_ANCHOR_CHARACTERS = 1_500
-"""How much of the message that is replied to stands in its sentence."""
+"""The longest quotation of a replied-to message."""
 
 # Characters that nobody sees and that change what one sees: bidirectional controls, invisible letters, control characters.
 _UNSEEN = re.compile(
@@ -23,30 +23,30 @@ _LETTERS = "\u0430\u0435\u043e\u0440\u0441\u0443\u0456\u0455\u04bb\u03bf\u03b9\u
 _COLONS = "\u02d0\u02f8\u0589\u05c3\u0703\u0704\u0903\u0a83\u16ec\u1803\u1809\u205a\u2236\u2982\ua4fd\ua789\ufe30"
 _LOOKS_LIKE = str.maketrans(_LETTERS + _COLONS, "aeopcyishoigi" + ":" * len(_COLONS))
 _SEPARATOR = "\x00"
-"""Stands between two texts; in none of them is any left."""
+"""Separates two texts; neither of them contains it."""
 _ELLIPSIS_CHARACTERS = 40
-"""So long is the sign for what is left out, at most."""
+"""The longest mark for omitted text."""
 _NOT_IN_NAMES = frozenset('[](){}<>:;,|#`*_=~\\/"“”„‟«»‹›')
 
 
 def escape_fence(text: str) -> str:
-    """The text without anything that could end its fence."""
+    """Return the text without anything that could end its fence."""
     return text.replace("<<<", "‹‹‹").replace(">>>", "›››")
 
 
 def sanitize(text: str) -> str:
-    """The text without marks of the prompt's own, and without characters that hide or turn around what it says."""
+    """Return the text without the prompt's own markers, and without characters that hide or reorder text."""
     return sanitize_all([text])[0]
 
 
 def sanitize_all(texts: Sequence[str]) -> list[str]:
-    """The same of texts that are read one after the other: no mark begins in one of them and ends in another."""
+    """Sanitize texts that are read one after the other: no marker begins in one of them and ends in another."""
     seen = (escape_fence(_UNSEEN.sub("", text)) for text in texts)
     return _defuse_anchor(_SEPARATOR.join(seen)).split(_SEPARATOR)
 
 
 def _defuse_anchor(text: str) -> str:
-    """The text without the colon after what an anchor's sentence begins with, whatever is written or hidden in between."""
+    """Return the text without the colon of an anchor sentence, whatever is written or hidden in between."""
     letters = _fold_letters(text)
     if _ANCHOR_LIKE not in letters:
         return text
@@ -61,17 +61,17 @@ def _defuse_anchor(text: str) -> str:
 
 
 def _fold_letters(text: str) -> str:
-    """What the text looks like, as small letters and colons alone."""
+    """Return what the text looks like, as lower-case letters and colons alone."""
     plain = unicodedata.normalize("NFKD", text.translate(_LOOKS_LIKE)).casefold().translate(_LOOKS_LIKE)
     return _NOT_LETTERS.sub("", plain)
 
 
 _fold_character = lru_cache(maxsize=4_096)(_fold_letters)
-"""The same for one character."""
+"""The same for one character, cached."""
 
 
 def fence(body: str, *, seed: str) -> str:
-    """The text between two markers. Their code depends on every word of it, so no word of it can be the code."""
+    """Return the text between two markers. Their code depends on the whole text, so the text cannot contain it."""
     tries = 0
     while (code := _hash_body(seed, tries, body)) in body:
         tries += 1
@@ -83,19 +83,20 @@ def _hash_body(seed: str, tries: int, body: str) -> str:
 
 
 def build_anchor_sentence(words: str) -> str:
-    """Which message somebody replies to (CTX-3): one line, which the quoted words can't end early."""
+    """Return the sentence that quotes the replied-to message (CTX-3): one line, which the quotation cannot end early."""
     short = clip(" ".join(words.split()), MAX_ANCHOR_CHARACTERS)
     line = " ".join(sanitize(short).replace("'", "’").split())
     return f"User is replying to this specific message: '{line}'"
 
 
 def indent(text: str) -> str:
-    """The text with every line but the first set in: only a speaker begins a line, so nobody speaks for somebody else."""
+    """Return the text with every line but the first indented: only a speaker begins a line, so nobody speaks for
+    another."""
     return "\n  ".join(text.splitlines())
 
 
 def clip(text: str, limit: int) -> str:
-    """At most so many characters: the beginning and the end, and a sign where something is missing."""
+    """Return at most so many characters: the beginning and the end, and a mark where something is omitted."""
     if len(text) <= limit:
         return text
     head, tail = (limit - _ELLIPSIS_CHARACTERS) * 2 // 3, (limit - _ELLIPSIS_CHARACTERS) // 3
@@ -103,7 +104,7 @@ def clip(text: str, limit: int) -> str:
 
 
 def clean_name(name: str, *, limit: int = 40) -> str:
-    """A name as one short run of words, without the marks that the prompt sets; nothing may be left of it."""
+    """Return a name as one short run of words, without the prompt's markers. It may be empty."""
     seen = (" " if character in _NOT_IN_NAMES else character for character in unicodedata.normalize("NFKC", name))
     kept = (" " if _is_space(one) else one for one in seen if _is_space(one) or unicodedata.category(one)[0] != "C")
     return " ".join("".join(kept).split())[:limit].strip()

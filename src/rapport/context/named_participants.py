@@ -1,4 +1,4 @@
-"""Participants whom a question names: whose messages it is about, and the question without their names. Pure."""
+"""Find the participants whom a question names, and the question without their names. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POSSESSIVE = re.compile(r"['’][sS]\b")
 
 @dataclass(frozen=True, slots=True)
 class NamedParticipants:
-    """What is asked, and about whom."""
+    """A question without names, and the people it names."""
 
     text: str
     """The question without the names; the whole of it if nothing else is left."""

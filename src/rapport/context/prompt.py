@@ -1,4 +1,4 @@
-"""The window: what the model is given of a conversation, bounded whatever its length."""
+"""Build the instructions and the history of a prompt, of bounded size whatever the conversation's length."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def build_system_prompt(
     looks_up: bool = False,
     abilities: str = "",
 ) -> str:
-    """The instructions for this turn, made anew each time, with what was found for it and is remembered.
+    """Return the instructions for this turn, with the passages and memories that were found for it.
 
     `about` says what the passages are where no search found them, `called` whether somebody asked, `looks_up` whether there
     are tools to see more of a group chat. `abilities` is what the agent can do here: behind the persona, in front of what
@@ -67,7 +67,7 @@ def build_system_prompt(
 def build_window_selection(
     messages: Sequence[Message], *, call: Message | None = None, anchor: Message | None = None
 ) -> ContextSelection:
-    """The window as what it is: the latest messages, and what the call replies to if that is older."""
+    """Return the newest messages as a selection, with the replied-to message if it is older."""
     chosen = [Chosen(one, ("anchor" if anchor and one.id == anchor.id else "recent",), 1.0) for one in messages]
     if anchor is not None and all(one.id != anchor.id for one in messages):
         chosen.insert(0, Chosen(anchor, ("anchor",), 1.0))
@@ -77,7 +77,7 @@ def build_window_selection(
 
 
 def build_history(summary: Message | None, messages: Sequence[Message]) -> list[BaseMessage]:
-    """What was said before in a direct chat, as the model reads it, oldest first, with the summary of what came earlier.
+    """Return the messages of a direct chat for the model, oldest first, after the summary of earlier ones.
 
     A reply that was cancelled before it began is left out.
     """
@@ -86,7 +86,7 @@ def build_history(summary: Message | None, messages: Sequence[Message]) -> list[
 
 
 def build_question(message: Message) -> HumanMessage:
-    """What somebody says in a direct chat, as the model reads it."""
+    """Return a message of a direct chat for the model."""
     return HumanMessage(to_langchain_content(message.content), id=message.id)
 
 
@@ -97,7 +97,7 @@ def _build_message(message: Message) -> BaseMessage:
 
 
 def _build_summary(summary: Message) -> HumanMessage:
-    """Marked as LangChain marks such messages."""
+    """Return the summary with the mark that LangChain gives such messages."""
     return HumanMessage(
         f"Here is a summary of the conversation to date:\n\n{summary.text}",
         id=summary.id,

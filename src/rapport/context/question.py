@@ -1,4 +1,4 @@
-"""What a call asks: the words that it has of its own, or what it points at when it has none (CTX-2)."""
+"""Find the question of a call: its own words, or the message that it points at if it has none (CTX-2)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rapport.context.relevance.line_features import CACHED_TEXTS, read_line
 from rapport.domain.conversation import Message
 
 MAX_QUOTED_MESSAGES = 3
-"""So many of the latest messages at most tell what a call without words of its own is about."""
+"""The number of latest messages that can be the subject of a call without a subject of its own."""
 
 AWAY_AFTER = timedelta(hours=1)
-"""Who has said nothing for so long has left the talk."""
+"""A person who has written nothing for this long has left the talk."""
 
 PICTURE = "[picture]"
-"""How a picture is told in words, and what is loaded of a message that has nothing else."""
+"""Stands for a picture in text, and for the content of a message that has nothing else."""
 
 _HEAD, _TAIL = 1_500, 500
 _MENTION = re.compile(r"(?<![\w@.])@[\w-]+(?:\.\w+)*[,:]?")
@@ -53,24 +53,24 @@ EMPTY_WORDS = _split_words(
 
 
 def abridge(text: str) -> str:
-    """As much of a text as tells what it is about: of a very long one its beginning and its end."""
+    """Return as much of a text as shows its subject: the beginning and the end of a very long one."""
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} {text[-_TAIL:]}"
 
 
 def strip_address(text: str) -> str:
-    """What is said without whom it addresses; of a very long text what begins and ends it."""
+    """Return the text without the mention or command that addresses somebody; abridged if it is very long."""
     return " ".join(_MENTION.sub(" ", _COMMAND.sub(" ", abridge(text), count=1)).split())
 
 
 def is_bare(text: str) -> bool:
-    """Whether a call has no subject of its own: "@bot", "@bot ^", "@bot what do you think?", "can you help with this"."""
+    """Return whether a call has no subject: "@bot", "@bot ^", "@bot what do you think?", "can you help with this"."""
     words = [word.casefold() for word in _WORD.findall(strip_address(text))]
     return len(words) <= _MAX_BARE_WORDS and all(word.replace("’", "'") in EMPTY_WORDS for word in words)
 
 
 @lru_cache(maxsize=CACHED_TEXTS)
 def find_subject_words(text: str) -> tuple[str, ...]:
-    """Return the words of a text that can tell its subject, each once, in small letters."""
+    """Return the words of a text that can show its subject, each once, in lower case."""
     words = (word.casefold().replace("’", "'") for word in read_line(strip_address(text)).words)
     return tuple(dict.fromkeys(word for word in words if word not in EMPTY_WORDS))
 
@@ -81,12 +81,12 @@ def drop_empty_replies(messages: Sequence[Message]) -> list[Message]:
 
 
 def get_author_id(message: Message) -> str:
-    """Who says it; somebody who has a new name is still the same."""
+    """Return the author's id, which stays the same when the name changes; without an author, the role."""
     return message.author.id if message.author else message.role
 
 
 def derive_question(replied_to: Message | None, chosen: Sequence[Message]) -> str:
-    """What a bare call asks, in other people's words: what it replies to, or the latest question and what came after it."""
+    """Return the question of a bare call: the replied-to message, or the latest question and the messages after it."""
     if replied_to is not None and _text_has_subject(replied_to):
         return strip_address(replied_to.text)
     said = [one for one in chosen if has_subject(one)][-MAX_QUOTED_MESSAGES:]
@@ -96,7 +96,7 @@ def derive_question(replied_to: Message | None, chosen: Sequence[Message]) -> st
 
 
 def has_subject(message: Message) -> bool:
-    """Whether somebody says something in it that has a subject."""
+    """Return whether a person wrote it and it has a subject."""
     return message.role == "user" and not message.is_bot and _text_has_subject(message)
 
 

@@ -22,13 +22,13 @@ _NOTE = "The newest message begins with a server note: use it, never mention it.
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """When and for whom a turn happens, and what the agent can do in it."""
+    """The time of a turn, its person, and the abilities of the agent in it."""
 
     now: datetime
     time_zone: str | None = None
     """The zone that the conversation's owner has set; None when they have set none."""
     name: str | None = None
-    """What the person in a direct chat is called, if that is known."""
+    """The name of the person in a direct chat, if it is known."""
     has_notes: bool = False
     remembers: bool = False
     follows_up: bool = False

@@ -1,4 +1,4 @@
-"""The strategies that need no model: the latest, one sitting, or what people have linked by replying."""
+"""Select messages without a model: the latest, one session, or what people have linked by replying."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rapport.domain.conversation import Message
 
 
 def take_latest(messages: Sequence[Message], count: int) -> list[Message]:
-    """The last so many of them."""
+    """Return the last `count` messages."""
     return list(messages[-count:]) if count > 0 else []
 
 
 def take_session(call: Message, recent: Sequence[Message], *, lookback: int, minutes: float) -> list[Message]:
-    """What was said before the call without a silence longer than `minutes`, at most `lookback` messages (CTX-4)."""
+    """Return the messages before the call without a gap longer than `minutes`, at most `lookback` of them (CTX-4)."""
     longest = timedelta(minutes=minutes)
     said: list[Message] = []
     later = call
@@ -27,7 +27,7 @@ def take_session(call: Message, recent: Sequence[Message], *, lookback: int, min
 
 
 def measure_reply_distances(start: str, messages: Sequence[Message]) -> Mapping[str, int]:
-    """How many replies lie between the message `start` and each that is linked with it by replies, in either direction."""
+    """Map each message linked to `start` by replies, in either direction, to the number of replies between them."""
     near: dict[str, list[str]] = {}
     for message in messages:
         if message.reply_to_id is not None and message.reply_to_id != message.id:

@@ -1,4 +1,4 @@
-"""When what the model is given becomes too long, and what of it a summary takes over (SUM-1…4)."""
+"""Decide when a conversation is too long for the model, and which messages a summary covers (SUM-1…4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_CHAT_HISTORY = 12
 MAX_TOKENS = 6_000
 MAX_KEPT_MESSAGES = MAX_CHAT_HISTORY - 2
 KEPT_QUESTIONS = 2
-"""So many of the newest user messages are never summed up."""
+"""The number of newest user messages that a summary never covers."""
 SUMMARY_PROMPT = (
     "Summarize conversation so far highlighting user goals, resolved questions, outstanding issues, "
     "and relevant source ids. Keep <= 180 tokens."
@@ -35,13 +35,13 @@ _LINE_CHARACTERS = 4_000
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has, never far too few: words and punctuation marks, long words in pieces, scripts
-    without spaces and long unbroken strings by their length."""
+    """Estimate the number of tokens of a text, never far too low: words and punctuation marks, long words in pieces,
+    scripts without spaces and long unbroken strings by their length."""
     return len(_PIECES.findall(text))
 
 
 def is_crowded(messages: Sequence[Message]) -> bool:
-    """Whether the model-facing messages, without the summary before them, are too many or too long."""
+    """Return whether the messages that the model is given, without the summary, are too many or too long."""
     if len(messages) > MAX_CHAT_HISTORY:
         return True
     # No text has more tokens than characters, and most conversations are known to be short by that alone.
@@ -49,7 +49,7 @@ def is_crowded(messages: Sequence[Message]) -> bool:
 
 
 def select_messages_to_cover(messages: Sequence[Message]) -> Sequence[Message]:
-    """The earliest of these messages (oldest first) that a summary shall stand for; empty when it is not time yet."""
+    """Return the oldest messages that a summary shall cover; none if it is not needed yet."""
     if not is_crowded(messages):
         return ()
     keep = max(_count_fitting(messages[-MAX_KEPT_MESSAGES:]), _count_protected(messages))
@@ -57,7 +57,7 @@ def select_messages_to_cover(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _count_fitting(messages: Sequence[Message]) -> int:
-    """How many of the newest messages are short enough together."""
+    """Return how many of the newest messages are short enough together."""
     room = MAX_TOKENS
     for count, message in enumerate(reversed(messages)):
         room -= estimate_tokens(message.text)
@@ -67,13 +67,13 @@ def _count_fitting(messages: Sequence[Message]) -> int:
 
 
 def _count_protected(messages: Sequence[Message]) -> int:
-    """How many of the newest messages reach back to the last questions that stay whole."""
+    """Return how many of the newest messages reach back to the last questions that stay whole."""
     questions = [index for index, message in enumerate(messages) if message.role == "user"]
     return len(messages) - questions[-KEPT_QUESTIONS] if len(questions) >= KEPT_QUESTIONS else len(messages)
 
 
 def split_transcript(messages: Sequence[Message]) -> Iterator[str]:
-    """The messages as transcripts, each short enough for one call."""
+    """Yield the messages as transcripts, each short enough for one call."""
     lines: list[str] = []
     size = 0
     for message in messages:
@@ -99,7 +99,7 @@ def _render_line(message: Message) -> str:
 
 
 def collect_source_ids(summary: Message | None, messages: Sequence[Message]) -> list[str]:
-    """The notes that these messages cite, with those of the summary that they follow."""
+    """Return the ids of the notes that the messages and the summary before them cite."""
     earlier: Sequence[str] = summary.metadata.get("source_ids", []) if summary else []
     cited = [source["id"] for message in messages for source in message.sources]
     return list(dict.fromkeys([*earlier, *cited]))

@@ -1,4 +1,4 @@
-"""A group chat as the model reads it: chosen messages with speakers, times and gaps, quoted as data (CTX-2, 3, 8)."""
+"""Render a group chat for the model: selected messages with speakers, times and gaps, quoted as data (CTX-2, 3, 8)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from rapport.domain.context_selection import SHOWN_CHARACTERS, Chosen, ContextSe
 from rapport.domain.conversation import Block, Content, Message
 
 MAX_IMAGES = 4
-"""So many images of the message replied to are passed on."""
+"""The number of images of the replied-to message that are passed on."""
 LONG_SILENCE = timedelta(hours=1)
-"""A gap that is worth a line of its own."""
+"""A gap that gets a line of its own."""
 
 PRECEDING_SOURCE = "context"
-"""The `lc_source` of the message that stands before a call and quotes what belongs to it."""
+"""The `lc_source` of the message before a call that quotes its context."""
 _HEADING = (
     "What was said in this group chat before, as far as it may belong to the call, oldest first (times in {zone}):"
 )
@@ -46,7 +46,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def trim_selection(selection: ContextSelection, *, characters: int) -> ContextSelection:
-    """The selection without the oldest messages that there is no room for; the call and its anchor stay."""
+    """Return the selection without the oldest messages that do not fit; the call and its anchor stay."""
     anchor = selection.anchor.id if selection.anchor else None
     kept: list[Chosen] = []
     for one in reversed(selection.chosen):
@@ -60,7 +60,7 @@ def trim_selection(selection: ContextSelection, *, characters: int) -> ContextSe
 
 
 Quote: TypeAlias = Callable[[Message], Message]
-"""Takes out of a message what must not be read as ours."""
+"""Removes from a message what must not be read as the agent's own."""
 
 
 def _keep_unchanged(message: Message) -> Message:
@@ -68,7 +68,7 @@ def _keep_unchanged(message: Message) -> Message:
 
 
 class TranscriptRenderer:
-    """Writes messages of one chat down for one call: the same names, and numbers if there are any, from line to line."""
+    """Renders messages of one chat for one call, with the same names and numbers from line to line."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class TranscriptRenderer:
     def render_history(
         self, selection: ContextSelection, *, recent: Sequence[Message] = (), replied_to: Message | None = None
     ) -> list[BaseMessage]:
-        """What the model is given before the call; `recent` is the unbroken run of messages that was chosen from."""
+        """Return the message before the call; `recent` is the unbroken run of messages that was selected from."""
         messages = [one.message for one in selection.earlier]
         quoted = ""
         if messages:
@@ -102,7 +102,7 @@ class TranscriptRenderer:
         return [render_preceding_message(self._call, quoted, replied_to=replied_to, quote=self._quote)]
 
     def render_call(self) -> HumanMessage:
-        """The call itself: whole, with its images, and with the date that all times refer to."""
+        """Return the call itself: whole, with its images, and with the date that all times refer to."""
         head = (
             f"[{self._render_head(self._call, f'{self._now:%a} {self._now.day} {self._now:%b %Y %H:%M} {self._zone}')}]"
         )
@@ -122,7 +122,7 @@ class TranscriptRenderer:
         line: int = SHOWN_CHARACTERS,
         in_order: bool = True,
     ) -> str:
-        """The messages, fenced, with a line for every long silence and for what is left out between two of them.
+        """Return the messages, fenced, with a line for every long silence and for omitted messages.
 
         With `in_order=False`, for messages that are not in the order of time, there are no such lines.
         """
@@ -139,7 +139,7 @@ class TranscriptRenderer:
         return fence("\n".join(lines), seed=self._call.id)
 
     def find_id(self, reference: str) -> str:
-        """The id behind a number that a line bears; anything else is taken for an id."""
+        """Return the message id for the number of a line; any other text is taken for an id."""
         number = reference.strip().removeprefix("#")
         return next((id_ for id_, known in (self._numbers or {}).items() if str(known) == number), reference.strip())
 
@@ -165,7 +165,7 @@ class TranscriptRenderer:
         return self._numbers.setdefault(message.id, len(self._numbers) + 1)
 
     def _describe_reply(self, message: Message) -> Iterator[str]:
-        """To whom, where that is known."""
+        """Yield whose message it replies to, if that is known."""
         target = message.reply_to_id or (message.event_id if message.role == "assistant" else None)
         if target is None and message.context_snapshot is None:
             return
@@ -178,7 +178,7 @@ class TranscriptRenderer:
             yield f"replying to {self._get_label(parent)}{f' #{number}' if number else ''}"
 
     def _get_label(self, message: Message) -> str:
-        """Who says it. Parentheses and quotation marks are ours: no name has any."""
+        """Return the speaker's label. Parentheses and quotation marks are ours: no name has any."""
         if message.role == "assistant":
             return f"you ({self._agent.name})"
         if message.author is None:
@@ -210,7 +210,7 @@ class TranscriptRenderer:
 def render_preceding_message(
     call: Message, quoted: str = "", *, replied_to: Message | None = None, quote: Quote = _keep_unchanged
 ) -> HumanMessage:
-    """What is told before a call: quoted messages, and last the message that it replies to, with that one's images."""
+    """Return the message before a call: quoted messages, and last the replied-to message with its images."""
     images: list[Block] = []
     if replied_to is not None:
         sentence = build_anchor_sentence(_quote_words(replied_to, MAX_ANCHOR_CHARACTERS, quote))
@@ -222,12 +222,12 @@ def render_preceding_message(
 
 
 def to_langchain_content(content: Content) -> str | list[str | dict[str, Any]]:
-    """Content as LangChain takes it."""
+    """Return the content as LangChain takes it."""
     return content if isinstance(content, str) else [dict(block) for block in content]
 
 
 def _clean(message: Message, quote: Quote) -> Message:
-    """First what hides, then what could be read as ours: what was hidden might be just that."""
+    """Remove first what is hidden, then what could be read as ours: the hidden text might be just that."""
     content = message.content
     if isinstance(content, str):
         return quote(replace(message, content=sanitize(content)))
@@ -237,7 +237,7 @@ def _clean(message: Message, quote: Quote) -> Message:
 
 
 def _quote_words(message: Message, limit: int, quote: Quote) -> str:
-    """The words of a message, with a sign for each image. Clipped first: what nobody is shown need not be cleaned."""
+    """Return the text of a message, with a mark for each image. Clipped first: omitted text need not be cleaned."""
     return _clean(replace(message, content=clip(_join_words(message.content), limit)), quote).text
 
 
@@ -252,7 +252,7 @@ def _number_label(label: str, number: int) -> str:
 
 
 def _format_time(at: datetime, now: datetime) -> str:
-    """A time as somebody would say it then: the weekday within a week, else the date."""
+    """Return a time as people say it: the weekday within a week, otherwise the date."""
     at = at.astimezone(now.tzinfo)
     days = (now.date() - at.date()).days
     if 0 <= days < 7:
@@ -261,8 +261,8 @@ def _format_time(at: datetime, now: datetime) -> str:
 
 
 def _describe_gap(before: Message, after: Message, places: Sequence[tuple[datetime, str]]) -> list[str]:
-    """What a reader should know of the gap between two lines. How much is left out is said only where it is known: within
-    the run of messages that stand at these places."""
+    """Return a line on the gap between two messages. The number of omitted messages is given only if it is known:
+    within the run of messages at these positions."""
     told: list[str] = []
     if gap := _format_silence(after.created_at - before.created_at):
         told.append(gap)

@@ -78,7 +78,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The words of the message; what an image shows is not in them."""
+        """Return the text of the message, without its images."""
         return text_of(self.content)
 
     @property
@@ -88,7 +88,7 @@ class Message:
 
 
 def text_of(content: Content) -> str:
-    """The text blocks of some content, joined by line breaks."""
+    """Return the text blocks of some content, joined by line breaks."""
     if isinstance(content, str):
         return content
     return "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")

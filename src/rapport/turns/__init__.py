@@ -1,1 +1,1 @@
-"""Take one turn: answer a message, or follow up; and the work after it."""
+"""Turns: answer a message, follow up, explain a reply, summarize and reflect."""

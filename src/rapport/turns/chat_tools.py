@@ -1,4 +1,4 @@
-"""What a model may look up in the chat that it was called in: this one, as its owner sees it, and nothing else (CTX-7)."""
+"""Let a model read more of the chat that it was called in, as the owner sees it, and of no other chat (CTX-7)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from rapport.turns.group_context import (
 log = structlog.get_logger()
 
 MAX_SHOWN_MESSAGES = 50
-"""So many messages one look-up shows."""
+"""The number of messages that one look-up shows."""
 MAX_SHOWN_CHARACTERS = 8_000
-"""And so much of them."""
+"""The number of characters that one look-up shows."""
 MAX_MESSAGE_CHARACTERS = 8_000
-"""So much of a single message."""
+"""The number of characters that `get_message` shows."""
 MAX_HITS = 10
-"""How many messages a search shows."""
+"""The number of messages that a search shows."""
 MAX_GAP_MINUTES = 7 * 24 * 60.0
 _MAX_ID_CHARACTERS = 200
 
 
 class BadArgument(Exception):
-    """The model asked for something that can't be; the text is what it is told."""
+    """The model called a tool with a bad argument. The text is the tool's answer."""
 
 
 class ChatTools:
-    """Looks around in one chat, for one call. Keeps what was used by name, for the receipt."""
+    """The tools of one call in one chat. `used` keeps the names of those that were called, for the receipt."""
 
     def __init__(
         self, owner_id: str, gathered: GroupContext, chooser: ContextSelector, scribe: TranscriptRenderer
@@ -66,7 +66,7 @@ class ChatTools:
         }
 
     async def use(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What the tool of this name finds, quoted and capped; or a sentence on why it doesn't."""
+        """Return what the tool of this name finds, quoted and capped; or a sentence on why it finds nothing."""
         if name not in self._tools:
             return "There is no such tool."
         self.used.append(name)

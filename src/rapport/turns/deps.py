@@ -72,9 +72,7 @@ class TurnDeps:
     model: str = ""
     """The name of the model, as RAPPORT_MODEL gives it."""
 
-    def allowed_autonomy(
-        self, profile: AgentProfile, traits: ConversationTraits, choice: bool | None
-    ) -> Autonomy | None:
+    def get_autonomy(self, profile: AgentProfile, traits: ConversationTraits, choice: bool | None) -> Autonomy | None:
         """Return the agent's rules for follow-ups in such a conversation; None if there may be none.
 
         `choice` is what somebody has chosen for the conversation, if anybody has.

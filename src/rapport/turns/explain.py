@@ -1,4 +1,4 @@
-"""Why it said that: what a reply was made from, as it was kept with it, or as it would be chosen now (CTX-6)."""
+"""Explain a reply: the context it was made from, as stored with it or as it would be selected now (CTX-6)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from rapport.turns.group_context import ContextSelector, GroupContext
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What belonged, or would belong, to one message of a conversation."""
+    """The context of one message of a conversation."""
 
     conversation: Conversation
     call: Message | None
-    """What was answered; None when the agent spoke unasked."""
+    """The answered message; None for a follow-up."""
     reply: Message | None
-    """What was said to it, if anything."""
+    """The agent's reply, if there is one."""
     receipt: Mapping[str, Any]
     """`{strategy, anchor_id, messages: [{id, reasons, score}], summary_id, looked_up?}`."""
     is_stored: bool
-    """Whether this is what the model was given; else it is what would be chosen now."""
+    """True: the model was given this context. False: it would be selected now."""
     context: GroupContext | None = None
-    """What it was chosen from, in a group and now."""
+    """The group context it was selected from, if it was selected now."""
 
     @property
     def memories(self) -> list[dict[str, Any]]:
@@ -41,7 +41,8 @@ class Explanation:
 
     @property
     def notes(self) -> list[dict[str, Any]]:
-        """Each note once, as close as the closest of its passages; `given` if the model was, else none was close enough."""
+        """Return each note once, with the score of its best passage; `given` is False if no passage was relevant
+        enough."""
         facts: Mapping[str, Any] = self.reply.metadata if self.reply else {}
         given = bool(facts.get("notes_given", not facts.get("guard_used")))
         best: dict[str, float] = {}
@@ -58,10 +59,10 @@ async def explain_reply(
     *,
     strategy: Strategy | None = None,
 ) -> Explanation:
-    """What a reply was made from, by its id or by that of the message it answers; without an id, of the latest reply.
+    """Explain the reply with this id or to the message with this id; without an id, the latest reply.
 
-    With a strategy, or for a message without a reply, it is what would be chosen for it now. Raises NotFound, for what is
-    somebody else's or was said by nobody too.
+    With a strategy, or for a message without a reply, return what would be selected for it now. Raise NotFound, also
+    for another owner's message and for a trigger.
     """
     async with chooser.database.statement() as connection:
         conversation = await Conversations(connection).get(owner_id, conversation_id)
@@ -84,7 +85,7 @@ async def explain_reply(
 
 
 async def load_timeline(database: Database, explanation: Explanation) -> list[Message]:
-    """The latest messages before the call, whatever else was chosen for it, and the call itself; oldest first."""
+    """Return the messages before the call, everything else that was selected for it, and the call; oldest first."""
     conversation, subject = explanation.conversation, explanation.call or explanation.reply
     assert subject is not None
     where = (conversation.owner_id, conversation.id)
@@ -124,7 +125,7 @@ async def _find_latest_exchange(connection: Connection, conversation: Conversati
 
 
 async def _find_call(connection: Connection, conversation: Conversation, reply: Message) -> Message | None:
-    """What a reply answers; of what was said unasked nothing, because a trigger is nobody's message."""
+    """Return the message that a reply answers; None for a follow-up, because a trigger is nobody's message."""
     if reply.event_id is None:
         return None
     return await Messages(connection).get(conversation.owner_id, conversation.id, reply.event_id)

@@ -42,7 +42,7 @@ class Findings:
 
     @property
     def description(self) -> str:
-        """A sentence on what the passages are, where no search found them."""
+        """Return a sentence on what the passages are, where no search found them."""
         return self.retrieval.about if self.retrieval is not None and self.passages else ""
 
     @property

@@ -61,7 +61,7 @@ class FollowUpResult:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The fields for the log and the metrics."""
+        """Return the fields for the log and the metrics."""
         return {
             "trigger_type": self.trigger_type,
             "outcome": self.state,

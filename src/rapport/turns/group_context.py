@@ -1,4 +1,4 @@
-"""What of a group chat belongs to a call: loaded, looked for by meaning, chosen. Turns, tools and explanations share it."""
+"""Select the messages of a group chat that belong to a call. Turns, tools and explanations share this."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ from rapport.storage.messages.neighbours import LinkedMessages, in_order, load_l
 log = structlog.get_logger()
 
 SEMANTIC_SEARCH_TIMEOUT_SECONDS = 3.0
-"""So long a call waits for what is close to it in meaning; then it goes without."""
+"""A call waits this long for messages close in meaning; then it goes on without them."""
 EARLIER_QUESTIONS_LOOKBACK = 12
-"""Among so many of the latest messages what the asker has asked before is looked for."""
+"""Earlier questions of the asker are looked for among this many of the latest messages."""
 MAX_QUERY_CHARACTERS = 500
-"""Characters of what is searched for."""
+"""The longest text that can be searched for."""
 _WORD = re.compile(r"[^\W_]{2,}")
 NOTHING_LINKED = LinkedMessages(None, (), ())
 
 
 @dataclass(frozen=True, slots=True)
 class GroupContext:
-    """What a call is to be answered from."""
+    """A call with the messages selected for it."""
 
     call: Message
     candidates: CandidateMessages
     selection: ContextSelection
     question: str
-    """What is asked, understandable by itself; of a call that only points at something, what that says. May be empty."""
+    """The question, understandable by itself. For a call without one, the text that it points at. May be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextSelector:
-    """Chooses what belongs to a call. No transaction is open while anything is embedded."""
+    """Selects the messages that belong to a call. No transaction is open while anything is embedded."""
 
     database: Database
     embedder: Embedder
     options: SelectionOptions
 
     def warm_up(self) -> None:
-        """Choose once, from nothing that anybody said: the scorer's tables are read, and the first call need not wait for it.
-        Takes a moment, so not for the event loop."""
+        """Select once from made-up messages, so that the scorer's tables are loaded before the first call. Blocks:
+        don't run it on the event loop."""
         at = datetime.now(UTC)
         lines = [
             Message(str(number), "", "user", f"line {number}", at + timedelta(seconds=number))
@@ -68,7 +68,7 @@ class ContextSelector:
         select_context(lines[-1], CandidateMessages(lines[:-1]), replace(self.options, strategy="relevant"))
 
     async def load_and_select(self, owner_id: str, call: Message, *, strategy: Strategy | None = None) -> GroupContext:
-        """What belongs to a call, everything loaded here and now."""
+        """Load the messages around a call, and select those that belong to it."""
         where = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
             before = await recent(
@@ -86,7 +86,7 @@ class ContextSelector:
         *,
         strategy: Strategy | None = None,
     ) -> GroupContext:
-        """What belongs to a call, chosen from the messages `before` it, from what it is linked to, and by meaning."""
+        """Select what belongs to a call: from the messages `before` it, from those it is linked to, and by meaning."""
         choice = self.options if strategy is None else replace(self.options, strategy=strategy)
         told, bare = drop_empty_replies(before), is_bare(call.text)
         points = bare if choice.strategy == "relevant" else choice.strategy == "thread"
@@ -103,7 +103,7 @@ class ContextSelector:
         return GroupContext(call, found, selection, question)
 
     async def _load_older_links(self, owner_id: str, call: Message, before: Sequence[Message]) -> LinkedMessages:
-        """What the message that a call points at replies to, if that is older than the messages before the call."""
+        """Load the message that the subject of a call replies to, if it is older than the messages before the call."""
         target = find_subject_message(call, before)
         if target is None or target.reply_to_id in {None, *(one.id for one in before)}:
             return NOTHING_LINKED
@@ -114,8 +114,8 @@ class ContextSelector:
     async def _find_similar(
         self, owner_id: str, call: Message, found: CandidateMessages, question: str
     ) -> Sequence[tuple[Message, float]]:
-        """Return messages close to what is asked, of all that were said before it; older ones like what a call without a question points
-        at. None when that can't be found out now."""
+        """Return earlier messages close to the question; for a call without one, older messages like its subject.
+        Return none if the search fails or takes too long."""
         try:
             async with asyncio.timeout(SEMANTIC_SEARCH_TIMEOUT_SECONDS):
                 if question:
@@ -181,7 +181,8 @@ class ContextSelector:
             return None
 
     async def _find_like_subject(self, owner_id: str, call: Message, found: CandidateMessages) -> list[SearchHit]:
-        """Older messages like the one that a call without a question points at, whose vector mostly is there already."""
+        """Return older messages like the one that a call without a question points at. Its vector mostly is stored
+        already."""
         likely = [found.anchor] if found.anchor else [find_subject_message(call, found.recent), *reversed(found.recent)]
         target = next((one for one in likely if one and has_subject(one)), None)
         if target is None:
@@ -199,7 +200,7 @@ class ContextSelector:
 
 
 def check_query(text: str) -> str:
-    """Return what to search for; raises InvalidInput if it is too long or has no word."""
+    """Return the text to search for. Raise InvalidInput if it is too long or has no word."""
     question = checked_text(text, what="query", limit=MAX_QUERY_CHARACTERS).strip()
     if not _WORD.search(plain(question)):
         raise InvalidInput("`query` needs at least one word.")
@@ -207,18 +208,19 @@ def check_query(text: str) -> str:
 
 
 def _measure_closeness(hit: SearchHit) -> float:
-    """Return how close a message is to what is asked: by meaning, or by the words if it has at least two of them."""
+    """Return how close a message is to the question: by meaning, or by words if it has at least two of them."""
     return max(hit.similarity or 0.0, hit.share if hit.matched > 1 else 0.0)
 
 
 def gather_candidates(before: Sequence[Message], links: LinkedMessages) -> CandidateMessages:
-    """What is chosen from: an anchor's neighbours count where they are not among the latest messages anyway."""
+    """Return the messages to select from. An anchor's neighbours count only if the anchor is older than the latest
+    messages."""
     is_old = links.anchor is not None and (not before or links.anchor.created_at < before[0].created_at)
     return CandidateMessages(before, links.anchor, links.chain, links.around if is_old else ())
 
 
 def _find_earlier_questions(call: Message, found: CandidateMessages) -> list[str]:
-    """What a question may lean on: the message that it replies to, else what the same person has asked before."""
+    """Return the texts that a question may refer to: the replied-to message, otherwise earlier messages of the asker."""
     if found.anchor is not None:
         return [found.anchor.text]
     asker = get_author_id(call)

@@ -52,12 +52,12 @@ class PromptBuilder(Protocol):
 
     @property
     def messages_to_load(self) -> int:
-        """The number of messages before the answered one that a turn loads."""
+        """Return the number of messages before the answered one that a turn loads."""
         ...
 
     @property
     def neighbours_to_load(self) -> int:
-        """The number of messages to load around a replied-to message: along its replies, and on either side."""
+        """Return how many messages to load around a replied-to one: along its replies, and on either side."""
         ...
 
     async def build_for_message(self, turn: Turn) -> PromptInput: ...

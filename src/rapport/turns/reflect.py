@@ -1,4 +1,4 @@
-"""Thinking back once a conversation pauses: the model decides whether to follow up, and what to remember (AUTO-1, MEM)."""
+"""Reflect once a conversation pauses: the model decides about a follow-up and about what to remember (AUTO-1, MEM)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from rapport.turns.turn import PhaseTimer, get_sole_speaker
 log = structlog.get_logger()
 
 PAUSE_SECONDS = 5.0
-"""Seconds of silence before the model is asked: who writes on meanwhile costs no call."""
+"""The silence before the model is asked: a person who writes on meanwhile costs no call."""
 MAX_MEMORIES = 8
 MIN_SIMILARITY_TO_SOURCE = 0.2
-"""The similarity that a memory must have to something a person said: what the model made up has less."""
+"""The similarity that a memory must have to a person's message: what the model made up has less."""
 
 
 async def reflect(event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps) -> None:
-    """Let the model decide about the silence after this event. What the rules have planned stands if it can't or fails."""
+    """Let the model decide about the silence after this event. If it fails, the plan of the rules stays."""
     began = time.monotonic()
     clock = PhaseTimer(deps.metrics)
     async with deps.database.statement() as connection:
         paused = await Reflections(connection).paused(event.owner_id, event.conversation_id, spoken=event.spoken)
     if paused is None or not paused.said:
         return
-    autonomy = deps.allowed_autonomy(profile, event.traits, paused.autonomy)
+    autonomy = deps.get_autonomy(profile, event.traits, paused.autonomy)
     remembers = profile.remembers and event.traits.may_use_memory and bool(paused.fresh)
     if autonomy is None and not remembers:
         return
@@ -93,7 +93,7 @@ async def _store_decision(
     remarks: Sequence[Prepared],
     paused: Paused,
 ) -> None:
-    """What was decided, all of it, if nothing has been said meanwhile, unasked or not."""
+    """Store the decision, all of it, unless somebody has written or a follow-up was sent meanwhile."""
     where = (event.owner_id, event.conversation_id)
     async with deps.database.transaction() as connection:
         reflections = Reflections(connection)
@@ -122,7 +122,8 @@ async def _store_decision(
 async def _select_memories(
     memories: Sequence[str], paused: Paused, embedder: Embedder, *, owner_id: str
 ) -> list[MemoryCandidate]:
-    """Return what the model wants to remember, each with the message it comes from; what the owner did not write is left out."""
+    """Return the memories that the model asked for, each with its source message, without those the owner did not
+    write."""
     own = find_own_messages(paused.said, owner_id=owner_id)
     texts = [message.text for message in own]
     said = [message for message in paused.fresh if message.id in {one.id for one in own} and message.text.strip()]

@@ -1,4 +1,4 @@
-"""Summing a conversation up for the model: after its turns, off everybody's way, and again next time if it fails (SUM)."""
+"""Summarize a conversation for the model, after its turns. A failure is retried after the next turn (SUM)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from rapport.storage.messages.summaries import Summaries
 log = structlog.get_logger()
 
 BATCH_MESSAGES = 1_000
-"""Messages read at once. A longer backlog is covered by several summaries, each folding in the one before."""
+"""Messages read at once. A longer backlog is covered by several summaries, each including the one before."""
 
 
 class SummaryWriter(Protocol):
-    """Who writes summaries."""
+    """A model that writes summaries."""
 
     async def ask(self, system: str, text: str) -> str: ...
 
 
 async def summarize(owner_id: str, conversation_id: str, *, database: Database, writer: SummaryWriter) -> None:
-    """Cover what has become too much for the model by a summary. When the model fails, everything stays as it was."""
+    """Cover the messages that have become too many for the model by a summary. If the model fails, change nothing."""
     began = time.perf_counter()
     try:
         while await _summarize_once(owner_id, conversation_id, database, writer):
@@ -46,7 +46,7 @@ async def summarize(owner_id: str, conversation_id: str, *, database: Database, 
 
 
 async def _summarize_once(owner_id: str, conversation_id: str, database: Database, writer: SummaryWriter) -> bool:
-    """One summary; True when there may be need of another."""
+    """Write one summary. Return True if there may be more to cover."""
     async with database.statement() as connection:
         backlog = await Summaries(connection).backlog(owner_id, conversation_id, limit=BATCH_MESSAGES)
     covered = select_messages_to_cover(backlog.messages)
@@ -69,7 +69,7 @@ async def _summarize_once(owner_id: str, conversation_id: str, database: Databas
 
 
 async def _write_summary(earlier: Message | None, messages: Sequence[Message], writer: SummaryWriter) -> str:
-    """The summary's text: part by part, each folded into what there is so far."""
+    """Return the summary's text: part by part, each added to the summary so far."""
     text = earlier.text if earlier else ""
     for part in split_transcript(messages):
         told = f"Summary so far:\n{text}\n\n{part}" if text else part

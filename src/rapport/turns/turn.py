@@ -56,8 +56,8 @@ class Turn:
 
     @property
     def autonomy(self) -> Autonomy | None:
-        """The rules for follow-ups in this conversation; None if there may be none."""
-        return self.deps.allowed_autonomy(self.profile, self.event.traits, self.input.autonomy)
+        """Return the rules for follow-ups in this conversation; None if there may be none."""
+        return self.deps.get_autonomy(self.profile, self.event.traits, self.input.autonomy)
 
 
 def get_sole_speaker(event: ClaimedEvent) -> str | None:

@@ -1,1 +1,2 @@
-"""Which messages of a chat belong together: who answers whom, learned from chats that people have untangled."""
+"""Relevance: score which messages of a chat belong together, with a model learned from chats that people have
+untangled."""

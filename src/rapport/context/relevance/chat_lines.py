@@ -1,4 +1,4 @@
-"""A chat's messages as the scorer sees them: who speaks, to whom, when, and what replies to what."""
+"""Convert messages of a chat to the scorer's lines: speaker, addressees, time, and the line it replies to."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rapport.domain.conversation import Message
 
 _MENTION = re.compile(r"(?<![\w@.])@([\w.|\[\]{}^`\\-]*\w)")
 MAX_MENTIONS = 20
-"""So many people one message addresses; who names everybody addresses nobody in particular."""
+"""The number of people one message addresses; a message that names everybody addresses nobody in particular."""
 
 
 def build_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line]:
-    """The messages, oldest first, each a line; the same person is the same author under any of their names.
+    """Return the messages, oldest first, as lines; one person is one author under any of their names.
 
     `handles` are the agent's, in small letters. They link nobody: who speaks to the agent may mean any talk. In a call a name
     that nobody here has is taken for one of them, such as the name of the agent's account on a platform.
@@ -54,7 +54,7 @@ def is_addressed(message: Message, handles: Collection[str]) -> bool:
 
 
 def _find_named(message: Message) -> list[str]:
-    """Whom the message names: in its channel's list, or after an @ in its words. In small letters."""
+    """Return the names in the channel's list of mentions and after an @ in the text, in lower case."""
     text = message.text[:MAX_READ_CHARACTERS]
     names = [*(name.casefold() for name in message.mentions), *(_find_mentions(text) if "@" in text else ())]
     return names[:MAX_MENTIONS]
@@ -62,12 +62,12 @@ def _find_named(message: Message) -> list[str]:
 
 @lru_cache(maxsize=CACHED_TEXTS)
 def _find_mentions(text: str) -> tuple[str, ...]:
-    """The names after an @ in a text, in small letters."""
+    """Return the names after an @ in a text, in lower case."""
     return tuple(found.group(1).casefold() for found in islice(_MENTION.finditer(text), MAX_MENTIONS))
 
 
 def _map_names(messages: Sequence[Message]) -> dict[str, str | None]:
-    """What people may be called, each name with the author it means; a name that two have means neither."""
+    """Map each name to the author it means; a name that two authors have means neither."""
     called: dict[str, str | None] = {}
     for message in messages:
         if message.author is None:

@@ -1,4 +1,4 @@
-"""Which messages belong to one of them, and why."""
+"""Decide which messages belong to one of them, with the reasons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rapport.domain.context_selection import Reason
 from rapport.domain.conversation import Message
 
 SESSION_SECONDS = 3_600.0
-"""What follows within this time was said in one go."""
+"""Messages within this time of each other are one session."""
 MIN_NAMED_SHARE, MIN_NEARNESS = 0.3, 0.55
 """From this share of its words on, or from this nearness, a message is what a question asks about."""
 MAX_NAMED_LINES = 2
@@ -35,17 +35,17 @@ MIN_SCORE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """What was found out about some lines and the one that they are asked about."""
+    """The result for some lines and the one that they are asked about."""
 
     scores: Matrix
-    """How likely each line belongs."""
+    """The probability that each line belongs."""
     chosen: frozenset[int]
     """Those that are worth showing together."""
     lines: Sequence[Line]
     threads: Threads
 
     def explain(self, number: int) -> tuple[Reason, ...]:
-        """Why a chosen line is, told by its strongest link to another one that is."""
+        """Return the reasons for a chosen line, by its strongest link to another chosen line."""
         others = sorted(self.chosen - {number})
         if not others:
             return ("topic",)
@@ -70,7 +70,7 @@ def score_belonging(
     words: WordVectors | None,
     lacks_subject: bool = False,
 ) -> Belonging:
-    """Which of the messages, oldest first, belong to the one numbered `about`; of several, to any that may be meant.
+    """Score which messages, oldest first, belong to the one numbered `about`; of several, to any of them.
 
     As far as that one, being the last, seems to begin something new, it asks about an earlier one that its words name, or
     else it may still have been said about `otherwise`. If it lacks a subject, it surely was.
@@ -94,8 +94,7 @@ def score_belonging(
 
 
 def _find_asked_about(lines: Sequence[Line], words: WordVectors | None) -> list[int]:
-    """The lines that have most of what the last one asks about: of its words, each worth as much as it is rare here, or else
-    of its meaning."""
+    """Return the lines that have most of the last line's words, weighted by rarity, or else most of its meaning."""
     if named := _take_highest(_measure_shares(lines), MAX_NAMED_LINES, least=MIN_NAMED_SHARE):
         return named
     if words is None:
@@ -114,7 +113,7 @@ def _measure_shares(lines: Sequence[Line]) -> list[float]:
 
 
 def _take_highest(values: Sequence[float], most: int, *, least: float) -> list[int]:
-    """The highest of the values, from `least` on and none far below the highest."""
+    """Return the indexes of the highest values, from `least` on and none far below the highest."""
     order = sorted(range(len(values)), key=lambda number: (-values[number], -number))[:most]
     return [number for number in order if values[number] >= max(least, values[order[0]] - 0.1)]
 

@@ -1,4 +1,4 @@
-"""What a line of a chat says, read once: its words, and what kind of remark it is."""
+"""Extract the words and the kind of remark from a line of a chat, once per text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import lru_cache
 import numpy as np
 
 MAX_READ_CHARACTERS = 2_000
-"""So much of a message is read; the scorer has never seen more of one."""
+"""The number of characters of a message that are read; the scorer was trained on no longer ones."""
 CACHED_TEXTS = 10_000
-"""So many texts stay read: the latest messages of a hundred busy chats."""
+"""The number of texts that stay cached: the latest messages of a hundred busy chats."""
 
 _WORD = re.compile(r"[^\W_](?:[\w'’./+#-]*\w)?")
 _HANDLE = re.compile(r"(?<![\w@.])@[\w|\[\]{}^`\\-]+")
@@ -186,16 +186,16 @@ class Line:
     """A message as the scorer sees it."""
 
     author: str
-    """Who says it; the same text for the same person."""
+    """The author's key; the same text for the same person."""
     at: float
-    """When, in seconds."""
+    """The time in seconds."""
     text: str
     mentions: tuple[str, ...] = ()
-    """Whom it addresses: authors of other lines, or names nobody here has."""
+    """The people it addresses: authors of other lines, or names that no author has."""
     reply_to: int | None = None
     """The number of the earlier line that it replies to by the platform's own link."""
     name: str = ""
-    """What the author is called, if not by `author`."""
+    """The author's name, if it differs from `author`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +206,12 @@ class Reading:
 
 
 def strip_handles(text: str) -> str:
-    """What a message says without whom it addresses; of a very long one, its beginning."""
+    """Return the beginning of a message without the handles that it addresses."""
     return _HANDLE.sub(" ", text[:MAX_READ_CHARACTERS]).strip()
 
 
 def read_line(text: str) -> Reading:
-    """What a message says; of a very long one, its beginning."""
+    """Return the words and forms of a message; of a very long one, of its beginning."""
     return _read_short(text[:MAX_READ_CHARACTERS])
 
 

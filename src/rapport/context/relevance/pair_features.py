@@ -1,4 +1,4 @@
-"""What can be said about two messages of a chat without understanding them: numbers for the scorer, all pairs at once."""
+"""Compute features of all pairs of messages of a chat for the scorer, without understanding the text."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class Pairs:
     later: NDArray[np.intp]
     earlier: NDArray[np.intp]
     flat: NDArray[np.intp]
-    """Where a pair stands in a square matrix that is read row by row."""
+    """The index of each pair in a square matrix, row by row."""
     alone: NDArray[np.intp]
-    """Which of the pairs are lines with themselves."""
+    """The pairs of a line with itself."""
 
 
 @lru_cache(maxsize=256)
 def list_pairs(count: int) -> Pairs:
-    """The pairs of so many lines."""
+    """Return the pairs of `count` lines."""
     later, earlier = np.tril_indices(count)
     return Pairs(later, earlier, later * count + earlier, np.flatnonzero(later == earlier))
 
 
 @dataclass(frozen=True, slots=True)
 class LineFeatures:
-    """All that is known about some lines."""
+    """All features of some lines."""
 
     pairs: Matrix
     """One row for each of PAIR_FEATURES, one column for each pair."""
@@ -71,7 +71,7 @@ class LineFeatures:
 
     @property
     def table(self) -> Matrix:
-        """One row for each of FEATURES, one column for each pair."""
+        """Return one row for each of FEATURES, one column for each pair."""
         every = list_pairs(self.lines.shape[1])
         earlier = self.lines.take(every.earlier, axis=1)
         earlier[:, every.alone] = 0
@@ -82,7 +82,7 @@ class LineFeatures:
 
 
 def compute_features(lines: Sequence[Line], vectors: Matrix | None = None) -> LineFeatures:
-    """What can be said about the lines, oldest first. `vectors` has a row of length 1 (or 0) for each of them."""
+    """Compute the features of the lines, oldest first. `vectors` has a row of length 1 (or 0) for each of them."""
     n = len(lines)
     every = list_pairs(n)
     chat = _Chat.of(lines)
@@ -107,7 +107,7 @@ class _Chat:
     addresses: NDArray[np.bool_]
     """Line by person: whether it addresses them. Authors come first, then names that no author has."""
     names: Mapping[str, int]
-    """What authors are called in a sentence: their first names, in small letters, where only one has it."""
+    """First names of authors in lower case, where only one author has it."""
     authors: int
 
     @classmethod
@@ -194,7 +194,7 @@ def _add_people(columns: dict[str, Matrix], chat: _Chat, readings: Sequence[Read
 
 
 def _find_names(chat: _Chat, readings: Sequence[Reading]) -> NDArray[np.bool_]:
-    """Line by author: whether it has the author's name among its words, without an @."""
+    """Return, line by author, whether the line has the author's name among its words, without an @."""
     names = np.zeros((len(readings), max(1, chat.authors)), np.bool_)
     for number, one in enumerate(readings):
         for word in one.words:
@@ -204,7 +204,7 @@ def _find_names(chat: _Chat, readings: Sequence[Reading]) -> NDArray[np.bool_]:
 
 
 def _count_exchanges(chat: _Chat) -> NDArray[np.int32]:
-    """[a, b, t]: how often up to line t one of a and b has addressed the other."""
+    """Count for [a, b, t] how often up to line t one of a and b has addressed the other."""
     n = len(chat.author)
     said = np.zeros((chat.authors, chat.authors, n), np.int32)
     who, whom = np.nonzero(chat.addresses[:, : chat.authors])
@@ -251,7 +251,7 @@ def _add_words(columns: dict[str, Matrix], readings: Sequence[Reading], vectors:
 
 
 def _rank_nearness(near: Matrix) -> Matrix:
-    """How much nearer each earlier line is than the earlier lines are on the whole."""
+    """Return how much nearer each earlier line is than the earlier lines are on the whole."""
     lower = np.tril(near, -1)
     count = np.maximum(np.arange(len(near), dtype=np.float32), 1)[:, None]
     mean = lower.sum(1, keepdims=True) / count

@@ -27,20 +27,20 @@ from rapport.context.relevance.pair_features import (
 )
 
 LOOKBACKS = (5, 15, 10_000)
-"""How far back the second round looks for the latest of a thread."""
+"""The distances at which the second round looks for the latest line of a thread."""
 MIN_LINK_PROBABILITY = 6e-6
-"""Nothing that the first round finds unlikely is impossible in the second."""
+"""Links that the first round finds unlikely stay possible in the second."""
 
 
 class WordVectors(Protocol):
-    """Texts as vectors of length 1 (0 if there is nothing to say about one), within microseconds each."""
+    """Maps texts to vectors of length 1 (0 for an empty text), within microseconds each."""
 
     def __call__(self, texts: Sequence[str], /) -> Matrix: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """What the scorer found."""
+    """The result of the scorer."""
 
     links: Matrix
     """[i, j]: how likely line i answers or continues the earlier line j; on the diagonal, that it begins something new."""
@@ -49,7 +49,7 @@ class Threads:
 
 
 def disentangle(lines: Sequence[Line], words: WordVectors | None) -> Threads:
-    """Who answers whom in these lines, oldest first, and which of them belong together."""
+    """Compute which line answers which, and which lines belong together; oldest first."""
     weights = _load_weights()
     vectors = None if words is None else words([strip_handles(line.text) for line in lines])
     known = compute_features(lines, vectors)
@@ -64,7 +64,7 @@ def disentangle(lines: Sequence[Line], words: WordVectors | None) -> Threads:
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """One round: from what is known about a pair to how strongly they are linked."""
+    """The layers of one round: from the features of a pair to the strength of its link."""
 
     pair: Matrix
     later: Matrix
@@ -95,7 +95,7 @@ class _Weights:
 
 
 class _Meaning:
-    """What the words' vectors say: a few directions that matter, and how well two messages fit each other by them."""
+    """Features from word vectors: a few learned directions, and how well two messages fit each other by them."""
 
     def __init__(self, weights: _Weights, vectors: Matrix) -> None:
         self.lines = weights.meaning @ vectors.T  # (directions, lines)
@@ -109,7 +109,7 @@ class _Meaning:
 
 
 def _score_pairs(layers: _Layers, known: LineFeatures, meaning: _Meaning | None, seen: Matrix | None) -> Matrix:
-    """How strongly each pair is linked."""
+    """Return how strongly each pair is linked."""
     every = list_pairs(known.lines.shape[1])
     later = layers.later @ known.lines + (layers.bias + layers.chat @ known.chat)[:, None]
     earlier = layers.earlier @ known.lines
@@ -132,7 +132,7 @@ def _score_pairs(layers: _Layers, known: LineFeatures, meaning: _Meaning | None,
 
 
 def _normalize_links(scores: Matrix, count: int) -> Matrix:
-    """Scores of pairs as probabilities of each line over what it may answer."""
+    """Return the scores of pairs as probabilities of each line over the lines it may answer."""
     links = np.full((count, count), -np.inf, np.float32)
     links.ravel()[list_pairs(count).flat] = scores
     links -= links.max(1, keepdims=True)
@@ -142,7 +142,7 @@ def _normalize_links(scores: Matrix, count: int) -> Matrix:
 
 
 def _join_threads(links: Matrix) -> Matrix:
-    """How likely two lines are in one thread: line by line, each with what it may answer and that with everything before."""
+    """Return how likely two lines are in one thread: line by line, from the lines that each may answer."""
     count = len(links)
     together = np.eye(count, dtype=np.float32)
     for line in range(1, count):
@@ -153,7 +153,7 @@ def _join_threads(links: Matrix) -> Matrix:
 
 
 def _carry_over(weights: _Weights, known: LineFeatures, together: Matrix) -> Matrix:
-    """For each pair, what the later line has to do with the thread of the earlier one."""
+    """Return, for each pair, the features of the later line with the thread of the earlier one."""
     count = len(together)
     every = list_pairs(count)
     spread, steps = len(weights.spread), np.arange(count)[:, None] - np.arange(count)[None, :]
