@@ -176,7 +176,7 @@ async def open_app(
             tools.context_selector,
             on_timers_changed=runtime.notice_timer_change,
         )
-        telegram = None if api is None else _telegram(settings, api, runtime, tools)
+        telegram = None if api is None else _telegram(settings, api, runtime, core, database)
         if telegram is not None:
             runtime.add_source(telegram)
         yield App(
@@ -222,7 +222,7 @@ def _ways_out(api: BotApi | None, database: Database) -> dict[str, OutgoingChann
     return {CHANNEL: TelegramChannel(api, database)}
 
 
-def _telegram(settings: Settings, api: BotApi, runtime: Worker, tools: TurnDeps) -> TelegramBot:
+def _telegram(settings: Settings, api: BotApi, runtime: Worker, core: Core, database: Database) -> TelegramBot:
     from rapport.agents.profiles import COMPANION
     from rapport.channels.telegram.admission import read_admission
     from rapport.channels.telegram.bot import TelegramBot
@@ -231,8 +231,9 @@ def _telegram(settings: Settings, api: BotApi, runtime: Worker, tools: TurnDeps)
     return TelegramBot(
         api,
         read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users),
-        CommandContext(tools.database, runtime, tools.context_selector, tools.memory_store, settings.autonomy),
+        CommandContext(core, settings.autonomy),
         runtime.delivery_loop.post_notice,
+        database=database,
         agent_id=COMPANION.id,
         webhook_url=settings.telegram_webhook_url,
     )

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 from structlog.contextvars import bound_contextvars
 
+from rapport.domain.context_selection import RECENT
 from rapport.domain.conversation import Incoming, Message
 from rapport.domain.errors import NotFound
+from rapport.domain.follow_up_requests import FOREVER
 from rapport.domain.ids import is_id
 from rapport.ingest.accept import apply_edit
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.messages import Messages
+from rapport.storage.messages.neighbours import recent
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,19 @@ class MessageHistory:
         """Return the message that the platform knows by this id; None if it is not stored."""
         async with self.database.statement() as connection:
             return await Messages(connection).of_platform(owner_id, conversation_id, platform_id)
+
+    async def find_latest_reply(self, owner_id: str, conversation_id: str, *, thread_id: str) -> Message | None:
+        """Return what the agent said last in a forum topic, if that is among the latest messages there."""
+        async with self.database.statement() as connection:
+            messages = await recent(
+                connection, owner_id, conversation_id, before=(FOREVER, ""), limit=RECENT, thread_id=thread_id
+            )
+        return next((message for message in reversed(messages) if message.role == "assistant"), None)
+
+    async def find_topic(self, conversation_id: str, message_id: str) -> str | None:
+        """Return the forum topic that a message is in; None if it is in none."""
+        async with self.database.statement() as connection:
+            return await Messages(connection).topic(conversation_id, message_id)
 
     async def apply_edit(self, incoming: Incoming) -> bool:
         """Store the new text of a message that was edited at `incoming.edited_at`; False if the message is not stored.

@@ -59,7 +59,7 @@ async def must_not_be_asked() -> bool:
 
 
 def desk_of(world: World, *, autonomy: bool = True) -> CommandContext:
-    return CommandContext(world.database, world.worker, world.app.context_selector, world.app.memory, autonomy)
+    return CommandContext(world.app.core, autonomy)
 
 
 async def found(world: World, where: str, owner: str = "local") -> Conversation:
@@ -458,7 +458,7 @@ async def test_forgetting_is_finished_by_the_next_attempt(world: World) -> None:
     async def fails() -> None:
         raise Transient("The database can't be reached right now.")
 
-    desk = replace(desk_of(world), core=Eventful(world, fails))
+    desk = CommandContext(replace(world.app.core, runner=Eventful(world, fails)), autonomy=True)
     with pytest.raises(Transient):
         await press_button(yes, await found(world, where), ANA, must_not_be_asked, desk)
     assert (await left(world, where))[0][0] == 1
@@ -469,9 +469,9 @@ async def test_forgetting_is_finished_by_the_next_attempt(world: World) -> None:
 async def test_what_is_noted_down_at_the_last_moment_is_forgotten_too(world: World) -> None:
     where = await full(world)
     late = MemoryCandidate("The user lives in Oslo.")
-    core = Eventful(world, lambda: world.app.memory.upsert("local", "companion", late))
+    runner = Eventful(world, lambda: world.app.memory.upsert("local", "companion", late))
     order = Command("forget", "yes", await found(world, where), ANA, must_not_be_asked, None, "my_cool_bot")
-    assert await run_command(order, replace(desk_of(world), core=core)) is not None
+    assert await run_command(order, CommandContext(replace(world.app.core, runner=runner), autonomy=True)) is not None
     assert await remembered(world) == 0
 
 

@@ -20,6 +20,7 @@ from rapport.channels.telegram.update_types import BotIdentity
 from rapport.channels.telegram.update_worker import UpdateWorker
 from rapport.domain.errors import Permanent, Transient
 from rapport.ingest.archive_rows import as_mapping
+from rapport.storage.database import Database
 
 log = structlog.get_logger()
 
@@ -47,22 +48,24 @@ class TelegramBot:
         self,
         api: BotApi,
         admission: Admission,
-        desk: CommandContext,
+        context: CommandContext,
         post: PostNotice,
         *,
+        database: Database,
         agent_id: str,
         webhook_url: str | None = None,
     ) -> None:
         self.api = api
         self.admission = admission
-        self._desk = desk
+        self._context = context
         self._post = post
+        self._database = database
         self._agent_id = agent_id
         self._webhook_url = webhook_url
         self._known = asyncio.Event()
         self._me: BotIdentity | None = None
         self._reader: UpdateWorker | None = None
-        self.inbox = Inbox(desk.database, admission, bot=api.number, on_stored=self.wake)
+        self.inbox = Inbox(database, admission, bot=api.number, on_stored=self.wake)
 
     @property
     def name(self) -> str:
@@ -167,7 +170,7 @@ class TelegramBot:
             try:
                 told = await self.api.call("getMe")
                 self._me = BotIdentity(int(told["id"]), str(told["username"]), self._agent_id)
-                await rename_bot(self._desk.database, self._me.username, bot=self.api.number)
+                await rename_bot(self._database, self._me.username, bot=self.api.number)
                 break
             except (KeyError, TypeError, ValueError):
                 await self._back_off(Permanent("It does not say who the bot is."), pauses)
@@ -192,8 +195,8 @@ class TelegramBot:
     async def _handle_updates(self) -> None:
         await self._known.wait()
         assert self._me is not None
-        hearing = UpdateHandler(self.api, self.admission, self._desk, self._post, self._me)
-        self._reader = UpdateWorker(self._desk.database, hearing, bot=self.api.number)
+        hearing = UpdateHandler(self.api, self.admission, self._context, self._post, self._database, self._me)
+        self._reader = UpdateWorker(self._database, hearing, bot=self.api.number)
         await self._reader.run(self._me)
 
 

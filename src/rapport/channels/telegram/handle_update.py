@@ -34,12 +34,10 @@ from rapport.channels.telegram.update_types import (
 from rapport.domain.conversation import Conversation, Incoming, Message
 from rapport.domain.errors import Conflict, NotFound, Permanent, Transient
 from rapport.domain.outgoing import Notice
-from rapport.ingest.accept import apply_edit
 from rapport.ingest.addressing import is_for_agent
 from rapport.ingest.archive_rows import as_mapping
 from rapport.ingest.content import MAX_MENTIONS
-from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.messages.messages import Messages
+from rapport.storage.database import Database
 from rapport.storage.telegram import People
 
 log = structlog.get_logger()
@@ -66,13 +64,15 @@ class UpdateHandler:
     admission: Admission
     context: CommandContext
     post: PostNotice
+    database: Database
+    """For Telegram's own tables."""
     me: BotIdentity
     _known_usernames: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
     """Who has which name, as it is stored: so that it is not stored with every message."""
     _albums: Albums = field(init=False)
 
     def __post_init__(self) -> None:
-        self._albums = Albums(self.context.database, self.api.number, self.me)
+        self._albums = Albums(self.database, self.api.number, self.me)
 
     async def handle(self, happened: ChatEvent, *, update_id: int, payload: Mapping[str, Any]) -> None:
         """Raises Transient: then the same again, later."""
@@ -110,17 +110,17 @@ class UpdateHandler:
             # Changes of one second keep their order.
             edited_at = said.edited_at + timedelta(microseconds=update_id % 1_000_000)
             incoming = replace(incoming, edited_at=edited_at)
-            if await apply_edit(self.context.database, incoming):
+            if await self.context.core.history.apply_edit(incoming):
                 return
             if said.command is not None and self._is_own_command(said):
                 return  # what was asked for has been done, and is nothing that anybody said
         try:
-            ticket = await self.context.core.accept(incoming)
+            ticket = await self.context.core.runner.accept(incoming)
         except Conflict:  # what it says has changed since, and that came first
             return
         ticket.close()  # it is sent when it is there: nobody waits here
         if incoming.edited_at is not None:  # the change came first, and is known as one when an older one comes
-            await apply_edit(self.context.database, incoming)
+            await self.context.core.history.apply_edit(incoming)
 
     async def _make_incoming(
         self, said: MessageReceived, conversation: Conversation, payload: Mapping[str, Any]
@@ -145,7 +145,7 @@ class UpdateHandler:
 
     async def _resolve_usernames(self, said: MessageReceived) -> list[str]:
         """The ids of those whom it names with an @; and who speaks is known by theirs from now on."""
-        async with self.context.database.statement() as connection:
+        async with self.database.statement() as connection:
             people = People(connection)
             if said.person is not None and said.person.username is not None:
                 name = said.person.username.lower()
@@ -218,10 +218,9 @@ class UpdateHandler:
     async def _find_parent(self, said: MessageReceived, conversation: Conversation) -> Message | None:
         if said.reply_to_platform_id is None:
             return None
-        async with self.context.database.statement() as connection:
-            return await Messages(connection).of_platform(
-                conversation.owner_id, conversation.id, said.reply_to_platform_id
-            )
+        return await self.context.core.history.find_by_platform_id(
+            conversation.owner_id, conversation.id, said.reply_to_platform_id
+        )
 
     async def _is_admin(self, chat: Chat, person: Person | None, *, anonymous: bool = False) -> bool:
         if not chat.traits.has_admins or anonymous:
@@ -238,26 +237,20 @@ class UpdateHandler:
     # ---- chats
 
     async def _find_conversation(self, chat: Chat) -> Conversation | None:
-        return await find_or_create_conversation(
-            self.context.database, self.admission, chat, bot=self.api.number, me=self.me
-        )
+        return await find_or_create_conversation(self.database, self.admission, chat, bot=self.api.number, me=self.me)
 
     async def _handle_migration(self, move: GroupMigrated) -> None:
         where = (move.old, move.new)
-        if not await migrate_chat(self.context.database, *where, bot=self.api.number):
-            await remember_migration(self.context.database, self.admission, *where, bot=self.api.number)
+        if not await migrate_chat(self.database, *where, bot=self.api.number):
+            await remember_migration(self.database, self.admission, *where, bot=self.api.number)
 
     async def _handle_membership(self, belongs: MembershipChanged) -> None:
         """The bot was blocked or removed: nothing is said there on its own; or it was let back in."""
         conversation = await self._find_conversation(belongs.chat)
         if conversation is None:
             return
-        async with self.context.database.statement() as connection:
-            conversations = Conversations(connection)
-            if belongs.is_member and belongs.can_speak:
-                await conversations.found_again(conversation.id)
-            else:
-                await conversations.lost(conversation.id)
+        is_reachable = belongs.is_member and belongs.can_speak
+        await self.context.core.conversations.set_reachable(conversation.id, is_reachable)
 
     async def _try_call(self, method: str, **parameters: Any) -> None:
         try:

@@ -1,4 +1,4 @@
-"""A command as somebody has given it, and what it is carried out with."""
+"""Define a command as somebody gave it, and the context that it runs in."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rapport.agents.profiles import get_agent
-from rapport.core.turn_runner import TurnRunner
+from rapport.core.core import Core
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Author, Conversation, Message
-from rapport.memory.memory_store import MemoryStore
-from rapport.storage.database import Database
-from rapport.turns.group_context import ContextSelector
 
 FOR_ADMINS = "Only an admin of this group can do that."
 
 IsAdmin: TypeAlias = Callable[[], Awaitable[bool]]
-"""Asks the platform; in a direct chat it is always true."""
+"""Ask the platform whether somebody is an admin; in a direct chat it is always true."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command as somebody has given it."""
+    """A command as somebody gave it."""
 
     name: str
     argument: str
@@ -34,7 +31,7 @@ class Command:
     bot_username: str
     """The bot's username."""
     is_reply: bool = False
-    """It replies to something, be that stored or not."""
+    """It replies to a message, stored or not."""
     thread_id: str | None = None
     """The forum topic it was given in."""
 
@@ -47,17 +44,14 @@ class Command:
         return self.conversation.traits.has_many_speakers
 
     async def may_decide_for_all(self) -> bool:
-        """Whether the asker may decide for everybody here."""
+        """Return True if the asker may decide for everybody in the chat."""
         return not self.conversation.traits.has_admins or await self.asker_is_admin()
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What commands are carried out with."""
+    """The parts of the application that commands use."""
 
-    database: Database
-    core: TurnRunner
-    chooser: ContextSelector
-    memory: MemoryStore
+    core: Core
     autonomy: bool
-    """Whether anything is ever said unasked on this server."""
+    """True if follow-ups are on for this server."""

@@ -1,4 +1,4 @@
-"""`/mute`, `/unmute` and `/followups`: what the agent may say unasked in a chat, and what it means to say (AUTO-12)."""
+"""Run `/mute`, `/unmute` and `/followups`, which show and control the follow-ups of a chat (AUTO-12)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from rapport.channels.telegram.commands.notice_text import WallClock, quote
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer
 from rapport.domain.follow_up_requests import FOREVER, LONGEST_MUTE, Permission, Preference, duration_of
-from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.followups.preferences import Preferences
-from rapport.storage.followups.timers import Timers
 
 MAX_LISTED = 10
 PURPOSES: Mapping[str, str] = {
@@ -23,41 +20,41 @@ PURPOSES: Mapping[str, str] = {
 }
 
 
-async def mute(order: Command, desk: CommandContext) -> str:
-    """Nothing is said unasked for so long, or until somebody unmutes. Raises InvalidInput."""
-    written = "".join(order.argument.split())
+async def mute(command: Command, context: CommandContext) -> str:
+    """Mute follow-ups for a duration, or until `/unmute`. Raises InvalidInput."""
+    written = "".join(command.argument.split())
     seconds = duration_of(written) if written else None
     if seconds is not None and not 1 <= seconds <= LONGEST_MUTE:
         raise InvalidInput("Mute me for 1 second to 10 years, or without a duration until /unmute.")
-    permission, preference = await _set_mute(order, desk, until=FOREVER if seconds is None else seconds)
+    permission, preference = await _set_mute(command, context, until=FOREVER if seconds is None else seconds)
     until = _describe_end(permission.muted_until or FOREVER, WallClock.for_preference(preference))
-    before = "" if _is_on(order, permission) and not _describe_ban(order, desk) else " (I didn't before, either.)"
+    before = (
+        "" if _is_on(command, permission) and not _describe_ban(command, context) else " (I didn't before, either.)"
+    )
     return (
-        f"Muted {until}: I don't write on my own here.{before} When you {_describe_call(order)}, I answer as ever."
+        f"Muted {until}: I don't write on my own here.{before} When you {_describe_call(command)}, I answer as ever."
         " /unmute ends it."
     )
 
 
-async def unmute(order: Command, desk: CommandContext) -> str:
-    permission, _ = await _set_mute(order, desk, until=None)
-    return f"Not muted any more. {_describe_state(order, desk, permission)}"
+async def unmute(command: Command, context: CommandContext) -> str:
+    permission, _ = await _set_mute(command, context, until=None)
+    return f"Not muted any more. {_describe_state(command, context, permission)}"
 
 
-async def show_or_switch(order: Command, desk: CommandContext) -> str:
-    """What waits here and whether it will be said; or, with `on` or `off`, lets it. Raises InvalidInput."""
-    wanted = order.argument.strip().lower()
+async def show_or_switch(command: Command, context: CommandContext) -> str:
+    """List the waiting follow-ups; with `on` or `off`, switch follow-ups. Raises InvalidInput."""
+    wanted = command.argument.strip().lower()
     if wanted in ("on", "off"):
-        return await _switch(order, desk, on=wanted == "on")
+        return await _switch(command, context, on=wanted == "on")
     if wanted:
         raise InvalidInput("Send /followups to see them, or /followups on or /followups off.")
-    where = (order.conversation.owner_id, order.conversation.id)
-    async with desk.database.statement() as connection:
-        permission = await Conversations(connection).permission(*where)
-        waiting = await Timers(connection).pending(*where)
-        preference = await Preferences(connection).get(where[0])
+    where = (command.conversation.owner_id, command.conversation.id)
+    listing = await context.core.follow_ups.load(*where)
+    permission, preference, waiting = listing.permission, listing.preference, listing.waiting
     clock = WallClock.for_preference(preference)
-    parts = [_describe_state(order, desk, permission)]
-    can_be, is_on = not _describe_ban(order, desk), _is_on(order, permission)
+    parts = [_describe_state(command, context, permission)]
+    can_be, is_on = not _describe_ban(command, context), _is_on(command, permission)
     if waiting:
         parts.append(_list_timers(waiting, clock))
         cancelled = (
@@ -72,27 +69,25 @@ async def show_or_switch(order: Command, desk: CommandContext) -> str:
     return "\n\n".join(parts)
 
 
-async def _switch(order: Command, desk: CommandContext, *, on: bool) -> str:
-    if not await order.may_decide_for_all():
+async def _switch(command: Command, context: CommandContext, *, on: bool) -> str:
+    if not await command.may_decide_for_all():
         return FOR_ADMINS
-    never = _describe_ban(order, desk)
+    never = _describe_ban(command, context)
     if on and never:
         return never
-    where = (order.conversation.owner_id, order.conversation.id)
-    async with desk.database.statement() as connection:
-        permission = await Conversations(connection).allow_followups(*where, on)
-        preference = await Preferences(connection).get(where[0])
+    where = (command.conversation.owner_id, command.conversation.id)
+    permission = await context.core.follow_ups.set_permission(*where, allowed=on)
+    preference = await context.core.follow_ups.get_preference(where[0])
     held = _list_restrictions(permission, preference, WallClock.for_preference(preference)) if on else []
-    return "\n\n".join([_describe_state(order, desk, permission), *held])
+    return "\n\n".join([_describe_state(command, context, permission), *held])
 
 
 async def _set_mute(
-    order: Command, desk: CommandContext, *, until: datetime | float | None
+    command: Command, context: CommandContext, *, until: datetime | float | None
 ) -> tuple[Permission, Preference]:
-    where = (order.conversation.owner_id, order.conversation.id)
-    async with desk.database.statement() as connection:
-        permission = await Conversations(connection).mute(*where, until=until)
-        return permission, await Preferences(connection).get(where[0])
+    where = (command.conversation.owner_id, command.conversation.id)
+    permission = await context.core.follow_ups.set_permission(*where, muted_until=until)
+    return permission, await context.core.follow_ups.get_preference(where[0])
 
 
 def _list_timers(waiting: Sequence[Timer], clock: WallClock) -> str:
@@ -107,7 +102,7 @@ def _list_timers(waiting: Sequence[Timer], clock: WallClock) -> str:
 
 
 def _list_restrictions(permission: Permission, preference: Preference, clock: WallClock) -> list[str]:
-    """What keeps it quiet although it may be allowed to speak."""
+    """Return what holds follow-ups back although they are allowed: a mute, quiet hours."""
     parts: list[str] = []
     if permission.muted_until is not None:
         parts.append(f"I'm muted {_describe_end(permission.muted_until, clock)}. /unmute ends it.")
@@ -116,29 +111,29 @@ def _list_restrictions(permission: Permission, preference: Preference, clock: Wa
     return parts
 
 
-def _describe_state(order: Command, desk: CommandContext, permission: Permission) -> str:
-    """Whether anything is said unasked here."""
-    if never := _describe_ban(order, desk):
+def _describe_state(command: Command, context: CommandContext, permission: Permission) -> str:
+    """Return the sentence that says whether follow-ups are on in this chat."""
+    if never := _describe_ban(command, context):
         return never
-    if _is_on(order, permission):
+    if _is_on(command, permission):
         return "Follow-ups are **on** here: after an answer I may come back to something on my own."
-    return f"Follow-ups are **off** here: I speak only when you {_describe_call(order)}."
+    return f"Follow-ups are **off** here: I speak only when you {_describe_call(command)}."
 
 
-def _describe_ban(order: Command, desk: CommandContext) -> str:
-    """Why nothing can ever be said unasked, whatever anybody wants here; empty if it can."""
-    if not desk.autonomy:
+def _describe_ban(command: Command, context: CommandContext) -> str:
+    """Return why follow-ups are off whatever this chat allows; empty if they are not."""
+    if not context.autonomy:
         return "Follow-ups are off on this whole server: I never write on my own."
-    return "" if order.agent.autonomy else f"{order.agent.name} never writes on its own."
+    return "" if command.agent.autonomy else f"{command.agent.name} never writes on its own."
 
 
-def _is_on(order: Command, permission: Permission) -> bool:
-    return order.conversation.traits.wants_follow_ups(permission.autonomy)
+def _is_on(command: Command, permission: Permission) -> bool:
+    return command.conversation.traits.wants_follow_ups(permission.autonomy)
 
 
 def _describe_end(moment: datetime, clock: WallClock) -> str:
     return "until you send /unmute" if moment >= FOREVER else f"until {clock.format_with_zone(moment)}"
 
 
-def _describe_call(order: Command) -> str:
-    return "call me" if order.is_group else "write to me"
+def _describe_call(command: Command) -> str:
+    return "call me" if command.is_group else "write to me"

@@ -1,4 +1,4 @@
-"""Commands: what people may ask of the bot itself, and what it says to that. None of it is a message of anybody's."""
+"""Run the commands that people give the bot. Neither a command nor its notice is stored as a message."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from rapport.channels.telegram.commands.why import HOW_TO_ASK, render_explanatio
 from rapport.domain.conversation import Author, Conversation
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.outgoing import Button, Notice
-from rapport.storage.followups.preferences import Preferences
-from rapport.storage.followups.timers import Timers
 
 __all__ = ["COMMANDS", "Command", "CommandContext", "IsAdmin", "press_button", "run_command"]
 
@@ -26,36 +24,36 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("forget", "I erase what I have stored of this chat"),
     ("why", "What I looked at for an answer: reply to it with this"),
 )
-"""Name, and what it does: as they are registered with the platform."""
+"""Name and description, as they are registered with the platform."""
 
 _PERSON_PREFIX = "user"
-"""What the ids of people begin with. Whoever speaks as a group or a channel has another, and still presses as a person."""
+"""The ids of people begin with it. Somebody who writes as a group or a channel has another, and presses as a person."""
 _CAN = "I answer, I find what was said before, and I look into the notes that I was given."
 _MORE = "/help lists what you can ask of me."
 
 
-async def run_command(order: Command, desk: CommandContext) -> Notice | None:
-    """Carry a command out and say so; None if it isn't one of ours. Safe to repeat.
+async def run_command(command: Command, context: CommandContext) -> Notice | None:
+    """Run a command and return its notice; None if the bot has no such command. Safe to repeat.
 
-    Where the notice goes is for the caller to add. After a confirmed `/forget` the conversation is gone. Raises NotFound if
-    it was gone before, and Transient.
+    The caller adds where the notice goes. After a confirmed `/forget` the conversation is gone. Raises NotFound if it was
+    gone before, and Transient.
     """
-    name = order.name.lower()
+    name = command.name.lower()
     try:
         if name == "forget":
-            return await _forget(order, desk)
+            return await _forget(command, context)
         answer = _ANSWERS.get(name)
-        return None if answer is None else Notice(await answer(order, desk))
+        return None if answer is None else Notice(await answer(command, context))
     except InvalidInput as error:
         return Notice(quote(str(error), limit=300))
 
 
 async def press_button(
-    data: str, conversation: Conversation, presser: Author, presser_is_admin: IsAdmin, desk: CommandContext
+    data: str, conversation: Conversation, presser: Author, presser_is_admin: IsAdmin, context: CommandContext
 ) -> Notice | None:
-    """What pressing a button does, and what to say; None if it isn't one of ours, or not for this person to press.
+    """Do what a button stands for and return the notice; None if it is unknown, or not for this person to press.
 
-    It is good for the conversation that it was shown in: pressed again after that is erased, it erases nothing more.
+    A button belongs to the conversation it was shown in: pressed after that is erased, it erases nothing.
     """
     match data.split(":"):
         case ["forget", "yes" | "no" as answer, asker_id, conversation_id]:
@@ -70,28 +68,28 @@ async def press_button(
         return Notice("All right, I keep everything as it is.")
     if conversation_id != conversation.id:
         return Notice("That is forgotten already.")
-    return Notice(await _erase(conversation, desk))
+    return Notice(await _erase(conversation, context))
 
 
 # ---- who I am
 
 
-async def _start(order: Command, desk: CommandContext) -> str:
-    name = order.agent.name
-    if order.is_group:
+async def _start(command: Command, context: CommandContext) -> str:
+    name = command.agent.name
+    if command.is_group:
         return (
-            f"Hello! I'm {name}. {_CAN}\n\nTag me ({_render_tag(order)}) or reply to something that I said, and I join in."
+            f"Hello! I'm {name}. {_CAN}\n\nTag me ({_render_tag(command)}) or reply to something that I said, and I join in."
             f" Otherwise I only listen.\n\n{_MORE}"
         )
-    remembers = " I remember what you tell me about yourself." if order.agent.remembers else ""
-    returns = " Now and then I come back to something on my own." if desk.autonomy and order.agent.autonomy else ""
+    remembers = " I remember what you tell me about yourself." if command.agent.remembers else ""
+    returns = " Now and then I come back to something on my own." if context.autonomy and command.agent.autonomy else ""
     return (
-        f"Hello, {quote(order.asker.name, limit=40)}! I'm {name}. Just write to me. {_CAN}{remembers}{returns}\n\n"
+        f"Hello, {quote(command.asker.name, limit=40)}! I'm {name}. Just write to me. {_CAN}{remembers}{returns}\n\n"
         f"What we say is stored on the server that I run on; /forget erases it.\n\n{_MORE}"
     )
 
 
-async def _help(order: Command, _desk: CommandContext) -> str:
+async def _help(command: Command, _context: CommandContext) -> str:
     commands = (
         "- /mute: I don't write on my own until you send /unmute; `/mute 2h` for two hours (also `30m`, `1d`, `1h30m`)\n"
         "- /unmute: I may again\n"
@@ -101,10 +99,10 @@ async def _help(order: Command, _desk: CommandContext) -> str:
         "- /start: who I am\n"
         "- /help: this"
     )
-    if not order.is_group:
+    if not command.is_group:
         return f"Just write to me: I answer everything. And there are:\n\n{commands}"
     return (
-        f"Tag me ({_render_tag(order)}) or reply to something that I said, and I answer. Reply to anybody's message and tag me,"
+        f"Tag me ({_render_tag(command)}) or reply to something that I said, and I answer. Reply to anybody's message and tag me,"
         f" and I answer about that message. And there are:\n\n{commands}\n\n"
         "Turning follow-ups on or off and /forget are for the group's admins.\n\n"
         "I hear only what Telegram lets me. In privacy mode, which a bot has until it is turned off or the bot becomes an"
@@ -112,55 +110,54 @@ async def _help(order: Command, _desk: CommandContext) -> str:
     )
 
 
-def _render_tag(order: Command) -> str:
-    return f"@{escape_markdown(order.bot_username.removeprefix('@'))}"
+def _render_tag(command: Command) -> str:
+    return f"@{escape_markdown(command.bot_username.removeprefix('@'))}"
 
 
 # ---- what I have stored
 
 
-async def _forget(order: Command, desk: CommandContext) -> Notice:
-    answer = order.argument.strip().lower()
+async def _forget(command: Command, context: CommandContext) -> Notice:
+    answer = command.argument.strip().lower()
     if answer not in ("", "yes"):
         raise InvalidInput("Send /forget and I ask first, or /forget yes and I don't.")
-    if not await order.may_decide_for_all():
+    if not await command.may_decide_for_all():
         return Notice(FOR_ADMINS)
     if answer:
-        return Notice(await _erase(order.conversation, desk))
-    to_press = f"{order.asker.id}:{order.conversation.id}"
+        return Notice(await _erase(command.conversation, context))
+    to_press = f"{command.asker.id}:{command.conversation.id}"
     return Notice(
-        f"Shall I forget this {order.conversation.traits.name}? This would go:\n\n{await _list_erasures(order.conversation, desk)}"
+        f"Shall I forget this {command.conversation.traits.name}? This would go:\n\n{await _list_erasures(command.conversation, context)}"
         "\n\nIt can't be undone. Telegram's own copy of the chat stays. Without the buttons: `/forget yes`",
         buttons=[Button("Forget it", f"forget:yes:{to_press}"), Button("Keep it", f"forget:no:{to_press}")],
     )
 
 
-async def _list_erasures(conversation: Conversation, desk: CommandContext) -> str:
-    async with desk.database.statement() as connection:
-        waiting = len(await Timers(connection).pending(conversation.owner_id, conversation.id))
+async def _list_erasures(conversation: Conversation, context: CommandContext) -> str:
+    waiting = len((await context.core.follow_ups.load(conversation.owner_id, conversation.id)).waiting)
     goes = [
         f"everything said in this {conversation.traits.name} that I have stored, yours and mine",
         f"what I mean to come back to here ({_format_count(waiting)})",
         "what was set here: muted or not, follow-ups on or off",
     ]
     if conversation.traits.may_use_memory:
-        count = (await desk.memory.stats(conversation.owner_id, conversation.agent_id)).count
+        count = (await context.core.memories.stats(conversation.owner_id, conversation.agent_id)).count
         goes.append(f"all that I remember about you ({_format_count(count)})")
     return "\n".join(f"- {one}" for one in goes)
 
 
-async def _erase(conversation: Conversation, desk: CommandContext) -> str:
-    """Erase what there is; again, there is nothing left to do."""
+async def _erase(conversation: Conversation, context: CommandContext) -> str:
+    """Erase the conversation, and in a direct chat the memories. Safe to repeat."""
     where = (conversation.owner_id, conversation.agent_id)
     has_memories = conversation.traits.may_use_memory
-    # Memories first: after a crash between the two the conversation is still there, and a second attempt finds it. And once
-    # more: until the conversation was gone, a turn that still ran may have noted something down.
+    # Memories first: after a crash between the two the conversation is still there, and a second attempt finds it.
+    # Memories again at the end: until the conversation was gone, a running turn may have stored some.
     if has_memories:
-        await desk.memory.delete_all(*where)
+        await context.core.memories.delete_all(*where)
     with suppress(NotFound):
-        await desk.core.erase(conversation.owner_id, conversation.id)
+        await context.core.runner.erase(conversation.owner_id, conversation.id)
     if has_memories:
-        await desk.memory.delete_all(*where)
+        await context.core.memories.delete_all(*where)
     also = ", and all that I remembered about you" if has_memories else ""
     return (
         f"Forgotten: everything said in this {conversation.traits.name}, what was planned and set here{also}."
@@ -175,13 +172,12 @@ def _format_count(things: int) -> str:
 # ---- why I said that
 
 
-async def _explain(order: Command, desk: CommandContext) -> str:
-    if order.is_reply and order.replied_to is None:
+async def _explain(command: Command, context: CommandContext) -> str:
+    if command.is_reply and command.replied_to is None:
         return HOW_TO_ASK
-    async with desk.database.statement() as connection:
-        clock = WallClock.for_preference(await Preferences(connection).get(order.conversation.owner_id))
-    where = (order.conversation, order.asker)
-    return await render_explanation(desk.chooser, *where, order.replied_to, thread_id=order.thread_id, clock=clock)
+    clock = WallClock.for_preference(await context.core.follow_ups.get_preference(command.conversation.owner_id))
+    where = (command.conversation, command.asker)
+    return await render_explanation(context.core, *where, command.replied_to, thread_id=command.thread_id, clock=clock)
 
 
 _ANSWERS: Mapping[str, Callable[[Command, CommandContext], Awaitable[str]]] = {

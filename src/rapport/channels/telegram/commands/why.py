@@ -1,4 +1,4 @@
-"""`/why`: what the agent looked at before it said something, in words for people who know nothing of how it works."""
+"""Run `/why`: say what a reply was made from, in words for people who do not know how the agent works."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from rapport.channels.telegram.commands.notice_text import WallClock, quote
-from rapport.domain.context_selection import RECENT
+from rapport.core.core import Core
+from rapport.core.explanations import ExplanationDetails
 from rapport.domain.conversation import Author, Conversation, Message
 from rapport.domain.errors import NotFound
-from rapport.domain.follow_up_requests import FOREVER
-from rapport.storage.database import Connection
-from rapport.storage.memories import Memories
-from rapport.storage.messages.neighbours import from_snapshot, in_order, recent
-from rapport.storage.notes.notes import Notes
-from rapport.turns.explain import Explanation, explain_reply, load_timeline
-from rapport.turns.group_context import ContextSelector
+from rapport.turns.explain import Explanation
 
 HOW_TO_ASK = "Reply with /why to something that I said, and I'll show you what I looked at for it."
 NOTHING_SAID = "I haven't said anything here lately that I could explain."
 
 MAX_MESSAGES = 10
 MAX_SOURCES = 3
-"""So many notes, and so many memories."""
+"""At most this many notes, and this many memories."""
 MAX_NAME_CHARACTERS = 32
 
 UNASKED: Mapping[str, str] = {
@@ -49,7 +44,7 @@ _CIRCUMSTANCES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _ChosenMessage:
-    """A message that was looked at, and why."""
+    """A message that was chosen for a reply, and why."""
 
     message: Message
     reasons: Sequence[str]
@@ -57,7 +52,7 @@ class _ChosenMessage:
 
 
 async def render_explanation(
-    chooser: ContextSelector,
+    core: Core,
     conversation: Conversation,
     asker: Author,
     message: Message | None,
@@ -65,32 +60,26 @@ async def render_explanation(
     thread_id: str | None,
     clock: WallClock,
 ) -> str:
-    """What a message of the agent's was made from; without one, its latest, in a topic the latest there. As Markdown.
+    """Return, as Markdown, what a reply was made from; without a message, of the latest reply, in a topic the latest there.
 
-    Nothing that nobody said is in it, nor, in a group, what is remembered about anybody.
+    Synthetic messages are left out, and in a group also memories.
     """
     if message is not None and message.role != "assistant":
         return HOW_TO_ASK
     where = (conversation.owner_id, conversation.id)
     if message is None and thread_id is not None:
-        async with chooser.database.statement() as connection:
-            message = await _find_latest_reply(connection, conversation, thread_id)
+        message = await core.history.find_latest_reply(*where, thread_id=thread_id)
         if message is None:
             return NOTHING_SAID
     try:
-        explanation = await explain_reply(chooser, *where, None if message is None else message.id)
+        explanation = await core.explanations.explain(*where, None if message is None else message.id)
     except NotFound:
         return NOTHING_SAID
-    shown = await _list_chosen(chooser, explanation)
-    async with chooser.database.statement() as connection:
-        notes = await _list_notes(connection, explanation)
-        memories = await _list_memories(connection, explanation)
-    told = _ExplanationText(explanation, asker, clock)
-    return "\n\n".join(
-        part
-        for part in (told.render_opening(shown), told.render_messages(shown), *told.render_rest(notes, memories))
-        if part
-    )
+    details = await core.explanations.load_details(explanation)
+    chosen = _list_chosen(explanation, details)
+    text = _ExplanationText(explanation, asker, clock)
+    rest = text.render_rest(_list_notes(explanation, details), _list_memories(explanation, details))
+    return "\n\n".join(part for part in (text.render_opening(chosen), text.render_messages(chosen), *rest) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +89,7 @@ class _ExplanationText:
     clock: WallClock
 
     def render_opening(self, shown: Sequence[_ChosenMessage]) -> str:
-        """What was said, on which occasion, and what the list that follows is."""
+        """Return what the reply was for, and what the list below it is."""
         explanation = self.explanation
         reply, call = explanation.reply, explanation.call
         facts: Mapping[str, Any] = reply.metadata if reply else {}
@@ -124,12 +113,13 @@ class _ExplanationText:
         return " ".join(sentences)
 
     def render_messages(self, shown: Sequence[_ChosenMessage]) -> str:
-        """The surest of what was looked at, as it was said one after the other."""
+        """Return the messages with the highest scores as a list, oldest first."""
         surest = sorted(
-            shown, key=lambda one: ("anchor" not in one.reasons, -one.score, -one.message.created_at.timestamp())
+            shown,
+            key=lambda entry: ("anchor" not in entry.reasons, -entry.score, -entry.message.created_at.timestamp()),
         )
-        kept = {one.message.id for one in surest[:MAX_MESSAGES]}
-        lines = [self._render_line(one) for one in shown if one.message.id in kept]
+        kept = {entry.message.id for entry in surest[:MAX_MESSAGES]}
+        lines = [self._render_line(entry) for entry in shown if entry.message.id in kept]
         if len(shown) > len(lines):
             lines.append(f"- … and {len(shown) - len(lines):,} more")
         return "\n".join(lines)
@@ -144,19 +134,19 @@ class _ExplanationText:
             yield f"Notes I looked at: {', '.join(notes)}."
         if memories:
             yield f"What I remembered: {', '.join(memories)}."
-        if any("trigger" not in one["reasons"] for one in receipt["messages"]):
+        if any("trigger" not in entry["reasons"] for entry in receipt["messages"]):
             yield f"Times are {self.clock.name}."
 
-    def _render_line(self, one: _ChosenMessage) -> str:
-        reason = self._describe_reason(one)
-        at = self.clock.format_time(one.message.created_at)
-        return f"- **{self._name_speaker(one.message)}**, {at}: “{_quote_message(one.message)}”{f' – {reason}' if reason else ''}"
+    def _render_line(self, entry: _ChosenMessage) -> str:
+        reason = self._describe_reason(entry)
+        at = self.clock.format_time(entry.message.created_at)
+        return f"- **{self._name_speaker(entry.message)}**, {at}: “{_quote_message(entry.message)}”{f' – {reason}' if reason else ''}"
 
-    def _describe_reason(self, one: _ChosenMessage) -> str:
-        if "anchor" not in one.reasons:
-            return next((_REASONS[reason] for reason in one.reasons if reason in _REASONS), "")
+    def _describe_reason(self, entry: _ChosenMessage) -> str:
+        if "anchor" not in entry.reasons:
+            return next((_REASONS[reason] for reason in entry.reasons if reason in _REASONS), "")
         call = self.explanation.call
-        if call is not None and (call.reply_to_id == one.message.id or call.context_snapshot):
+        if call is not None and (call.reply_to_id == entry.message.id or call.context_snapshot):
             return f"{self._name_speaker(call)} replied to it"
         return "what the question was about"
 
@@ -174,56 +164,39 @@ class _ExplanationText:
         return message.author.id == self.asker.id
 
 
-async def _find_latest_reply(connection: Connection, conversation: Conversation, thread_id: str) -> Message | None:
-    where = (conversation.owner_id, conversation.id)
-    said = await recent(connection, *where, before=(FOREVER, ""), limit=RECENT, thread_id=thread_id)
-    return next((one for one in reversed(said) if one.role == "assistant"), None)
-
-
-async def _list_chosen(chooser: ContextSelector, explanation: Explanation) -> list[_ChosenMessage]:
-    """What was looked at beside the call itself, as far as it is still there; oldest first."""
-    said = {one.id: one for one in await load_timeline(chooser.database, explanation)}
-    brought = from_snapshot(explanation.call) if explanation.call else None
-    if brought is not None:  # it was never stored, and is as much looked at
-        said[brought.id] = brought
+def _list_chosen(explanation: Explanation, details: ExplanationDetails) -> list[_ChosenMessage]:
+    """Return the messages that were chosen beside the call itself, as far as they still exist; oldest first."""
     chosen: Mapping[str, Mapping[str, Any]] = {
-        one["id"]: one for one in explanation.receipt["messages"] if "trigger" not in one["reasons"]
+        entry["id"]: entry for entry in explanation.receipt["messages"] if "trigger" not in entry["reasons"]
     }
-    kept = in_order([message for id_, message in said.items() if id_ in chosen])
-    return [_ChosenMessage(one, chosen[one.id]["reasons"], chosen[one.id]["score"]) for one in kept]
+    return [
+        _ChosenMessage(message, chosen[message.id]["reasons"], chosen[message.id]["score"])
+        for message in details.messages
+        if message.id in chosen
+    ]
 
 
-async def _list_notes(connection: Connection, explanation: Explanation) -> list[str]:
-    """By their titles; those that the answer cites are marked, and come first.
+def _list_notes(explanation: Explanation, details: ExplanationDetails) -> list[str]:
+    """Return the titles of notes; those that the answer cites are marked, and come first.
 
-    A group hears only of those: what else was found may be somebody's own, and have nothing to do with the question.
+    A group is shown only those: the others may be private to somebody, and have nothing to do with the question.
     """
     cited = [str(source["id"]) for source in explanation.reply.sources] if explanation.reply else []
-    shows_all = explanation.conversation.traits.shows_personal_data
-    also = [str(one["id"]) for one in explanation.notes] if shows_all else []
-    ids = dict.fromkeys([*cited, *also])
-    titles: list[str] = []
-    for id_ in list(ids)[:MAX_SOURCES]:
-        try:
-            note = await Notes(connection).get(explanation.conversation.owner_id, id_)
-        except NotFound:  # deleted since
-            continue
-        titles.append(f"“{quote(note.title or id_)}”{' (quoted in the answer)' if id_ in cited else ''}")
-    return titles
+    also = [] if explanation.conversation.kind == "group" else [str(note["id"]) for note in explanation.notes]
+    ids = list(dict.fromkeys([*cited, *also]))[:MAX_SOURCES]
+    return [
+        f"“{quote(details.note_titles[note_id] or note_id)}”{' (quoted in the answer)' if note_id in cited else ''}"
+        for note_id in ids
+        if note_id in details.note_titles
+    ]
 
 
-async def _list_memories(connection: Connection, explanation: Explanation) -> list[str]:
-    conversation = explanation.conversation
-    contents: list[str] = []
-    if not conversation.traits.shows_personal_data:
-        return contents
-    for one in explanation.memories[:MAX_SOURCES]:
-        try:
-            memory = await Memories(connection).get(conversation.owner_id, conversation.agent_id, one["id"])
-        except NotFound:  # forgotten since
-            continue
-        contents.append(f"“{quote(memory.content, limit=120)}”")
-    return contents
+def _list_memories(explanation: Explanation, details: ExplanationDetails) -> list[str]:
+    if explanation.conversation.kind == "group":  # a group is not shown what one person told the agent
+        return []
+    ids = [memory["id"] for memory in explanation.memories[:MAX_SOURCES]]
+    texts = [details.memory_texts[memory_id] for memory_id in ids if memory_id in details.memory_texts]
+    return [f"“{quote(text, limit=120)}”" for text in texts]
 
 
 def _quote_message(message: Message) -> str:

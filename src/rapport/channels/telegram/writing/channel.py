@@ -11,11 +11,11 @@ from rapport.channels.telegram.api import BecameSupergroup, Blocked, BotApi, NoA
 from rapport.channels.telegram.chat_mapping import find_chat_id, migrate_chat
 from rapport.channels.telegram.writing.delivery_check import DeliveryCheck
 from rapport.channels.telegram.writing.markup import Part, render_parts
+from rapport.core.history import MessageHistory
 from rapport.delivery.sender import OutcomeUnknown, Unreachable
 from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing
 from rapport.storage.database import Database
-from rapport.storage.messages.messages import Messages
 from rapport.storage.telegram import OWN_NUMBERS, ChatMapping
 
 TOKEN_RETRY_SECONDS = 60.0
@@ -79,8 +79,7 @@ class TelegramChannel:
 
     async def show_typing(self, conversation_id: str, message_id: str) -> None:
         chat_id = await find_chat_id(self._database, conversation_id, bot=self._api.number)
-        async with self._database.statement() as connection:
-            topic = await Messages(connection).topic(conversation_id, message_id)
+        topic = await MessageHistory(self._database).find_topic(conversation_id, message_id)
         await self._api.call("sendChatAction", chat_id=chat_id, action="typing", message_thread_id=_parse_number(topic))
 
     async def _find_chat(self, outgoing: Outgoing) -> int:
