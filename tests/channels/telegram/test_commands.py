@@ -86,7 +86,7 @@ async def asked(
 ) -> Notice:
     """What is said to a command, which never speaks of how things work inside."""
     name, _, argument = command.removeprefix("/").partition(" ")
-    facts: dict[str, Any] = {"replied_to": None, "called": "my_cool_bot", **more}
+    facts: dict[str, Any] = {"replied_to": None, "bot_username": "my_cool_bot", **more}
     order = Command(name, argument, await found(world, where), by, is_admin, **facts)
     notice = await run_command(order, desk_of(world, autonomy=autonomy))
     assert notice is not None
@@ -167,7 +167,7 @@ async def test_whoever_starts_is_greeted_by_name_and_told_what_is_stored(world: 
 async def test_a_group_learns_how_to_call_the_bot_and_what_it_hears(world: World) -> None:
     where = await world.conversation(kind="group")
     assert "Tag me (@my_cool_bot)" in await told(world, where, "/start")
-    helped = await told(world, where, "/help", called="@my_cool_bot")
+    helped = await told(world, where, "/help", bot_username="@my_cool_bot")
     assert "Tag me (@my_cool_bot)" in helped
     assert "privacy mode" in helped
     assert "privacy mode" not in await told(world, await world.conversation(), "/help")
