@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from rapport.retrieval.retriever import Retriever
     from rapport.runtime.worker import Worker
     from rapport.storage.database import Database
-    from rapport.turns.deps import TurnDeps
     from rapport.turns.group_context import ContextSelector
 
 log = structlog.get_logger()

@@ -272,7 +272,7 @@ class Impatient:
         self._patch = monkeypatch.setattr
 
     def for_answers(self, seconds: float) -> None:
-        self._patch(api, "ANSWER_SECONDS", seconds)
+        self._patch(api, "ANSWER_TIMEOUT_SECONDS", seconds)
 
     def for_news(self, seconds: int) -> None:
         self._patch(bot, "POLL_SECONDS", seconds)
@@ -281,20 +281,20 @@ class Impatient:
         self._patch(api, "CONFLICT_SECONDS", seconds)
 
     def for_albums(self, seconds: float) -> None:
-        self._patch(albums, "ALBUM_SECONDS", seconds)
+        self._patch(albums, "ALBUM_QUIET_SECONDS", seconds)
 
     def for_chats_that_fail(self, seconds: float) -> None:
         self._patch(reader, "PAUSE_SECONDS", seconds)
 
     def for_the_webhook(self, seconds: float) -> None:
-        self._patch(bot, "WEBHOOK_SECONDS", seconds)
+        self._patch(bot, "WEBHOOK_CHECK_SECONDS", seconds)
 
     def for_what_is_on_its_way(self, seconds: float) -> None:
-        self._patch(channel, "LOOK_SECONDS", seconds)
+        self._patch(channel, "CHECK_DELAY_SECONDS", seconds)
 
     def for_a_token(self, seconds: float) -> None:
-        self._patch(channel, "TOKEN_SECONDS", seconds)
-        self._patch(bot, "LONGEST_PAUSE", 2 * seconds)
+        self._patch(channel, "TOKEN_RETRY_SECONDS", seconds)
+        self._patch(bot, "MAX_BACKOFF_SECONDS", 2 * seconds)
 
 
 __all__ = [
