@@ -197,7 +197,7 @@ async def test_speaking_while_others_are_embedded_loses_nothing(database: Databa
 async def test_an_embedder_that_is_away_is_asked_again_and_mentioned_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(indexing, "MAX_BACKOFF_SECONDS", 0.01)
     where = await a_chat(database)
     await said(database, where, "hello")
     embedder = HandMade(fails=Transient("The embedder is away."))
@@ -283,7 +283,7 @@ async def test_while_the_embedder_is_away_nothing_is_given_up(database: Database
 async def test_what_is_noticed_is_embedded_at_once_and_an_import_with_the_next_look_round(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "GATHERING_SECONDS", 0.01)
+    monkeypatch.setattr(indexing, "BATCH_DELAY_SECONDS", 0.01)
     where = await a_chat(database)
     loop = EmbeddingLoop(MessageEmbedding(database, HandMade()))
 
@@ -300,7 +300,7 @@ async def test_what_is_noticed_is_embedded_at_once_and_an_import_with_the_next_l
         await said(database, where, "two")
         loop.enqueue(where)
         await has(2)
-    monkeypatch.setattr(indexing, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(indexing, "SWEEP_INTERVAL_SECONDS", 0.05)
     async with at_work(loop):
         await has(2)
         await imported(database, where, 3)

@@ -289,8 +289,8 @@ async def test_a_name_is_known_to_be_somebodys(town: Town) -> None:
 
 
 async def test_a_topic_is_answered_in_it(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typing, "FIRST_SECONDS", 0.05)
-    monkeypatch.setattr(typing, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(typing, "FIRST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(typing, "REPEAT_SECONDS", 0.05)
     cooking, garden = town.forum.topic("Cooking"), town.forum.topic("Garden")
     town.forum.says(town.ben, "The roses need water", topic=garden)
     slow = town.world.model.will_wait("Salt.")
