@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.cli import context_filter as selecting
-from rapport.cli.context_filter import BadRequest, answered, read
+from rapport.cli.context_filter import BadRequest, read, select_for_request
 from rapport.context.engine import SelectionOptions
 from rapport.domain.context_selection import RECENT, Strategy
 from tests.support.cases import every_case
@@ -159,7 +159,9 @@ def test_the_help_says_that_the_trigger_is_none_of_the_messages(home: Home) -> N
 
 
 def ids_of(told: dict[str, Any], choice: SelectionOptions | None = None) -> list[str | int]:
-    return answered(read(json.dumps(told).encode()), choice or SelectionOptions("time_gap"), explain=False)["ids"]
+    return select_for_request(read(json.dumps(told).encode()), choice or SelectionOptions("time_gap"), explain=False)[
+        "ids"
+    ]
 
 
 def test_a_line_that_is_too_long_is_never_held_whole(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +264,7 @@ def test_whatever_a_line_holds_it_is_answered_or_refused(
         told = read(line)
     except BadRequest:
         return
-    answer = answered(told, SelectionOptions(strategy), explain=True)
+    answer = select_for_request(told, SelectionOptions(strategy), explain=True)
     known = [row["id"] for row in rows]
     assert answer["qid"] == qid
     assert len(answer["ids"]) == len(set(answer["ids"]))

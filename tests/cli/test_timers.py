@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.cli.follow_up_output import due_words
+from rapport.cli.follow_up_output import describe_due_time
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up_requests import FOREVER, duration_of, hour_of, moment_of
 from rapport.domain.ids import new_id
@@ -298,4 +298,4 @@ def test_when_something_is_due_is_said_in_two_units() -> None:
         (7260, "in 2h 1m"),
         (90_061, "in 1d 1h"),
     ):
-        assert due_words(now + timedelta(seconds=seconds), now).startswith(f"{told} (")
+        assert describe_due_time(now + timedelta(seconds=seconds), now).startswith(f"{told} (")

@@ -88,7 +88,7 @@ def _show(calibration: Calibration, console: Console) -> None:
 
 @asynccontextmanager
 async def _writer(settings: Settings) -> AsyncGenerator[Ask | None]:
-    """The chat model that writes the questions; the built-in one can't, and rules do it instead."""
+    """Open the chat model that writes the questions; the built-in one can't, so rules do it instead."""
     if settings.model == BUILTIN:
         yield None
         return

@@ -32,7 +32,7 @@ from rapport.storage.followups.timers import Timers
 from rapport.storage.messages.messages import Messages
 
 FOLLOWUP_SECONDS = 0.5
-"""How often to look whether something was said unasked: not sooner than anybody would notice."""
+"""Seconds between two looks for new follow-ups."""
 
 HELP = """[bold]/new[/bold] begin a new conversation   [bold]/history[/bold] what was said   [bold]/help[/bold] this
 [bold]/followups[/bold] what the agent will come back to   [bold]/mute 1h[/bold] not for now   [bold]/unmute[/bold] again
@@ -68,7 +68,7 @@ class Terminal:
     async def run(self, *, resume: bool) -> None:
         self._greet()
         if resume:
-            self._take_up(await self._latest())
+            self._take_up(await self._find_latest())
             await self._show_history(limit=6)
         with self._input.reading():
             while (line := await self._ask()) is not None:
@@ -91,16 +91,16 @@ class Terminal:
             )
 
     async def _ask(self) -> str | None:
-        """What the person types; None when they leave. Whatever the agent says unasked meanwhile is shown."""
+        """Return what the person types, None when they leave. Follow-ups that arrive meanwhile are shown."""
         answered = asyncio.Event()
         watching = asyncio.create_task(self._show_followups(answered), name="follow-ups")
         try:
-            return await self._typed()
+            return await self._read_message()
         finally:
             answered.set()
             await watching
 
-    async def _typed(self) -> str | None:
+    async def _read_message(self) -> str | None:
         lines: list[str] = []
         while True:
             line = await self._input.read("[bold cyan]you[/bold cyan] " if not lines else "[dim]…[/dim]   ")
@@ -150,7 +150,7 @@ class Terminal:
         elif command == "/history":
             await self._show_history(limit=50)
         elif command in {"/mute", "/unmute", "/followups"}:
-            await self._about_followups(command, words)
+            await self._run_follow_up_command(command, words)
         else:
             if command not in {"/help", "/h", "/?"}:
                 self._console.print(f"there is no {command[:40]}", style="red", markup=False)
@@ -159,7 +159,7 @@ class Terminal:
                 self._console.print(f"[dim]this conversation is {self._conversation.id}[/dim]")
         return True
 
-    async def _about_followups(self, command: str, words: list[str]) -> None:
+    async def _run_follow_up_command(self, command: str, words: list[str]) -> None:
         """See, mute and unmute what the agent would say unasked here."""
         if self._conversation is None:
             self._console.print("[dim]nothing was said yet[/dim]")
@@ -179,10 +179,10 @@ class Terminal:
             self._console.print(str(error), style="red", markup=False)
             return
         if command == "/followups":
-            lines = followups.waiting_lines(waiting, with_conversation=False)
+            lines = followups.render_pending_lines(waiting, with_conversation=False)
             self._console.print(lines if waiting else "[dim]no follow-up waits[/dim]")
         if command != "/followups" or permission.muted_until is not None:
-            self._console.print(f"[dim]{followups.muted_words(permission)}[/dim]")
+            self._console.print(f"[dim]{followups.describe_mute(permission)}[/dim]")
 
     async def _say(self, text: str) -> None:
         try:
@@ -230,7 +230,7 @@ class Terminal:
         async with self._app.database.statement() as connection:
             return await Conversations(connection).create(LOCAL_USER, agent_id=self._profile.id)
 
-    async def _latest(self) -> Conversation | None:
+    async def _find_latest(self) -> Conversation | None:
         async with self._app.database.statement() as connection:
             found = [one.conversation for one in await ConversationListing(connection).recent(LOCAL_USER, limit=20)]
         return next((one for one in found if one.agent_id == self._profile.id and one.traits is DIRECT), None)

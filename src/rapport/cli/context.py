@@ -92,9 +92,9 @@ def show(
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> tuple[Explanation, Told]:
-        from rapport.cli.explain_context import explained
+        from rapport.cli.explain_context import explain_message
 
-        return await explained(settings, message, user=user, conversation=conversation, strategy=strategy)
+        return await explain_message(settings, message, user=user, conversation=conversation, strategy=strategy)
 
     explanation, told = start(job, level="warning")
     if as_json:
@@ -127,9 +127,9 @@ def search(
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> tuple[Conversation, list[SearchHit]]:
-        from rapport.cli.explain_context import searched
+        from rapport.cli.explain_context import search_conversation
 
-        return await searched(settings, conversation, question, user=user, topic=topic, limit=limit)
+        return await search_conversation(settings, conversation, question, user=user, topic=topic, limit=limit)
 
     found, hits = start(job, level="warning")
     if as_json:
@@ -152,7 +152,7 @@ def search(
 
 
 def _plain(text: str, *, limit: int = 500) -> str:
-    """Somebody else's text as one line that a terminal shows and doesn't obey."""
+    """Return another person's text as one line without control characters."""
     from rapport.retrieval.files.document import fit_on_one_line
 
     return fit_on_one_line(text.encode(errors="replace").decode(), limit=limit)

@@ -21,9 +21,9 @@ from rapport.ingest.archive_rows import as_mapping, read_id, read_name
 MAX_LINE = 50_000_000
 """Bytes of one request."""
 DEPTH, REPLIES = 20, 40
-"""So far replies are followed up from the anchor, so many are looked at below it: as many as a turn loads."""
+"""Levels of replies above the anchor, and messages below it: as many as a turn loads."""
 NEIGHBOURS = 20
-"""So many messages on either side of the anchor, as a turn loads them, too."""
+"""Messages on either side of the anchor: as many as a turn loads."""
 
 Given: TypeAlias = "str | int"
 """An id as the request has it."""
@@ -62,7 +62,7 @@ def answer_all(
         try:
             if line is None:
                 raise BadRequest(f"The line has more than {MAX_LINE:,} bytes.")
-            answer = answered(read(line), choice, explain=explain)
+            answer = select_for_request(read(line), choice, explain=explain)
         except BadRequest as error:
             is_good = False
             answer = {"qid": error.qid, "error": str(error)}
@@ -83,8 +83,8 @@ def _lines(source: BinaryIO) -> Generator[bytes | None]:
         yield None
 
 
-def answered(request: Request, choice: SelectionOptions, *, explain: bool) -> dict[str, Any]:
-    """What belongs to the call, oldest first, without the call itself: it is none of the given messages."""
+def select_for_request(request: Request, choice: SelectionOptions, *, explain: bool) -> dict[str, Any]:
+    """Return the messages that belong to the call, oldest first, without the call itself."""
     selection, given = select_context(request.call, request.found, choice), request.given
     earlier = selection.earlier
     answer: dict[str, Any] = {"qid": request.qid, "ids": [given[one.message.id] for one in earlier]}
@@ -101,8 +101,8 @@ def answered(request: Request, choice: SelectionOptions, *, explain: bool) -> di
 
 
 def read(line: bytes) -> Request:
-    """The request that a line is; raises BadRequest."""
-    row = as_mapping(_parsed(line))
+    """Read one line as a request; raise BadRequest if it is none."""
+    row = as_mapping(_parse_json(line))
     if row is None:
         raise BadRequest(f"A request is a JSON object: {_EXPECTED}.")
     qid: object = row.get("qid")
@@ -114,7 +114,7 @@ def read(line: bytes) -> Request:
         raise BadRequest(str(error), qid) from error
 
 
-def _parsed(line: bytes) -> object:
+def _parse_json(line: bytes) -> object:
     try:
         return orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
@@ -122,7 +122,7 @@ def _parsed(line: bytes) -> object:
 
 
 def _not_json(line: bytes, reason: str) -> BadRequest:
-    """What some programs write although it isn't JSON is named, and the request, too."""
+    """Return an error that names the non-JSON constants that some programs write, and the request."""
     constants: list[str] = []
     try:
         row = as_mapping(json.loads(line, parse_constant=constants.append))
@@ -187,7 +187,7 @@ def _message(value: object, given: dict[str, Given], authors: dict[str, Author])
 
 
 def _author(row: Mapping[str, Any], known: dict[str, Author]) -> Author | None:
-    """Who said it; whoever speaks often is read once."""
+    """Return the author of a row; each author is read once."""
     if "author" not in row:
         raise InvalidInput("`author` is missing: a name, or null if nobody is named.")
     name = row["author"]
@@ -245,7 +245,7 @@ def _surroundings(call: Message, told: Sequence[Message]) -> CandidateMessages:
 
 
 def _chain(anchor: Message, told: Sequence[Message]) -> list[Message]:
-    """What is linked to the anchor by replies, up and down from it; who replies in a circle is met once."""
+    """Return the messages that replies link to the anchor, above and below it, each once."""
     known = {message.id: message for message in told}
     replies: defaultdict[str, list[Message]] = defaultdict(list)
     for message in told:

@@ -12,8 +12,8 @@ from rapport.storage.migrate import migrate, schema_lock
 
 
 @asynccontextmanager
-async def migrated_database(settings: Settings) -> AsyncGenerator[Database]:
-    """An open database whose schema is up to date."""
+async def open_migrated_database(settings: Settings) -> AsyncGenerator[Database]:
+    """Open the database and bring its schema up to date."""
     async with open_database(settings) as database:
         async with schema_lock(database):
             await migrate(database)

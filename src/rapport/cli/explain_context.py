@@ -1,4 +1,4 @@
-"""What `rapport context show` shows: a message found by its id, what belonged to it, and what was said around it."""
+"""Load what `rapport context show` prints: a message, the context chosen for it, and the messages around it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from rapport.turns.explain import Explanation, explain_reply, load_timeline
 from rapport.turns.group_context import check_query
 
 SHORTEST = 8
-"""So many characters of an id at least: they tell within a second when it was made."""
+"""Fewest characters of an id: they tell within a second when it was made."""
 
 
-async def explained(
+async def explain_message(
     settings: Settings, message: str, *, user: str, conversation: str | None, strategy: Strategy | None
 ) -> tuple[Explanation, Told]:
-    """Why a reply was what it was, or what would be chosen for a message; raises NotFound, and InvalidInput if it isn't one."""
+    """Explain a reply, or the selection that a message would get; raise NotFound or InvalidInput."""
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
-            conversation_id, message_id = await _meant(connection, user, message, conversation)
+            conversation_id, message_id = await _find_message(connection, user, message, conversation)
         chooser = make_context_selector(settings, library.database, library.embedder)
         explanation = await explain_reply(chooser, user, conversation_id, message_id, strategy=strategy)
-        return explanation, await _told(library.database, explanation)
+        return explanation, await _load_timeline_view(library.database, explanation)
 
 
-async def searched(
+async def search_conversation(
     settings: Settings, conversation: str, question: str, *, user: str, topic: str | None, limit: int
 ) -> tuple[Conversation, list[SearchHit]]:
     """Return a conversation and its messages that a question is about, the best match first; raises NotFound or InvalidInput."""
@@ -60,8 +60,8 @@ async def _conversation(connection: Connection, user: str, conversation: str) ->
     return await Conversations(connection).beginning_with(user, conversation.upper())
 
 
-async def _meant(connection: Connection, user: str, message: str, conversation: str | None) -> tuple[str, str]:
-    """The conversation and the message that are meant by their ids or the beginnings of those, in any case."""
+async def _find_message(connection: Connection, user: str, message: str, conversation: str | None) -> tuple[str, str]:
+    """Find a conversation and a message by their ids or the beginnings of these, in any case."""
     place = None
     if conversation is not None:
         place = (await _conversation(connection, user, conversation)).id
@@ -79,7 +79,7 @@ async def _meant(connection: Connection, user: str, message: str, conversation: 
     return found[0]
 
 
-async def _told(database: Database, explanation: Explanation) -> Told:
+async def _load_timeline_view(database: Database, explanation: Explanation) -> Told:
     conversation, receipt = explanation.conversation, explanation.receipt
     said = await load_timeline(database, explanation)
     anchor = _anchor(explanation, said)
@@ -108,7 +108,7 @@ async def _told(database: Database, explanation: Explanation) -> Told:
 
 
 def _anchor(explanation: Explanation, said: Sequence[Message]) -> Message | None:
-    """What the call is about: among what was chosen, or else what the call itself has brought along."""
+    """Return the anchor of the call: among the chosen messages, or from the call's own snapshot."""
     anchor_id = explanation.receipt["anchor_id"]
     brought = from_snapshot(explanation.call) if explanation.call else None
     return next((one for one in [*said, *([brought] if brought else [])] if one.id == anchor_id), None)

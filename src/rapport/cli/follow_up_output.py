@@ -1,4 +1,4 @@
-"""What commands say about follow-ups, and do to them, whichever command it is."""
+"""Show and mute follow-ups for every command that deals with them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def mute(connection: Connection, owner_id: str, conversation_id: str, dura
     )
 
 
-def muted_words(permission: Permission) -> str:
+def describe_mute(permission: Permission) -> str:
     if permission.muted_until is None:
         return "Follow-ups are not muted."
     if permission.muted_until >= FOREVER:
@@ -45,8 +45,8 @@ def muted_words(permission: Permission) -> str:
     return f"Follow-ups are muted until {permission.muted_until.astimezone():%Y-%m-%d %H:%M}."
 
 
-def held_back_words(conversation: Conversation, permission: Permission) -> str:
-    """Why a follow-up would not be said if it were due now, as far as its owner has a say in it; empty if it would."""
+def describe_obstacle(conversation: Conversation, permission: Permission) -> str:
+    """Say why a follow-up that is due now would not be sent because of the owner's settings; empty if it would be sent."""
     from rapport.agents.profiles import find_agent
 
     agent = find_agent(conversation.agent_id)
@@ -54,11 +54,11 @@ def held_back_words(conversation: Conversation, permission: Permission) -> str:
         return f"It will not be said: {conversation.agent_id} never follows up."
     if not conversation.traits.wants_follow_ups(permission.autonomy):
         return "It will not be said as long as follow-ups are off here: `rapport timers on CONVERSATION`"
-    return "" if permission.muted_until is None else muted_words(permission)
+    return "" if permission.muted_until is None else describe_mute(permission)
 
 
-def due_words(due_at: datetime, now: datetime | None = None) -> str:
-    """When something is due, from now and by the clock on the wall."""
+def describe_due_time(due_at: datetime, now: datetime | None = None) -> str:
+    """Say when something is due: from now, and by the local clock."""
     seconds = round((due_at - (now or datetime.now(UTC))).total_seconds())
     local = due_at.astimezone()
     if seconds <= 0:
@@ -72,10 +72,10 @@ def due_words(due_at: datetime, now: datetime | None = None) -> str:
     return f"in {' '.join(parts)} ({local:{'%H:%M:%S' if today else '%Y-%m-%d %H:%M'}})"
 
 
-def waiting_list(timers: Sequence[Timer], *, width: int) -> Table | Group:
+def render_pending(timers: Sequence[Timer], *, width: int) -> Table | Group:
     """Follow-ups that wait, on a terminal of so many columns."""
     if width < WIDE:
-        return waiting_lines(timers)
+        return render_pending_lines(timers)
     from rich.table import Column, Table
 
     table = Table(
@@ -92,26 +92,26 @@ def waiting_list(timers: Sequence[Timer], *, width: int) -> Table | Group:
             timer.conversation_id,
             timer.timer_id,
             timer.trigger_type,
-            due_words(timer.due_at),
+            describe_due_time(timer.due_at),
             _SET_BY[timer.origin],
-            _shown(timer.reason or ""),
+            _escape_line(timer.reason or ""),
         )
     return table
 
 
-def waiting_lines(timers: Sequence[Timer], *, with_conversation: bool = True) -> Group:
+def render_pending_lines(timers: Sequence[Timer], *, with_conversation: bool = True) -> Group:
     """Follow-ups that wait, a few lines each."""
-    return in_lines(
+    return render_records(
         [
             f"{timer.conversation_id}  {timer.timer_id}" if with_conversation else timer.timer_id,
-            f"{timer.trigger_type}, due {due_words(timer.due_at)}, set {_SET_BY_IN_A_SENTENCE[timer.origin]}",
+            f"{timer.trigger_type}, due {describe_due_time(timer.due_at)}, set {_SET_BY_IN_A_SENTENCE[timer.origin]}",
             _plain(timer.reason or ""),
         ]
         for timer in timers
     )
 
 
-def past_list(timers: Sequence[Timer], *, width: int) -> Table | Group:
+def render_past(timers: Sequence[Timer], *, width: int) -> Table | Group:
     """Follow-ups that fired, and what became of each, on a terminal of so many columns."""
     rows = [
         (
@@ -125,7 +125,7 @@ def past_list(timers: Sequence[Timer], *, width: int) -> Table | Group:
         for timer in timers
     ]
     if width < WIDE:
-        return in_lines(
+        return render_records(
             [f"{where}  {name}", f"{kind}, {fired}, {became}", reason]
             for where, name, kind, fired, became, reason in rows
         )
@@ -146,8 +146,8 @@ def past_list(timers: Sequence[Timer], *, width: int) -> Table | Group:
     return table
 
 
-def in_lines(records: Iterable[Sequence[str]]) -> Group:
-    """Each record as its first line, with the others below it; nothing in them is markup, and empty ones are left out."""
+def render_records(records: Iterable[Sequence[str]]) -> Group:
+    """Render each record as a first line with the others below it. Nothing is markup, and empty lines are left out."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -164,13 +164,13 @@ def in_lines(records: Iterable[Sequence[str]]) -> Group:
 
 
 def _plain(text: str) -> str:
-    """Somebody's text as one line that a terminal shows and doesn't obey."""
+    """Return a person's text as one line without control characters."""
     from rapport.retrieval.files.document import fit_on_one_line
 
     return fit_on_one_line(text, limit=500)
 
 
-def _shown(text: str) -> str:
+def _escape_line(text: str) -> str:
     from rich.markup import escape
 
     return escape(_plain(text))

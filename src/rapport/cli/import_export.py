@@ -70,20 +70,20 @@ def import_(
     async def job(settings: Settings) -> bool:
         from datetime import UTC, datetime
 
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
         from rapport.ingest.archive_rows import read_jsonl
         from rapport.ingest.telegram_export import list_telegram_chats, read_telegram
 
         now, limit = datetime.now(UTC), settings.max_message_characters
         content = await _content(file)
-        async with migrated_database(settings) as database:
+        async with open_migrated_database(settings) as database:
             speaker = await _agent(database, user, conversation, agent)
             if form == "jsonl":
                 archive = read_jsonl(
                     content, agent=speaker, now=now, trusted=trusted, chat=chat, title=file.stem, limit=limit
                 )
             else:
-                wanted = _chosen(list_telegram_chats(content.getvalue()), chat)
+                wanted = _choose_chat(list_telegram_chats(content.getvalue()), chat)
                 archive = read_telegram(wanted, now=now, agent_authors=agent_author or (), limit=limit)
                 del wanted  # as large as the file, and more
             content.close()
@@ -94,7 +94,7 @@ def import_(
 
 
 async def _agent(database: Database, user: str, conversation: str | None, agent: str) -> AgentProfile:
-    """Who the agent is in the conversation that was named, or will be in a new one."""
+    """Return the agent of the named conversation, or of the new one."""
     from rapport.storage.conversations.conversations import Conversations
 
     if conversation is not None:
@@ -104,31 +104,31 @@ async def _agent(database: Database, user: str, conversation: str | None, agent:
 
 
 async def _content(file: Path) -> io.BytesIO:
-    """What is in a file; what is larger than any file may be, or no file at all, is not read."""
+    """Read a file; refuse one that is too large, and anything that is no file."""
     import asyncio
 
     def read() -> bytes:
         size = file.stat().st_size
         if not file.is_file():
-            raise InvalidInput(f"{_shown(file)} isn't a file.")
+            raise InvalidInput(f"{_escape_line(file)} isn't a file.")
         if size > MAX_BYTES:
             raise TooLarge(
-                f"{_shown(file)} has {size:,} bytes; at most {MAX_BYTES:,} are read. Split it, or export less."
+                f"{_escape_line(file)} has {size:,} bytes; at most {MAX_BYTES:,} are read. Split it, or export less."
             )
         return file.read_bytes()
 
     try:
         return io.BytesIO(await asyncio.to_thread(read))
     except OSError as error:
-        raise InvalidInput(f"{_shown(file)}: {error.strerror or error}.") from error
+        raise InvalidInput(f"{_escape_line(file)}: {error.strerror or error}.") from error
 
 
-def _chosen(chats: list[TelegramChat], wanted: str | None) -> TelegramChat:
+def _choose_chat(chats: list[TelegramChat], wanted: str | None) -> TelegramChat:
     found = chats if wanted is None else [chat for chat in chats if chat.has_name(wanted)]
     if len(found) == 1:
         return found[0]
     listed = "\n".join(
-        f"  {chat.id}  {_shown(chat.name) or '(no name)'} ({chat.type.replace('_', ' ')}, {len(chat.rows):,} rows)"
+        f"  {chat.id}  {_escape_line(chat.name) or '(no name)'} ({chat.type.replace('_', ' ')}, {len(chat.rows):,} rows)"
         for chat in (found or chats)
     )
     why = "There is no such chat" if wanted is not None and not found else f"There are {len(found)} chats"
@@ -170,7 +170,7 @@ async def _store(
             agent_id=agent.id,
             conversation_id=target,
             kind=kind,
-            title=_shown(title if title is not None else archive.title or "") or None,
+            title=_escape_line(title if title is not None else archive.title or "") or None,
             on_progress=lambda count: bar.advance(task, count),
         )
     summary = _summary(archive, done, target or archive.conversation_id(user))
@@ -182,7 +182,7 @@ def _tell(console: Console, problems: Sequence[Problem], mark: str) -> None:
     from rich.markup import escape
 
     for problem in problems[:MAX_TOLD]:
-        console.print(f"{mark} {escape(_shown(f'{problem.place}: {problem.reason}', limit=500))}", soft_wrap=True)
+        console.print(f"{mark} {escape(_escape_line(f'{problem.place}: {problem.reason}', limit=500))}", soft_wrap=True)
     if len(problems) > MAX_TOLD:
         console.print(f"{mark} and {len(problems) - MAX_TOLD:,} more")
 
@@ -212,10 +212,10 @@ def _count(number: int, one: str, many: str | None = None) -> str:
 async def _tag_legacy(settings: Settings, user: str) -> None:
     from rich.console import Console
 
-    from rapport.cli.database import migrated_database
+    from rapport.cli.database import open_migrated_database
     from rapport.ingest.import_messages import tag_legacy
 
-    async with migrated_database(settings) as database:
+    async with open_migrated_database(settings) as database:
         found = await tag_legacy(database, user)
     _tell(Console(highlight=False), found.warnings, "[yellow]![/yellow]")
     triggers, replies = _count(found.triggers, "trigger"), _count(found.replies, "reply", "replies")
@@ -237,12 +237,12 @@ def export(
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
         from rapport.cli.transcript import Transcript, as_jsonl, as_markdown
         from rapport.storage.conversations.conversations import Conversations
         from rapport.storage.messages.import_export import Archives
 
-        async with migrated_database(settings) as database, database.statement() as connection:
+        async with open_migrated_database(settings) as database, database.statement() as connection:
             found = await Conversations(connection).beginning_with(user, conversation)
             transcript = Transcript(found, include_synthetic)
             agent = find_agent(found.agent_id) or COMPANION
@@ -251,7 +251,7 @@ def export(
                 cursor = None
                 while page := await Archives(connection).after(user, found.id, limit=200, cursor=cursor):
                     for message in page:
-                        if transcript.shown(message):
+                        if transcript.is_exported(message):
                             write(written(message))
                     cursor = (page[-1].created_at, page[-1].id)
         typer.echo(f"Exported {_count(transcript.exported, 'message')}.", err=True)
@@ -263,19 +263,19 @@ def export(
 
 @contextmanager
 def _writing(output: Path | None) -> Generator[Callable[[str], object]]:
-    """A place to write to. A file is there when it is whole, or not at all."""
+    """Open the output for writing. A file appears only when it is complete."""
     if output is None:
         yield _to_terminal if sys.stdout.isatty() else lambda text: typer.echo(text, nl=False)
         return
     if output.is_dir():
-        raise InvalidInput(f"{_shown(output)} can't be written: it is a folder.")
+        raise InvalidInput(f"{_escape_line(output)} can't be written: it is a folder.")
     unfinished = output.with_name(f".{output.name}.part")
     try:
         with unfinished.open("w", encoding="utf-8", newline="\n") as file:
             yield file.write
         unfinished.replace(output)
     except OSError as error:
-        raise InvalidInput(f"{_shown(output)} can't be written: {error.strerror or error}.") from error
+        raise InvalidInput(f"{_escape_line(output)} can't be written: {error.strerror or error}.") from error
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -287,8 +287,8 @@ def _to_terminal(text: str) -> None:
     typer.echo(clean_text(text), nl=False)
 
 
-def _shown(value: object, *, limit: int = 200) -> str:
-    """Somebody else's text as one line that a terminal shows and doesn't obey."""
+def _escape_line(value: object, *, limit: int = 200) -> str:
+    """Return another person's text as one line without control characters."""
     from rapport.retrieval.files.document import fit_on_one_line
 
     return fit_on_one_line(str(value).encode(errors="replace").decode(), limit=limit)

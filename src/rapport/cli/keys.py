@@ -22,10 +22,10 @@ def create(
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
         from rapport.storage.access.api_keys import Keys
 
-        async with migrated_database(settings) as database, database.statement() as connection:
+        async with open_migrated_database(settings) as database, database.statement() as connection:
             row, secret = await Keys(connection).create(user, name=name)
         typer.echo(
             f"Key {row.id} for user {row.owner_id!r} ({row.name}). Keep it: it can't be shown again.",
@@ -45,10 +45,10 @@ def list_() -> None:
         from rich.console import Console
         from rich.table import Table
 
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
         from rapport.storage.access.api_keys import Keys
 
-        async with migrated_database(settings) as database, database.statement() as connection:
+        async with open_migrated_database(settings) as database, database.statement() as connection:
             rows = await Keys(connection).every()
         if not rows:
             typer.echo("There are no keys: on loopback everybody on this machine is the user `local`.")
@@ -68,10 +68,10 @@ def revoke(key_id: Annotated[str, typer.Argument(help="The id that `list` shows.
     from rapport.cli.main import fail, start
 
     async def job(settings: Settings) -> bool:
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
         from rapport.storage.access.api_keys import Keys
 
-        async with migrated_database(settings) as database, database.statement() as connection:
+        async with open_migrated_database(settings) as database, database.statement() as connection:
             return await Keys(connection).revoke(key_id)
 
     if not start(job, level="warning"):

@@ -95,7 +95,7 @@ class TerminalInput:
         def disable_echo() -> None:
             """Disable it at first, and again after Ctrl-Z and `fg`: the shell has reset the terminal."""
             if not self._session.app.is_running:
-                termios.tcsetattr(descriptor, termios.TCSADRAIN, _without_echo(before))
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, _remove_echo(before))
 
         handlers = {signal.SIGCONT: disable_echo, signal.SIGTERM: task.cancel, signal.SIGHUP: task.cancel}
         disable_echo()
@@ -153,7 +153,7 @@ async def _read_stdin() -> bytes | None:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-def _without_echo(attributes: list[Any]) -> list[Any]:
+def _remove_echo(attributes: list[Any]) -> list[Any]:
     """Return the terminal's attributes without echo and line buffer. Ctrl-C and Ctrl-Z still send signals."""
     local = attributes[3] & ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
     return [*attributes[:3], local, *attributes[4:]]

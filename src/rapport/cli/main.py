@@ -159,12 +159,12 @@ def _in_words(error: ValueError) -> str:
 
 
 def _variable(field: str) -> str:
-    """The environment variable behind a field: those that are the ecosystem's have its name already."""
+    """Return the environment variable of a field; an alias is already its name."""
     return field if field.isupper() else f"RAPPORT_{field.upper()}"
 
 
 def run() -> None:
-    """The entry point of the `rapport` command."""
+    """Run the `rapport` command."""
     app()
 
 

@@ -33,19 +33,19 @@ _WRITTEN_BY = {"user": "by hand", "agent": "by the agent", "extracted": "from wh
 
 @app.command("list")
 def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
-    """What is remembered, the newest first, and where it comes from."""
+    """List what is remembered, the newest first, and where it comes from."""
     from rich.console import Console
 
-    from rapport.cli.follow_up_output import WIDE, in_lines
+    from rapport.cli.follow_up_output import WIDE, render_records
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> list[Memory]:
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
         from rapport.storage.memories import Memories
 
         _check(agent)
         every: list[Memory] = []
-        async with migrated_database(settings) as database, database.statement() as connection:
+        async with open_migrated_database(settings) as database, database.statement() as connection:
             while some := await Memories(connection).page(
                 user, agent, limit=1_000, before=(every[-1].created_at, every[-1].id) if every else None
             ):
@@ -57,15 +57,15 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
     if not memories:
         console.print(_nothing(agent, user))
     elif console.width < WIDE:
-        console.print(in_lines(_lines(one) for one in memories))
+        console.print(render_records(_lines(one) for one in memories))
     else:
         console.print(_table(memories))
 
 
 def _lines(memory: Memory) -> list[str]:
-    """Where there is no room for a table."""
+    """Return a memory as lines, for terminals without room for a table."""
     key = f"  {_plain(memory.key)}" if memory.key else ""
-    return [f"{memory.id}{key}", _plain(memory.content), f"{_origin(memory)}, {_changed(memory)}"]
+    return [f"{memory.id}{key}", _plain(memory.content), f"{_origin(memory)}, {_format_change_time(memory)}"]
 
 
 def _table(memories: Sequence[Memory]) -> Table:
@@ -82,10 +82,10 @@ def _table(memories: Sequence[Memory]) -> Table:
     for one in memories:
         table.add_row(
             one.id,
-            _shown(one.content),
-            _shown(one.key or ""),
+            _escape_line(one.content),
+            _escape_line(one.key or ""),
             _provenance(one),
-            _changed(one),
+            _format_change_time(one),
         )
     return table
 
@@ -112,7 +112,7 @@ def search(
     user: User = LOCAL_USER,
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
 ) -> None:
-    """What is remembered about something, the most similar first."""
+    """Search what is remembered, the most similar first."""
     from rich.console import Console
 
     from rapport.cli.main import start
@@ -125,7 +125,7 @@ def search(
             count = 0 if found else (await book.stats(user, agent)).count
         for one, similarity in found:
             console.print(
-                f"[bold]{one.id}[/bold]  {similarity:.3f}  {_shown(one.content)}  [dim]{_provenance(one)}[/dim]",
+                f"[bold]{one.id}[/bold]  {similarity:.3f}  {_escape_line(one.content)}  [dim]{_provenance(one)}[/dim]",
                 soft_wrap=True,
             )
         if not found:
@@ -181,14 +181,14 @@ def forget(
 
 async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | None) -> bool:
     """Forget these, or everything; one that isn't there is said so, and the others go on. Needs no embedder."""
-    from rapport.cli.database import migrated_database
+    from rapport.cli.database import open_migrated_database
     from rapport.domain.errors import NotFound
     from rapport.storage.memories import Memories
     from rapport.storage.messages.new_messages import News, memory_hint
 
     _check(agent)
     missing = False
-    async with migrated_database(settings) as database:
+    async with open_migrated_database(settings) as database:
         if ids is None:
             async with database.transaction() as connection:
                 await Memories(connection).take_turns(user, agent)
@@ -210,7 +210,7 @@ async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | No
 
 @app.command()
 def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
-    """How much is remembered, and from where."""
+    """Count what is remembered, and where it comes from."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
@@ -261,26 +261,26 @@ def _origin(memory: Memory) -> str:
 
 
 def _provenance(memory: Memory) -> str:
-    return _shown(_origin(memory))
+    return _escape_line(_origin(memory))
 
 
-def _changed(memory: Memory) -> str:
+def _format_change_time(memory: Memory) -> str:
     return f"{memory.updated_at.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _nothing(agent: str, user: str) -> str:
-    about = "you" if user == LOCAL_USER else _shown(user)
+    about = "you" if user == LOCAL_USER else _escape_line(user)
     return f"{agent} remembers nothing about {about} yet: `rapport memory add TEXT`"
 
 
 def _plain(value: str) -> str:
-    """Somebody else's text as one line that a terminal shows and doesn't obey."""
+    """Return another person's text as one line without control characters."""
     from rapport.retrieval.files.document import fit_on_one_line
 
     return fit_on_one_line(value.encode(errors="replace").decode(), limit=10_000)
 
 
-def _shown(value: str) -> str:
+def _escape_line(value: str) -> str:
     from rich.markup import escape
 
     return escape(_plain(value))

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from rapport.cli.database import migrated_database
+from rapport.cli.database import open_migrated_database
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.library import Library
 from rapport.retrieval.retriever import Retriever, make_retriever
@@ -20,7 +20,7 @@ async def open_library(settings: Settings) -> AsyncGenerator[tuple[Library, Retr
     """Open for as long as the block lasts, with the embedder that the settings name."""
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
-        async with migrated_database(settings) as database:
+        async with open_migrated_database(settings) as database:
             yield Library(database, embedder), make_retriever(embedder, PassageSearch(database), NoteIndex(database))
     finally:
         await close_embedder(embedder)

@@ -71,11 +71,11 @@ async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
                 except (InvalidInput, Transient, OSError) as error:
                     done["failed"] += 1
                     why = (error.strerror or error) if isinstance(error, OSError) else error
-                    console.print(f"[red]✗[/red] {_shown(file.path)}: {_shown(why)}", soft_wrap=True)
+                    console.print(f"[red]✗[/red] {_escape_line(file.path)}: {_escape_line(why)}", soft_wrap=True)
                 else:
                     done[outcome] += 1
                     console.print(
-                        f"[green]✓[/green] {_shown(file.path)}: {outcome}, [bold]{note.id}[/bold]"
+                        f"[green]✓[/green] {_escape_line(file.path)}: {outcome}, [bold]{note.id}[/bold]"
                         f" ({note.chunks} passage{'' if note.chunks == 1 else 's'})",
                         soft_wrap=True,
                     )
@@ -87,7 +87,7 @@ async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
 class _File(NamedTuple):
     path: Path
     name: str
-    """What its note is known by: its name, with the folders between the one that was given and it."""
+    """The name of its note: the file's path below the folder that was given."""
 
 
 async def _add_one(library: Library, reader: FileReader, file: _File, user: str, bar: Progress) -> tuple[str, Note]:
@@ -113,7 +113,7 @@ async def _add_one(library: Library, reader: FileReader, file: _File, user: str,
 
 
 def _content(path: Path, max_bytes: int) -> bytes:
-    """A file's bytes; what is larger than any file may be, or no file at all, is not read."""
+    """Read a file; refuse one that is too large, and anything that is no file."""
     from rapport.domain.errors import InvalidInput, TooLarge
 
     size = path.stat().st_size
@@ -127,7 +127,7 @@ def _content(path: Path, max_bytes: int) -> bytes:
 
 
 def _files_in(path: Path, extensions: Container[str]) -> list[_File]:
-    """The file itself, or what can be read of a folder, in a fixed order. What is hidden stays so."""
+    """Return the file itself, or the readable files of a folder in a fixed order, without hidden ones."""
     if not path.is_dir():
         return [_File(path, path.name)]
     inside = [(file, file.relative_to(path)) for file in path.rglob("*")]
@@ -140,8 +140,8 @@ def _files_in(path: Path, extensions: Container[str]) -> list[_File]:
     ]
 
 
-def _shown(value: object) -> str:
-    """Somebody else's text as one line that a terminal shows and doesn't obey."""
+def _escape_line(value: object) -> str:
+    """Return another person's text as one line without control characters."""
     from rich.markup import escape
 
     from rapport.retrieval.files.document import fit_on_one_line
@@ -158,11 +158,11 @@ def list_(user: User = LOCAL_USER) -> None:
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> list[Note]:
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
         from rapport.storage.notes.notes import Notes
 
         every: list[Note] = []
-        async with migrated_database(settings) as database, database.statement() as connection:
+        async with open_migrated_database(settings) as database, database.statement() as connection:
             while some := await Notes(connection).page(
                 user, limit=1_000, before=(every[-1].updated_at, every[-1].id) if every else None
             ):
@@ -181,7 +181,7 @@ def list_(user: User = LOCAL_USER) -> None:
     for note in notes:
         table.add_row(
             note.id,
-            _shown(note.title),
+            _escape_line(note.title),
             f"{note.characters:,}",
             f"{note.chunks:,}",
             f"{note.updated_at.astimezone():%Y-%m-%d %H:%M}",
@@ -190,20 +190,20 @@ def list_(user: User = LOCAL_USER) -> None:
 
 
 def _of(user: str) -> str:
-    return "" if user == LOCAL_USER else f" of {_shown(user)}"
+    return "" if user == LOCAL_USER else f" of {_escape_line(user)}"
 
 
 @app.command()
 def show(note_id: str, user: User = LOCAL_USER) -> None:
-    """A note's text."""
+    """Print a note's text."""
     from rapport.cli.main import start
     from rapport.retrieval.files.plain import clean_text
 
     async def job(settings: Settings) -> str:
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
         from rapport.storage.notes.notes import Notes
 
-        async with migrated_database(settings) as database, database.statement() as connection:
+        async with open_migrated_database(settings) as database, database.statement() as connection:
             return (await Notes(connection).read(user, note_id))[1]
 
     text = start(job, level="warning")
@@ -216,12 +216,12 @@ def delete(note_ids: list[str], user: User = LOCAL_USER) -> None:
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> bool:
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
         from rapport.domain.errors import NotFound
         from rapport.storage.notes.notes import Notes
 
         missing = False
-        async with migrated_database(settings) as database:
+        async with open_migrated_database(settings) as database:
             for note_id in note_ids:
                 try:
                     async with database.transaction() as connection:
@@ -238,7 +238,7 @@ def delete(note_ids: list[str], user: User = LOCAL_USER) -> None:
 
 @app.command()
 def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.Option(min=1, max=20)] = 5) -> None:
-    """What the notes say to a question, and whether a strict agent would answer it."""
+    """Show the passages that match a question, and whether a strict agent would answer it."""
     from rich.console import Console
     from rich.padding import Padding
 
@@ -259,9 +259,10 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
         for passage in found.passages[:limit]:
             where = " > ".join(name for name in (passage.title, passage.heading) if name)
             console.print(
-                f"[bold]{passage.note_id}[/bold]  {passage.similarity:.3f}  [dim]{_shown(where)}[/dim]", soft_wrap=True
+                f"[bold]{passage.note_id}[/bold]  {passage.similarity:.3f}  [dim]{_escape_line(where)}[/dim]",
+                soft_wrap=True,
             )
-            console.print(Padding(_shown(passage.text), (0, 0, 0, 2)))
+            console.print(Padding(_escape_line(passage.text), (0, 0, 0, 2)))
         if not shelf.chunks:
             console.print(_why_nothing(user, has_some=has_some))
         elif not found.passages:

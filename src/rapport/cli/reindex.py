@@ -74,7 +74,7 @@ async def _memories(book: MemoryStore, bar: Progress) -> int:
 
 
 async def _messages(index: MessageEmbedding, bar: Progress) -> int:
-    """What is behind gets its vectors; then those of other embedders, which nothing looks for any more, are removed."""
+    """Embed the messages that are behind, then remove the vectors of other embedders."""
     done = 0
     async with index.database.statement() as connection:
         _, outdated = await MessageVectors(connection).totals(index.embedder.name)

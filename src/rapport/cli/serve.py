@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 FINISH_SECONDS = 6.0
-"""What a running turn gets after SIGTERM; then it is handed over. Everything together stays under ten seconds."""
+"""Seconds that a running turn gets after SIGTERM before it is handed over. The whole stop stays under ten seconds."""
 
 PROBE_SECONDS = 20.0
 
@@ -116,7 +116,7 @@ async def check_model(app: App) -> None:
 
 
 def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNHEALTHY_SECONDS) -> FastAPI:
-    """The routes around this app, which is unhealthy after that long without a database."""
+    """Build the HTTP app, which is unhealthy after that many seconds without a database."""
     from rapport.channels.http.server import Health, http_app
 
     return http_app(
@@ -136,7 +136,7 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
 
 
 def _callers(app: App) -> Sequence[APIRouter]:
-    """The routes by which other platforms call."""
+    """Return the routes that other platforms call."""
     if app.telegram is None or not app.telegram.uses_webhook:
         return ()
     from rapport.channels.telegram.webhook import make_webhook_routes
@@ -146,7 +146,7 @@ def _callers(app: App) -> Sequence[APIRouter]:
 
 @contextlib.asynccontextmanager
 async def rate_limiter(settings: Settings) -> AsyncGenerator[Limiter | None]:
-    """What limits the requests, if anything is to: without it nothing is imported, let alone counted."""
+    """Open the rate limiter if the settings ask for one; otherwise nothing is imported or counted."""
     trusted = trusted_networks(settings.trusted_proxies)
     if not settings.rate_limit:
         yield None
@@ -170,7 +170,7 @@ async def work(settings: Settings) -> None:
 
 
 def spare_the_collector() -> None:
-    """What was made while starting stays: the garbage collector need not walk it again and again (a tenth of a turn)."""
+    """Exclude the objects made at start from garbage collection: scanning them again costs a tenth of a turn."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -185,7 +185,7 @@ def allow_many_connections() -> None:
 
 
 class Stop:
-    """What SIGTERM and Ctrl-C do: while starting, give up and clean up; later, whatever was said with `then`."""
+    """Handles SIGTERM and Ctrl-C: cancels the start, and later calls what `then` was given."""
 
     def __init__(self) -> None:
         starting = asyncio.current_task()
@@ -199,7 +199,7 @@ class Stop:
 
 
 async def refuse_open_door(app: App) -> None:
-    """A server that others can reach has keys, or it does not start (SEC)."""
+    """Raise Permanent if others can reach the server and it has no keys (SEC)."""
     if app.settings.is_loopback:
         return
     from rapport.storage.access.api_keys import Keys

@@ -14,9 +14,9 @@ from rapport.domain.conversation import Conversation, Message
 from rapport.retrieval.files.document import fit_on_one_line
 
 FOLDED_FROM = 4
-"""So many skipped messages in a row become one line that counts them."""
+"""Skipped messages in a row from which on one line counts them."""
 WORDS, WORDS_OF_REPLY = 400, 600
-"""So many characters of a message are shown."""
+"""Characters shown of a message and of the reply."""
 NARROW = 50
 """On fewer columns nothing is set in from the left."""
 
@@ -52,7 +52,7 @@ _BAR = 10
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a message was chosen, and how sure that is."""
+    """The reasons for which a message was chosen, and its score."""
 
     reasons: Sequence[str]
     score: float
@@ -79,7 +79,7 @@ class Told:
     is_stored: bool
     """It is what the reply was given; else what would be chosen now."""
     said: Sequence[Message]
-    """What was said up to the call, oldest first; it is shown from the oldest chosen message on."""
+    """Messages up to the call, oldest first; shown from the oldest chosen one on."""
     chosen: Mapping[str, Why]
     anchor: Message | None = None
     whole_from: datetime | None = None
@@ -99,7 +99,7 @@ class Told:
 
 
 def draw(console: Console, told: Told) -> None:
-    """The whole of it: header, timeline, reply, what else was used, legend. Nobody's words are obeyed by the terminal."""
+    """Print header, timeline, reply, other sources and legend, without control characters of what people wrote."""
     paper = _Paper(console)
     _header(paper, told)
     day: date | None = None
@@ -113,7 +113,7 @@ def draw(console: Console, told: Told) -> None:
             paper.write(paper.margin, Text(item, "dim"))
     if told.reply is not None:
         _reply(paper, told, told.reply)
-    _used(paper, told)
+    _draw_used(paper, told)
     _legend(paper, told)
 
 
@@ -132,17 +132,17 @@ class _Paper:
         lead = Text(lead) if isinstance(lead, str) else lead
         width = max(self.console.width, 12)
         if not self.console.is_terminal:
-            rows: Iterable[Text] = [_joined(lead, body)]
+            rows: Iterable[Text] = [_join_parts(lead, body)]
         elif in_one_row:
-            row = _joined(lead, body)
+            row = _join_parts(lead, body)
             row.truncate(width, overflow="ellipsis")
             rows = [row]
         elif width < NARROW:
-            rows = _joined(lead, body).wrap(self.console, width)
+            rows = _join_parts(lead, body).wrap(self.console, width)
         else:
             wrapped = body.wrap(self.console, width - lead.cell_len)
             below = " " * lead.cell_len
-            rows = [_joined(below if number else lead, row) for number, row in enumerate(wrapped)]
+            rows = [_join_parts(below if number else lead, row) for number, row in enumerate(wrapped)]
         for row in rows:
             row.rstrip()
             self.console.print(row, soft_wrap=True)
@@ -194,7 +194,7 @@ def _items(told: Told) -> Iterator[Message | str]:
             yield "… others between them skipped"
         if len(run) >= FOLDED_FROM:
             yield from _silence(before, run[0])
-            yield _folded(run)
+            yield _fold_skipped(run)
             before = run[-1]
         else:
             for one in run:
@@ -207,7 +207,7 @@ def _items(told: Told) -> Iterator[Message | str]:
         before = message
 
 
-def _folded(run: Sequence[Message]) -> str:
+def _fold_skipped(run: Sequence[Message]) -> str:
     lasted = run[-1].created_at - run[0].created_at
     over = f" over {span(lasted)}" if lasted > timedelta(minutes=TIME_THRESHOLD) else ""
     return f"… {len(run):,} skipped{over}"
@@ -231,12 +231,14 @@ def _line(paper: _Paper, told: Told, message: Message) -> None:
         paper.write(_lead(message, "·", "dim"), said, in_one_row=True)
         return
     who = Text(_who(told, message), "bold magenta" if message.role == "assistant" else "bold")
-    paper.write(_lead(message, *(("▶", "bold yellow") if is_call else ("●", "bold green"))), _joined(who, f"  {words}"))
+    paper.write(
+        _lead(message, *(("▶", "bold yellow") if is_call else ("●", "bold green"))), _join_parts(who, f"  {words}")
+    )
     if is_call:
         paper.write(paper.margin, Text("the call", "yellow"))
     elif why is not None:
         reasons = Text(", ".join(plain(one) for one in why.reasons), "green")
-        paper.write(paper.margin, _joined(_bar(why.score), f" {why.score:.2f} ", reasons))
+        paper.write(paper.margin, _join_parts(_bar(why.score), f" {why.score:.2f} ", reasons))
 
 
 def _lead(message: Message, mark: str, style: str) -> Text:
@@ -244,7 +246,7 @@ def _lead(message: Message, mark: str, style: str) -> Text:
     return Text.assemble(" ", (mark, style), " ", (f"{at}  ", style if style == "dim" else ""))
 
 
-def _joined(*parts: Text | str) -> Text:
+def _join_parts(*parts: Text | str) -> Text:
     return Text.assemble(*parts)
 
 
@@ -255,7 +257,7 @@ def _bar(score: float) -> Text:
 
 
 def _who(told: Told, message: Message) -> str:
-    """Who says it, and to whose words it is a reply."""
+    """Name the speaker, and whom the message replies to."""
     who = _speaker(told, message)
     if message.reply_to_id is None:
         return f"{who} ↩ something older" if message.context_snapshot else who
@@ -279,12 +281,12 @@ def _speaker(told: Told, message: Message) -> str:
 def _reply(paper: _Paper, told: Told, reply: Message) -> None:
     who = Text(_speaker(told, reply), "bold magenta")
     words = plain(words_of(reply), limit=WORDS_OF_REPLY)
-    paper.write(_lead(reply, "◀", "bold magenta"), _joined(who, f"  {words}"))
+    paper.write(_lead(reply, "◀", "bold magenta"), _join_parts(who, f"  {words}"))
     if not told.is_stored:
         paper.write(paper.margin, Text("said then, and made from what was chosen then", "dim"))
 
 
-def _used(paper: _Paper, told: Told) -> None:
+def _draw_used(paper: _Paper, told: Told) -> None:
     for name, some in (("Memories", told.memories), ("Notes", told.notes)):
         if some:
             paper.skip()
@@ -310,19 +312,19 @@ def _legend(paper: _Paper, told: Told) -> None:
 
 
 def plain(text: str, *, limit: int = 200) -> str:
-    """Somebody else's text as one line that a terminal shows and doesn't obey."""
+    """Return another person's text as one line without control characters."""
     return fit_on_one_line(text.encode(errors="replace").decode(), limit=limit)
 
 
 def words_of(message: Message) -> str:
-    """What was said; pictures as such."""
+    """Return the text of a message, with pictures as placeholders."""
     if isinstance(message.content, str):
         return message.content
     return " ".join(str(one.get("text", "")) if one.get("type") == "text" else "[image]" for one in message.content)
 
 
 def span(lasted: timedelta) -> str:
-    """How long something lasted, as people say it: `two days`."""
+    """Write a duration in words: `two days`."""
     seconds = lasted.total_seconds()
     for name, length, least in _UNITS:
         count = round(seconds / length)

@@ -58,17 +58,17 @@ def list_(
     from rapport.storage.followups.timers import Timers
 
     async def job(connection: Connection) -> tuple[list[Timer], list[Timer]]:
-        where = None if conversation is None else (await _named(connection, user, conversation)).id
+        where = None if conversation is None else (await _find_conversation(connection, user, conversation)).id
         timers = Timers(connection)
         past = await timers.past(user, where, limit=PAST_SHOWN) if every else []
         return await timers.pending(user, where), past
 
     waiting, past = _in_database(job)
     console = Console(highlight=False)
-    console.print(followups.waiting_list(waiting, width=console.width) if waiting else "No follow-up waits.")
+    console.print(followups.render_pending(waiting, width=console.width) if waiting else "No follow-up waits.")
     if every:
         console.print()
-        console.print(followups.past_list(past, width=console.width) if past else "None has fired yet.")
+        console.print(followups.render_past(past, width=console.width) if past else "None has fired yet.")
 
 
 @app.command("set")
@@ -89,7 +89,7 @@ def set_(
         kind = trigger_type_of(trigger_type)
         if kind is None:
             raise InvalidInput(f"There is no type {trigger_type[:40]!r}; there are {', '.join(TRIGGER_TYPES)}.")
-        where = await _named(connection, user, conversation)
+        where = await _find_conversation(connection, user, conversation)
         timer = await Timers(connection).set(
             user,
             where.id,
@@ -99,10 +99,10 @@ def set_(
             reason=checked_reason(reason or "") or None,
         )
         assert timer is not None
-        return timer, followups.held_back_words(where, await Conversations(connection).permission(user, where.id))
+        return timer, followups.describe_obstacle(where, await Conversations(connection).permission(user, where.id))
 
     timer, why_not = _in_database(job)
-    typer.echo(f"{timer.timer_id} is due {followups.due_words(timer.due_at)}.")
+    typer.echo(f"{timer.timer_id} is due {followups.describe_due_time(timer.due_at)}.")
     if why_not:
         typer.secho(why_not, fg="yellow")
 
@@ -114,14 +114,14 @@ def postpone(conversation: Where, timer: Which, delay: Duration, user: User = LO
 
     async def job(connection: Connection) -> Timer:
         seconds = checked_delay(duration_of(delay))
-        where, waiting = await _waiting(connection, user, conversation, timer)
+        where, waiting = await _find_timer(connection, user, conversation, timer)
         moved = await Timers(connection).change(user, where, waiting, delay=seconds)
         if moved is None:
             raise no_such_timer(timer)
         return moved
 
     moved = _in_database(job)
-    typer.echo(f"{moved.timer_id} is due {followups.due_words(moved.due_at)}.")
+    typer.echo(f"{moved.timer_id} is due {followups.describe_due_time(moved.due_at)}.")
 
 
 @app.command()
@@ -130,7 +130,7 @@ def cancel(conversation: Where, timer: Which, user: User = LOCAL_USER) -> None:
     from rapport.storage.followups.timers import Timers, no_such_timer
 
     async def job(connection: Connection) -> str:
-        where, waiting = await _waiting(connection, user, conversation, timer)
+        where, waiting = await _find_timer(connection, user, conversation, timer)
         if not await Timers(connection).cancel(user, where, waiting):
             raise no_such_timer(timer)
         return waiting
@@ -147,9 +147,11 @@ def mute(
     """Let no follow-up through in a conversation. Questions are answered as ever."""
 
     async def job(connection: Connection) -> Permission:
-        return await followups.mute(connection, user, (await _named(connection, user, conversation)).id, duration)
+        return await followups.mute(
+            connection, user, (await _find_conversation(connection, user, conversation)).id, duration
+        )
 
-    typer.echo(followups.muted_words(_in_database(job)))
+    typer.echo(followups.describe_mute(_in_database(job)))
 
 
 @app.command()
@@ -158,10 +160,10 @@ def unmute(conversation: Where, user: User = LOCAL_USER) -> None:
     from rapport.storage.conversations.conversations import Conversations
 
     async def job(connection: Connection) -> Permission:
-        where = await _named(connection, user, conversation)
+        where = await _find_conversation(connection, user, conversation)
         return await Conversations(connection).mute(user, where.id, until=None)
 
-    typer.echo(followups.muted_words(_in_database(job)))
+    typer.echo(followups.describe_mute(_in_database(job)))
 
 
 @app.command()
@@ -182,7 +184,7 @@ def _allow(conversation: str, user: str, allowed: bool) -> None:
     from rapport.storage.conversations.conversations import Conversations
 
     async def job(connection: Connection) -> None:
-        where = await _named(connection, user, conversation)
+        where = await _find_conversation(connection, user, conversation)
         await Conversations(connection).allow_followups(user, where.id, allowed)
 
     _in_database(job)
@@ -223,7 +225,7 @@ def quiet(
 
 @app.command()
 def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User = LOCAL_USER) -> None:
-    """What became of follow-ups, and how many were answered within an hour."""
+    """Count the outcomes of follow-ups, and how many were answered within an hour."""
     from rich.console import Console
     from rich.table import Column, Table
 
@@ -238,7 +240,7 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
     rows = {kind: _figures(counted) for kind, counted in (*outcomes_by_type(tallies).items(), ("all", total))}
     console = Console(highlight=False)
     if console.width < STATS_WIDE:
-        console.print(followups.in_lines([kind, _nonzero(figures)] for kind, figures in rows.items()))
+        console.print(followups.render_records([kind, _nonzero(figures)] for kind, figures in rows.items()))
     else:
         table = Table(Column("type", no_wrap=True), *(Column(name, justify="right") for name in COUNTED), box=None)
         for kind, figures in rows.items():
@@ -250,7 +252,7 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
 
 
 def _nonzero(figures: Sequence[str]) -> str:
-    """The figures in a line, where there is no room for a table."""
+    """Return the figures in one line, for terminals without room for a table."""
     told = [f"{name} {figure}" for name, figure in zip(COUNTED, figures, strict=True) if figure not in {"", "0"}]
     return ", ".join(told) or "none"
 
@@ -280,16 +282,16 @@ def _in_database(job: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
     from rapport.cli.main import start
 
     async def on_database(settings: Settings) -> T:
-        from rapport.cli.database import migrated_database
+        from rapport.cli.database import open_migrated_database
 
-        async with migrated_database(settings) as database, database.transaction() as connection:
+        async with open_migrated_database(settings) as database, database.transaction() as connection:
             return await job(connection)
 
     return start(on_database, level="warning")
 
 
-async def _named(connection: Connection, user: str, conversation: str) -> Conversation:
-    """The conversation that is meant: its id, or the beginning of it, in any case."""
+async def _find_conversation(connection: Connection, user: str, conversation: str) -> Conversation:
+    """Find a conversation by its id or the beginning of it, in any case."""
     from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 
     if not conversation.isascii() or not conversation.isalnum():
@@ -297,11 +299,11 @@ async def _named(connection: Connection, user: str, conversation: str) -> Conver
     return await Conversations(connection).beginning_with(user, conversation.upper())
 
 
-async def _waiting(connection: Connection, user: str, conversation: str, timer: str) -> tuple[str, str]:
-    """The conversation and the timer that are meant: its name, or the beginning of it."""
+async def _find_timer(connection: Connection, user: str, conversation: str, timer: str) -> tuple[str, str]:
+    """Find a conversation and a pending timer by its name or the beginning of it."""
     from rapport.storage.followups.timers import Timers, no_such_timer
 
-    where = await _named(connection, user, conversation)
+    where = await _find_conversation(connection, user, conversation)
     names = [one.timer_id for one in await Timers(connection).pending(user, where.id)]
     meant = [timer] if timer in names else [name for name in names if timer and name.startswith(timer)]
     if len(meant) > 1:

@@ -1,4 +1,4 @@
-"""What was said, as an export writes it: JSONL for programs and for `rapport import`, Markdown for people."""
+"""Write messages for an export: JSONL for programs and for `rapport import`, Markdown for people."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Transcript:
     """Messages that the system made itself."""
     _hidden: set[str] = field(default_factory=set[str])
 
-    def shown(self, message: Message) -> bool:
-        """Whether a message belongs to the export: somebody said it, or everything was asked for."""
+    def is_exported(self, message: Message) -> bool:
+        """Return True if a message belongs to the export: a person or the agent wrote it, or everything is exported."""
         if is_synthetic(message) and not self.include_synthetic:
             self.filtered += 1
             self._hidden.add(message.id)
@@ -41,7 +41,7 @@ class Transcript:
         return True
 
     def row(self, message: Message) -> dict[str, Any]:
-        """A row that `rapport import` reads."""
+        """Return the message as a row that `rapport import` reads."""
         told: dict[str, Any] = {
             "id": message.id,
             "conversation": self.conversation.id,
@@ -69,7 +69,7 @@ class Transcript:
 
 
 def as_jsonl(transcript: Transcript) -> Callable[[Message], str]:
-    """One line a message."""
+    """Return a function that writes a message as one line of JSON."""
 
     def line(message: Message) -> str:
         return orjson.dumps(transcript.row(message), option=orjson.OPT_UTC_Z).decode() + "\n"
@@ -92,7 +92,7 @@ def as_markdown(transcript: Transcript, *, agent_name: str) -> Callable[[Message
             day = at.date()
             parts.append(f"## {at:%A}, {at.day} {at:%B %Y}\n\n")
         parts.append(f"**{_plain(_speaker(message, agent_name))}** · {at:%H:%M}{_remark(message)}\n\n")
-        parts.append(f"{_quoted(_words(message))}\n\n")
+        parts.append(f"{_quote(_words(message))}\n\n")
         if message.sources:
             sources = "\n".join(f"- {_plain(one['id'])}: {_plain(one['text'])}" for one in message.sources)
             parts.append(f"Sources:\n\n{sources}\n\n")
@@ -125,10 +125,10 @@ def _block(block: Block) -> str:
     return str(block.get("text", "")) if block.get("type") == "text" else "[image]"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 
 def _plain(text: str) -> str:
-    """A line of somebody's text that Markdown shows as it is."""
+    """Return a line of text that Markdown shows unchanged."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
