@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools serve chat doctor test check format bench bench-retrieval bench-timers bench-memory bench-data bench-context bench-stalled bench-telegram training-data train-context e2e e2e-crash browser screenshots lock clean
+.PHONY: help setup test-tools serve chat doctor test test-fast check format bench bench-retrieval bench-timers bench-memory bench-data bench-context bench-stalled bench-telegram training-data train-context e2e e2e-crash browser screenshots lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -38,13 +38,17 @@ doctor: setup ## say which model and database are in use and whether each works
 	@exec $(BIN)/rapport doctor
 
 test: test-tools ## the tests, end to end and crashes included (short)
-	$(BIN)/pytest -n 3 --dist loadgroup
+	$(BIN)/pytest -n 4 --dist loadgroup
 
-check: $(VENV)/.installed-dev ## format, lint, types, layers
+test-fast: $(VENV)/.installed-dev ## the part of `test` that needs no browser, no processes and no long waits
+	$(BIN)/pytest -n 3 --dist loadgroup -m "not e2e and not browser and not slow"
+
+check: $(VENV)/.installed-dev ## format, lint, types, layers, conventions
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/ruff check src tests bench
 	$(BIN)/basedpyright --level error
 	$(BIN)/lint-imports
+	$(BIN)/pytest -q -p no:cacheprovider tests/test_conventions.py tests/test_promises.py
 
 format: $(VENV)/.installed-dev ## rewrite the code as `check` wants it
 	$(BIN)/ruff format src tests bench

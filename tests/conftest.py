@@ -22,6 +22,7 @@ from rapport.storage.postgres.embedded import EmbeddedPostgres
 from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
 from tests.support.commands import Home, Ran, Run
 from tests.support.installing import only_one
+from tests.support.slow import is_slow
 from tests.support.world import World, open_world
 
 TEMPLATE = "rapport_template"
@@ -49,6 +50,21 @@ def pytest_configure(config: pytest.Config) -> None:
     Path(folder).chmod(0o755)  # some tests are somebody else
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark slow tests, and begin with the long ones, so that no process works on one while the others have nothing to do."""
+    here = Path(__file__).parent
+
+    def begins_late(item: pytest.Item) -> int:
+        if item.get_closest_marker("e2e") or item.get_closest_marker("browser"):
+            return 0
+        return 1 if item.get_closest_marker("slow") else 2
+
+    for item in items:
+        if is_slow(item.path.relative_to(here).as_posix()):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=begins_late)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import slow
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rapport"
 MIN_LINES, MAX_LINES = 10, 400
@@ -251,6 +253,10 @@ def test_nothing_waits_for_real_time_by_blocking() -> None:
                 yield node.lineno
 
     expect_none(check)
+
+
+def test_the_files_that_the_fast_tests_leave_out_exist() -> None:
+    assert [name for name in (*slow.FILES, *slow.FOLDERS) if not (ROOT / "tests" / name).exists()] == []
 
 
 def tracked_files() -> list[Path]:
