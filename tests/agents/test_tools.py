@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from rapport.agents.tools import LOOKUP_NAMES, LOOKUPS, MOST_CALLS, MOST_LOOKUPS, Toolbox
+from rapport.agents.tools import CHAT_TOOL_NAMES, CHAT_TOOLS, MAX_CALLS_PER_MESSAGE, MAX_CHAT_TOOL_CALLS, Toolbox
 
 
 class Heard:
@@ -30,9 +30,9 @@ async def test_a_model_that_wants_to_note_down_everything_is_told_to_stop() -> N
     tools = Toolbox(may_save=lambda _: True)
     calls = [("upsert_memory", {"content": f"The user likes {number}."}) for number in range(1_000)]
     answers = await tools.use(calling(*calls))
-    assert len(tools.saved) == MOST_CALLS
+    assert len(tools.saved) == MAX_CALLS_PER_MESSAGE
     assert [answer.tool_call_id for answer in answers] == [str(number) for number in range(1_000)]
-    assert {str(answer.text) for answer in answers[MOST_CALLS:]} == {"Not done: too many calls."}
+    assert {str(answer.text) for answer in answers[MAX_CALLS_PER_MESSAGE:]} == {"Not done: too many calls."}
 
 
 async def test_one_that_looks_up_without_end_is_told_to_answer() -> None:
@@ -41,9 +41,9 @@ async def test_one_that_looks_up_without_end_is_told_to_answer() -> None:
     said: list[str] = []
     for _ in range(3):
         said += [str(answer.text) for answer in await tools.use(calling(*[("get_message", {"id": "#1"})] * 4))]
-    assert said[:MOST_LOOKUPS] == [f"found {number}" for number in range(1, MOST_LOOKUPS + 1)]
-    assert set(said[MOST_LOOKUPS:]) == {"Not done: enough was looked up. Answer with what there is."}
-    assert len(heard.asked) == MOST_LOOKUPS
+    assert said[:MAX_CHAT_TOOL_CALLS] == [f"found {number}" for number in range(1, MAX_CHAT_TOOL_CALLS + 1)]
+    assert set(said[MAX_CHAT_TOOL_CALLS:]) == {"Not done: enough was looked up. Answer with what there is."}
+    assert len(heard.asked) == MAX_CHAT_TOOL_CALLS
 
 
 async def test_what_was_not_offered_is_not_there() -> None:
@@ -59,11 +59,11 @@ async def test_what_was_not_offered_is_not_there() -> None:
 
 
 def test_the_tools_are_those_of_the_specification() -> None:
-    parameters = {tool["function"]["name"]: list(tool["function"]["parameters"]["properties"]) for tool in LOOKUPS}
+    parameters = {tool["function"]["name"]: list(tool["function"]["parameters"]["properties"]) for tool in CHAT_TOOLS}
     assert parameters == {
         "get_smart_context": ["max_gap_minutes", "anchor_id"],
         "get_conversation_history": ["limit"],
         "get_message": ["id"],
         "search_conversation": ["query"],
     }
-    assert frozenset(parameters) == LOOKUP_NAMES
+    assert frozenset(parameters) == CHAT_TOOL_NAMES

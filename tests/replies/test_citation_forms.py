@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rapport.replies.citations import REMOVED, Checked, CitationFilter, check
+from rapport.replies.citations import REMOVED, CheckedText, CitationFilter, check_citations
 from rapport.replies.defusing import defuse_ids
 from tests.support.cases import every_case
 
@@ -44,7 +44,7 @@ RETRIEVED = frozenset({"my-dal", "tea", "Doc_2", "i", "1"})
     ],
 )
 def test_every_form_becomes_the_exact_one(written: str, kept: str) -> None:
-    checked = check(written, RETRIEVED)
+    checked = check_citations(written, RETRIEVED)
     assert checked.text == kept
     assert checked.removed == ()
     assert checked.valid == tuple(kept.rpartition("Sources: ")[2].split(", "))
@@ -67,7 +67,7 @@ def test_every_form_becomes_the_exact_one(written: str, kept: str) -> None:
     ],
 )
 def test_what_was_not_retrieved_is_removed_in_every_form(written: str, kept: str) -> None:
-    assert check(written, RETRIEVED).text == kept
+    assert check_citations(written, RETRIEVED).text == kept
 
 
 @every_case(
@@ -91,23 +91,23 @@ def test_what_was_not_retrieved_is_removed_in_every_form(written: str, kept: str
     ],
 )
 def test_what_is_no_citation_stays_as_it_is(text: str) -> None:
-    assert check(text, RETRIEVED) == Checked(text, (), (), ())
+    assert check_citations(text, RETRIEVED) == CheckedText(text, (), (), ())
 
 
 def test_code_ends_where_it_ends() -> None:
-    assert check("`[tea]` and [tea]", RETRIEVED).text == "`[tea]` and [source: tea]\n\nSources: tea"
-    assert check("```\n[tea]\n```\n[tea]", RETRIEVED).text == "```\n[tea]\n```\n[source: tea]\n\nSources: tea"
-    assert check("One `tick\n[tea]", RETRIEVED).text == "One `tick\n[source: tea]\n\nSources: tea"
+    assert check_citations("`[tea]` and [tea]", RETRIEVED).text == "`[tea]` and [source: tea]\n\nSources: tea"
+    assert check_citations("```\n[tea]\n```\n[tea]", RETRIEVED).text == "```\n[tea]\n```\n[source: tea]\n\nSources: tea"
+    assert check_citations("One `tick\n[tea]", RETRIEVED).text == "One `tick\n[source: tea]\n\nSources: tea"
 
 
 def test_that_there_are_no_sources_is_not_said() -> None:
-    assert check("I can't say.\n\nSources: none", RETRIEVED) == Checked("I can't say.", (), (), ())
+    assert check_citations("I can't say.\n\nSources: none", RETRIEVED) == CheckedText("I can't say.", (), (), ())
 
 
 def test_an_id_in_another_case_is_the_only_one_that_it_can_be() -> None:
-    assert check("[source: NOTE]", {"Note", "note"}).text == REMOVED
-    assert check("Yes [source: note].", {"Note", "note"}).valid == ("note",)
-    assert check("Yes [source: NOTE].", {"Note"}).valid == ("Note",)
+    assert check_citations("[source: NOTE]", {"Note", "note"}).text == REMOVED
+    assert check_citations("Yes [source: note].", {"Note", "note"}).valid == ("note",)
+    assert check_citations("Yes [source: NOTE].", {"Note"}).valid == ("Note",)
 
 
 def test_ids_in_brackets_are_held_back_until_they_are_decided_and_no_longer() -> None:
@@ -138,5 +138,5 @@ def test_ids_in_brackets_are_held_back_until_they_are_decided_and_no_longer() ->
 )
 def test_what_a_person_typed_in_these_forms_cites_nothing(typed: str, quoted: str) -> None:
     assert defuse_ids(typed, RETRIEVED) == quoted
-    assert check(defuse_ids(typed, RETRIEVED), RETRIEVED).valid == ()
+    assert check_citations(defuse_ids(typed, RETRIEVED), RETRIEVED).valid == ()
     assert defuse_ids(typed, ()) == typed

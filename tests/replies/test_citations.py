@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rapport.replies.citations import REMOVED, Checked, CitationFilter, check
+from rapport.replies.citations import REMOVED, CheckedText, CitationFilter, check_citations
 from rapport.replies.defusing import defuse, defuse_ids
 from tests.support.cases import every_case
 
@@ -82,7 +82,7 @@ cuts = st.lists(st.integers(0, 120), max_size=8)
 retrievals = st.frozensets(st.sampled_from([*RETRIEVED, "nope", "doc 1", "../x", ""])) | st.just(RETRIEVED)
 
 
-def streamed(pieces: list[str], retrieved: frozenset[str]) -> tuple[list[str], Checked]:
+def streamed(pieces: list[str], retrieved: frozenset[str]) -> tuple[list[str], CheckedText]:
     filtering = CitationFilter(retrieved)
     shown = [filtering.feed(piece) for piece in pieces]
     return [*shown, filtering.finish()], filtering.checked
@@ -106,8 +106,8 @@ def parts_of(tag_content: str) -> list[str]:
     ],
 )
 def test_what_was_retrieved_stays_in_its_place_and_is_listed_once(written: str, kept: str) -> None:
-    assert check(written, RETRIEVED).text == kept
-    assert check(written, RETRIEVED).removed == ()
+    assert check_citations(written, RETRIEVED).text == kept
+    assert check_citations(written, RETRIEVED).removed == ()
 
 
 @every_case(
@@ -126,19 +126,19 @@ def test_what_was_retrieved_stays_in_its_place_and_is_listed_once(written: str, 
     ],
 )
 def test_what_was_not_retrieved_is_removed_and_said_to_be(tag: str) -> None:
-    assert check(f"Yes {tag}.", RETRIEVED).text == f"Yes. {REMOVED}"
-    assert check(f"Yes {tag}.", RETRIEVED).valid == ()
+    assert check_citations(f"Yes {tag}.", RETRIEVED).text == f"Yes. {REMOVED}"
+    assert check_citations(f"Yes {tag}.", RETRIEVED).valid == ()
 
 
 def test_a_list_keeps_what_is_valid_in_it() -> None:
-    checked = check("Yes [source: nope, a; doc 1].", RETRIEVED)
-    assert checked == Checked(
+    checked = check_citations("Yes [source: nope, a; doc 1].", RETRIEVED)
+    assert checked == CheckedText(
         f"Yes [source: a]. {REMOVED}\n\nSources: a", ("nope", "a", "doc 1"), ("a",), ("nope", "doc 1")
     )
 
 
 def test_an_id_is_named_once_however_often_it_appears() -> None:
-    checked = check("[source: b-1] [source: x] [source: a, b-1] [source: x]", RETRIEVED)
+    checked = check_citations("[source: b-1] [source: x] [source: a, b-1] [source: x]", RETRIEVED)
     assert checked.generated == ("b-1", "x", "a")
     assert checked.valid == ("b-1", "a")
     assert checked.removed == ("x",)
@@ -159,7 +159,7 @@ def test_an_id_is_named_once_however_often_it_appears() -> None:
     ],
 )
 def test_what_is_no_tag_is_not_touched(text: str) -> None:
-    assert check(text, RETRIEVED) == Checked(text, (), (), ())
+    assert check_citations(text, RETRIEVED) == CheckedText(text, (), (), ())
 
 
 @every_case(
@@ -176,7 +176,7 @@ def test_what_is_no_tag_is_not_touched(text: str) -> None:
     ],
 )
 def test_no_removal_makes_a_tag_of_what_was_around_it(written: str, kept: str) -> None:
-    assert check(written, RETRIEVED).text == kept
+    assert check_citations(written, RETRIEVED).text == kept
 
 
 @every_case(
@@ -193,12 +193,12 @@ def test_no_removal_makes_a_tag_of_what_was_around_it(written: str, kept: str) -
     ],
 )
 def test_a_removed_tag_leaves_no_hole(written: str, kept: str) -> None:
-    assert check(written, RETRIEVED).text == f"{kept} {REMOVED}"
+    assert check_citations(written, RETRIEVED).text == f"{kept} {REMOVED}"
 
 
 @every_case("half", ["[source: han", "[source: a", "[Source", "[sources :", "[source:\n", "[source: x [source: y"])
 def test_a_half_written_tag_at_the_end_is_removed(half: str) -> None:
-    checked = check(f"Foo {half}", RETRIEVED)
+    checked = check_citations(f"Foo {half}", RETRIEVED)
     assert checked.text == f"Foo {REMOVED}"
     assert checked.valid == checked.generated == ()
     assert checked.removed
@@ -233,8 +233,10 @@ def test_a_half_written_tag_at_the_end_is_removed(half: str) -> None:
 def test_the_models_own_citation_lines_give_way_to_one(line: str) -> None:
     mark = f" {REMOVED}" if "nope" in line else ""
     sources = "Sources: a, b-1" if "b-1" in line else "Sources: a"
-    assert check(f"Yes [source: a].\n\n{line}", RETRIEVED).text == f"Yes [source: a].{mark}\n\n{sources}"
-    assert check(f"Yes [source: a].\n{line}\nMore.", RETRIEVED).text == (f"Yes [source: a].\nMore.{mark}\n\n{sources}")
+    assert check_citations(f"Yes [source: a].\n\n{line}", RETRIEVED).text == f"Yes [source: a].{mark}\n\n{sources}"
+    assert check_citations(f"Yes [source: a].\n{line}\nMore.", RETRIEVED).text == (
+        f"Yes [source: a].\nMore.{mark}\n\n{sources}"
+    )
 
 
 @every_case(
@@ -252,38 +254,38 @@ def test_the_models_own_citation_lines_give_way_to_one(line: str) -> None:
     ],
 )
 def test_prose_about_sources_stays(text: str) -> None:
-    assert check(text, RETRIEVED).text == text
-    assert check(f"{text}\nMore.", RETRIEVED).text == f"{text}\nMore."
+    assert check_citations(text, RETRIEVED).text == text
+    assert check_citations(f"{text}\nMore.", RETRIEVED).text == f"{text}\nMore."
 
 
 def test_a_header_without_a_list_goes_only_from_the_end() -> None:
-    assert check("Yes.\n\n**Sources:** \r\n", RETRIEVED).text == "Yes."
-    assert check("Yes.\n\nSources: [source: x]", RETRIEVED).text == f"Yes. {REMOVED}"
-    assert check("Yes.\n\nSources:\nMany.", RETRIEVED).text == "Yes.\n\nSources:\nMany."
+    assert check_citations("Yes.\n\n**Sources:** \r\n", RETRIEVED).text == "Yes."
+    assert check_citations("Yes.\n\nSources: [source: x]", RETRIEVED).text == f"Yes. {REMOVED}"
+    assert check_citations("Yes.\n\nSources:\nMany.", RETRIEVED).text == "Yes.\n\nSources:\nMany."
 
 
 def test_ids_that_only_a_citation_line_names_are_citations() -> None:
-    assert check("Yes.\n\nSources: a, b-1", RETRIEVED) == Checked(
+    assert check_citations("Yes.\n\nSources: a, b-1", RETRIEVED) == CheckedText(
         "Yes.\n\nSources: a, b-1", ("a", "b-1"), ("a", "b-1"), ()
     )
-    checked = check("Yes [source: b-1].\n\nSources: [source: a], [source: x], Doc_2", RETRIEVED)
+    checked = check_citations("Yes [source: b-1].\n\nSources: [source: a], [source: x], Doc_2", RETRIEVED)
     assert checked.text == f"Yes [source: b-1]. {REMOVED}\n\nSources: b-1, a, Doc_2"
     assert checked.removed == ("x",)
 
 
 @every_case("text", ["Sources: a", "Sources:\n- [source: a]\n- b-1", "Sources: nope", "Sources:"])
 def test_a_reply_that_is_nothing_but_citation_lines_says_nothing(text: str) -> None:
-    assert check(text, RETRIEVED) == Checked("", (), (), ())
+    assert check_citations(text, RETRIEVED) == CheckedText("", (), (), ())
 
 
 def test_the_removal_is_said_once() -> None:
-    assert check(f"Yes [source: x]. {REMOVED}", RETRIEVED).text == f"Yes. {REMOVED}"
-    assert check("[source: x]", RETRIEVED).text == REMOVED
-    assert check("[source: x] [source: y]", RETRIEVED).text == REMOVED
+    assert check_citations(f"Yes [source: x]. {REMOVED}", RETRIEVED).text == f"Yes. {REMOVED}"
+    assert check_citations("[source: x]", RETRIEVED).text == REMOVED
+    assert check_citations("[source: x] [source: y]", RETRIEVED).text == REMOVED
 
 
 def test_an_id_that_no_tag_can_hold_is_never_valid() -> None:
-    assert check("Yes [source: ../x].", {"../x"}).text == f"Yes. {REMOVED}"
+    assert check_citations("Yes [source: ../x].", {"../x"}).text == f"Yes. {REMOVED}"
 
 
 def test_ordinary_text_is_passed_on_as_it_comes() -> None:
@@ -316,7 +318,7 @@ def test_a_tag_is_held_back_until_it_is_decided_and_no_longer() -> None:
 @example("[source:\nSources: x\n y]", RETRIEVED)
 @example("[\n\nSources: a", RETRIEVED)
 def test_no_invalid_tag_survives(text: str, retrieved: frozenset[str]) -> None:
-    checked = check(text, retrieved)
+    checked = check_citations(text, retrieved)
     assert set(SPEC_TAG.findall(checked.text)) <= retrieved
     for content in WIDE_TAG.findall(checked.text):
         assert set(parts_of(content)) <= retrieved
@@ -333,8 +335,8 @@ def test_no_invalid_tag_survives(text: str, retrieved: frozenset[str]) -> None:
 @example("Foo.\nSources: [source: a]", RETRIEVED)
 @example("Sources:\n- [source: x]\nSources:\n[source: a] and", RETRIEVED)
 def test_checking_twice_changes_nothing(text: str, retrieved: frozenset[str]) -> None:
-    once = check(text, retrieved)
-    twice = check(once.text, retrieved)
+    once = check_citations(text, retrieved)
+    twice = check_citations(once.text, retrieved)
     assert twice.text == once.text
     assert twice.valid == once.valid
     assert twice.removed == ()
@@ -343,7 +345,7 @@ def test_checking_twice_changes_nothing(text: str, retrieved: frozenset[str]) ->
 @settings(max_examples=500)
 @given(nasty, retrievals, cuts)
 def test_every_way_of_cutting_gives_the_same_reply(text: str, retrieved: frozenset[str], at: list[int]) -> None:
-    whole = check(text, retrieved)
+    whole = check_citations(text, retrieved)
     edges = sorted({0, len(text), *(cut for cut in at if cut < len(text))})
     pieces = [text[start:end] for start, end in pairwise(edges)]
     two_ways = [[text[:cut], text[cut:]] for cut in range(len(text) + 1)]
@@ -360,14 +362,14 @@ def test_every_way_of_cutting_gives_the_same_reply(text: str, retrieved: frozens
 def test_what_is_shown_does_not_depend_on_what_comes(text: str, rest: str, retrieved: frozenset[str]) -> None:
     """Whatever follows, what was shown before it is the beginning of the reply: nothing was shown too early."""
     shown = CitationFilter(retrieved).feed(text)
-    assert check(text + rest, retrieved).text.startswith(shown)
-    assert check(text, retrieved).text.startswith(shown)
+    assert check_citations(text + rest, retrieved).text.startswith(shown)
+    assert check_citations(text, retrieved).text.startswith(shown)
 
 
 @settings(max_examples=400)
 @given(nasty, retrievals)
 def test_valid_tags_keep_their_order_and_are_listed_in_it(text: str, retrieved: frozenset[str]) -> None:
-    checked = check(text, retrieved)
+    checked = check_citations(text, retrieved)
     found = [one for content in KEPT_TAG.findall(checked.text) for one in parts_of(content)]
     in_text = tuple(dict.fromkeys(found))
     assert checked.valid[: len(in_text)] == in_text
@@ -381,7 +383,7 @@ def test_valid_tags_keep_their_order_and_are_listed_in_it(text: str, retrieved: 
 @settings(max_examples=300)
 @given(st.text(alphabet=st.characters(exclude_characters="[:")))
 def test_a_text_without_brackets_and_colons_loses_nothing_but_its_last_whitespace(text: str) -> None:
-    assert check(text, RETRIEVED) == Checked(text.rstrip(), (), (), ())
+    assert check_citations(text, RETRIEVED) == CheckedText(text.rstrip(), (), (), ())
 
 
 @every_case(
@@ -411,7 +413,7 @@ def test_no_quoted_text_cites(text: str) -> None:
     round_brackets = str.maketrans("[]【】［］", "()()()")
     assert quoted.translate(round_brackets) == text.translate(round_brackets)
     complete = defuse(text[: max(map(text.rfind, "]】］")) + 1])
-    assert check(defuse_ids(complete, RETRIEVED), RETRIEVED).valid == ()
+    assert check_citations(defuse_ids(complete, RETRIEVED), RETRIEVED).valid == ()
 
 
 @every_case(
@@ -440,6 +442,6 @@ def test_a_long_text_takes_no_longer_than_its_length(text: str) -> None:
     started = time.process_time()
     filtering = CitationFilter(RETRIEVED)
     shown = "".join([filtering.feed(char) for char in text]) + filtering.finish()
-    assert shown == check(text, RETRIEVED).text
+    assert shown == check_citations(text, RETRIEVED).text
     assert defuse(defuse(text)) == defuse(text)
     assert time.process_time() - started < 5

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from rapport.domain.note import Passage
-from rapport.replies.quoting import quoted_passages
-from rapport.replies.reply_kinds import FALLBACK, fallback
+from rapport.replies.quoting import quote_passages
+from rapport.replies.reply_kinds import FALLBACK, make_fallback_reply
 from tests.support.cases import every_case
 
 
 @every_case("text", ["see [source: the\nbook]", "see [source: the\nbook, other]", "see [source:"])
 def test_a_passage_that_reads_as_a_tag_on_one_line_is_still_a_quotation(text: str) -> None:
     told = (("hostile", text), ("other", "Fine."))
-    passages = quoted_passages([Passage(id_, 0, "", "", said, 0.9) for id_, said in told])
-    reply = fallback(passages, "timeout", "no answer")
+    passages = quote_passages([Passage(id_, 0, "", "", said, 0.9) for id_, said in told])
+    reply = make_fallback_reply(passages, "timeout", "no answer")
     quoted = " ".join(text.split()).replace("]", ")")
     quoted = quoted.replace("[", "(") if ")" in quoted else quoted
     assert reply.content == f"{FALLBACK}{quoted} [source: hostile] Fine. [source: other]\n\nSources: hostile, other"
@@ -20,5 +20,7 @@ def test_a_passage_that_reads_as_a_tag_on_one_line_is_still_a_quotation(text: st
 
 
 def test_a_note_that_ends_with_sources_of_its_own_is_told_whole() -> None:
-    reply = fallback([Passage("tea", 0, "", "", "Tea is hot. Sources: wikipedia", 0.9)], "timeout", "no answer")
+    reply = make_fallback_reply(
+        [Passage("tea", 0, "", "", "Tea is hot. Sources: wikipedia", 0.9)], "timeout", "no answer"
+    )
     assert reply.content == f"{FALLBACK}Tea is hot. Sources, wikipedia [source: tea]\n\nSources: tea"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rapport.agents.tools import LOOKUP_NAMES, MOST_LOOKUPS, ROUNDS
+from rapport.agents.tools import CHAT_TOOL_NAMES, MAX_CHAT_TOOL_CALLS, MAX_TOOL_ROUNDS
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.follow_up import PROMPTS
@@ -53,7 +53,7 @@ async def looked_up(world: World, model: ScriptedModel, group: str, *calls: Uses
 async def test_the_tools_are_offered_in_groups_and_their_use_does_not_show(world: World, model: ScriptedModel) -> None:
     group, _ = await challenge(world)
     [told] = await looked_up(world, model, group, uses("get_conversation_history", "Let me look that up.", limit=2))
-    assert set(model.calls[0].tools) == LOOKUP_NAMES
+    assert set(model.calls[0].tools) == CHAT_TOOL_NAMES
     assert "With your tools you can look up more of this chat" in model.calls[0].system
     lines = re.findall(r"^\[(\w+), [^\]]+, #\d+(?:, [^\]]+)?\] (.+)$", told, re.MULTILINE)
     assert lines == [("Ben", "Any thoughts?"), ("Cara", "The thai restaurant on 10th Ave?")]
@@ -68,7 +68,7 @@ async def test_the_tools_are_offered_in_groups_and_their_use_does_not_show(world
 
 async def test_in_a_direct_chat_none_is_offered(world: World, model: ScriptedModel) -> None:
     await world.says(await world.conversation(), "hello")
-    assert LOOKUP_NAMES.isdisjoint(model.calls[0].tools)
+    assert CHAT_TOOL_NAMES.isdisjoint(model.calls[0].tools)
 
 
 async def test_what_a_client_hears_while_it_is_written_tells_of_no_lookup(world: World, model: ScriptedModel) -> None:
@@ -190,9 +190,9 @@ async def test_too_much_is_cut_and_too_many_are_refused(world: World, model: Scr
     assert len(told[0]) <= MAX_SHOWN_CHARACTERS + 1_000
     assert 10 < told[0].count("[Crowd, ") <= MAX_SHOWN_MESSAGES
     found = [text for text in told if text.startswith("<<<chat")]
-    assert len(found) == MOST_LOOKUPS
-    assert (await receipt(world, group))["looked_up"] == ["get_conversation_history"] * MOST_LOOKUPS
-    assert len(model.calls) == ROUNDS + 1
+    assert len(found) == MAX_CHAT_TOOL_CALLS
+    assert (await receipt(world, group))["looked_up"] == ["get_conversation_history"] * MAX_CHAT_TOOL_CALLS
+    assert len(model.calls) == MAX_TOOL_ROUNDS + 1
     assert model.calls[-1].tools == []
 
 

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from rapport.agents.tools import ROUNDS
+from rapport.agents.tools import MAX_TOOL_ROUNDS
 from rapport.domain.follow_up import PROMPTS
 from rapport.domain.memory import CAPACITY, MemoryCandidate
 from rapport.domain.note import Vector
@@ -145,7 +145,7 @@ async def test_words_that_are_said_again_are_said_once(world: World, model: Scri
     assert (await world.says(await world.conversation(), PEANUTS))["content"] == "Noted. Take care!"
 
 
-@pytest.mark.parametrize("after", [[""] * 4, [remembers(FACT)] * ROUNDS], ids=["nothing", "more calls"])
+@pytest.mark.parametrize("after", [[""] * 4, [remembers(FACT)] * MAX_TOOL_ROUNDS], ids=["nothing", "more calls"])
 async def test_words_beside_a_tool_call_are_the_reply_when_none_come_after(
     world: World, model: ScriptedModel, after: list[Answer]
 ) -> None:
@@ -195,10 +195,10 @@ async def test_an_unknown_tool_is_not_used(world: World, model: ScriptedModel, *
 async def test_a_model_that_calls_tools_without_end_has_to_answer(
     world: World, model: ScriptedModel, *, listening: bool
 ) -> None:
-    model.answers += [remembers(FACT)] * ROUNDS + ["I could go on for ever."]
+    model.answers += [remembers(FACT)] * MAX_TOOL_ROUNDS + ["I could go on for ever."]
     reply = await said(world, await world.conversation(), PEANUTS, listening=listening)
     assert reply["content"] == "I could go on for ever."
-    assert [bool(call.tools) for call in model.calls] == [True] * ROUNDS + [False]
+    assert [bool(call.tools) for call in model.calls] == [True] * MAX_TOOL_ROUNDS + [False]
     assert await facts(world) == [FACT]
 
 
@@ -206,9 +206,9 @@ async def test_a_model_that_calls_tools_without_end_has_to_answer(
 async def test_a_model_that_calls_tools_even_when_it_has_none_is_not_heard_any_more(
     world: World, model: ScriptedModel, words: str
 ) -> None:
-    model.answers += [Uses(remembers(FACT).calls, words)] * (ROUNDS + 4)
+    model.answers += [Uses(remembers(FACT).calls, words)] * (MAX_TOOL_ROUNDS + 4)
     reply = await world.says(await world.conversation(), PEANUTS)
-    assert len(model.calls) <= ROUNDS + 3
+    assert len(model.calls) <= MAX_TOOL_ROUNDS + 3
     assert reply["content"].startswith(words or "Temporary issue generating response.")
     assert reply["fallbackUsed"] is not bool(words)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rapport.agents.tools import ROUNDS
+from rapport.agents.tools import MAX_TOOL_ROUNDS
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, remembers, scripted_model
 from tests.support.world import World, open_world
 
@@ -74,9 +74,9 @@ async def test_a_model_that_insists_has_to_answer_without_tools_and_opens_no_bre
 ) -> None:
     here = await world.conversation()
     for number in range(6):
-        model.answers += [Uses([ToolCall("upsert_memory", '"x"')])] * ROUNDS + [f"Answer {number}."]
+        model.answers += [Uses([ToolCall("upsert_memory", '"x"')])] * MAX_TOOL_ROUNDS + [f"Answer {number}."]
         assert (await world.says(here, f"message {number}"))["content"] == f"Answer {number}."
-    assert [bool(call.tools) for call in model.calls] == ([True] * ROUNDS + [False]) * 6
+    assert [bool(call.tools) for call in model.calls] == ([True] * MAX_TOOL_ROUNDS + [False]) * 6
     assert await world.sql("SELECT model_failed_at, breaker_open_until FROM conversations WHERE id = %s", here) == [
         ([], None)
     ]

@@ -1,4 +1,4 @@
-"""What goes wrong with models, and what a retry can help (RES-2)."""
+"""Classify failures of models, and decide which are worth a retry (RES-2)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _QUOTA_CODES = frozenset({"insufficient_quota", "billing_not_active", "billing_h
 _MODEL_CODES = frozenset({"model_not_found", "not_found_error", "model_not_exist"})
 _LENGTH_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
 _LENGTH_SIGNS = ("context length", "context size", "context window", "prompt is too long", "too many tokens")
-"""How servers without a code of their own say that a prompt is too long."""
+"""Phrases by which servers without an error code say that a prompt is too long."""
 
 _NETWORK = (OSError, httpx.TransportError, aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
 
@@ -55,7 +55,7 @@ class ModelFailed(RapportError):
 
 
 def backoff(error: Exception, attempt: int) -> float | None:
-    """How many seconds to wait before another try after this `attempt` (1 is the first); None when none can help."""
+    """Return how many seconds to wait before another try after this `attempt` (1 is the first); None when none can help."""
     soon = FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(1, 1.5)  # noqa: S311 - spreads retries, keeps no secret
     if isinstance(error, ModelFailed):
         return soon if error.kind == "empty" else None

@@ -21,15 +21,15 @@ from pydantic import BaseModel
 from rapport.agents.failures import ModelFailed, backoff, classify_failure
 from rapport.agents.health import ModelHealth
 from rapport.agents.tools import (
-    LOOKUPS,
-    ROUNDS,
+    CHAT_TOOLS,
+    MAX_TOOL_ROUNDS,
     UPSERT_MEMORY,
     ChatToolbox,
     MaySave,
     Saved,
     Toolbox,
     has_calls,
-    repeatable,
+    make_repeatable,
 )
 from rapport.domain.event import FRESH
 from rapport.domain.server_note import add_note
@@ -42,13 +42,13 @@ Form = TypeVar("Form", bound=BaseModel)
 
 RETRIES = 2
 REFUSALS = frozenset({"http_400", "http_404", "http_422", "http_501"})
-"""How servers answer to a request with tools when their model knows none."""
-HELD_CHARACTERS = 200
-"""So much of what a model says is held back while it may turn out to announce a look-up."""
+"""Status codes of servers whose model does not support tools."""
+MAX_HELD_CHARACTERS = 200
+"""Number of characters to hold back while a round may still end with a chat tool call."""
 
 
 class TurnState(TypedDict, total=False):
-    """What a turn works on. `messages` is replaced whole, never appended to: a thread's cost stays flat."""
+    """The graph state of a turn. `messages` is replaced as a whole, never appended to: a thread's cost stays flat."""
 
     system: str
     messages: list[BaseMessage]
@@ -58,7 +58,7 @@ class TurnState(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What a run needs and no checkpoint holds."""
+    """Dependencies of a run that no checkpoint stores."""
 
     on_token: OnToken | None
     may_save: MaySave | None
@@ -69,7 +69,7 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model said, and what it wants to have remembered."""
+    """The model's text, and the facts it asked to remember."""
 
     message: AIMessage
     saved: Sequence[Saved] = ()
@@ -101,7 +101,7 @@ class LangGraphAgent:
         self._model = model
         self._plain = _Offer(model)
         self._saving = _offer(model, [UPSERT_MEMORY])
-        self._looking = _offer(model, LOOKUPS)
+        self._looking = _offer(model, CHAT_TOOLS)
         self._forms: dict[type[BaseModel], Runnable[LanguageModelInput, Any]] = {}
         self._deadline = deadline
         self._health = health or ModelHealth()
@@ -125,7 +125,7 @@ class LangGraphAgent:
         note: str = "",
         tags: dict[str, str] | None = None,
     ) -> Answer:
-        """The model's answer to `message`, given `history` before it. Tokens go to `on_token` as they come.
+        """Return the model's answer to `message`, given `history` before it. Tokens go to `on_token` as they come.
 
         With `may_save` it may ask to remember what that says yes to, with `lookups` to see more of a chat. The model reads
         `note` beside the message, and no checkpoint holds it. Raises ModelFailed after the retries, or when the deadline
@@ -147,25 +147,25 @@ class LangGraphAgent:
                     durability="exit",
                 )
         except ModelFailed as failure:
-            self._health.failed(failure)
+            self._health.record_failure(failure)
             raise
-        self._health.answered()
+        self._health.record_success()
         return Answer(cast("AIMessage", state["reply"]), state.get("saved") or ())
 
     @property
     def calls_tools(self) -> bool:
-        """Whether the model can: note down what it is told, and look up more of a group chat."""
+        """Return whether the model can: note down what it is told, and look up more of a group chat."""
         return self._saving is not None
 
     async def decide(self, system: str, text: str, form: type[Form]) -> Form:
-        """What the model decides, in the given form. Raises ModelFailed, also when it can't or won't keep to it."""
+        """Return what the model decides, in the given form. Raises ModelFailed, also when it can't or won't keep to it."""
         try:
             if (asked := self._forms.get(form)) is None:  # made once: its schema takes longer than the rest of a call
                 asked = self._forms[form] = self._model.with_structured_output(form, method="function_calling")
             async with self._within_deadline():
                 decided = await asked.ainvoke([SystemMessage(system), HumanMessage(text)])
         except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes
-            failure = _logged(classify_failure(error))
+            failure = _log_failure(classify_failure(error))
             # A model that can't be asked in this way may answer well in every other.
             self._health.count(failure)
             raise failure from None
@@ -174,12 +174,12 @@ class LangGraphAgent:
         return decided
 
     async def ask(self, system: str, text: str) -> str:
-        """One plain answer outside any turn. Raises ModelFailed."""
+        """Return one plain answer outside any turn. Raises ModelFailed."""
         try:
             async with self._within_deadline():
                 return str((await self._ask([SystemMessage(system), HumanMessage(text)], None)).text)
         except ModelFailed as failure:
-            self._health.failed(failure)
+            self._health.record_failure(failure)
             raise
 
     @asynccontextmanager
@@ -197,29 +197,29 @@ class LangGraphAgent:
         tools = Toolbox(may_save=context.may_save, lookups=context.lookups)
         relay = _Rounds(context.on_token, looks_up=context.lookups is not None)
         try:
-            for _ in range(ROUNDS):
+            for _ in range(MAX_TOOL_ROUNDS):
                 if (offer := self._offer(context)) is None:
                     break
                 reply = await self._ask_with_tools(messages, relay.on_token, offer)
                 if not has_calls(reply):
-                    return {"reply": relay.whole(reply), "saved": tools.saved}
-                relay.said(str(reply.text))
-                messages += [repeatable(reply), *await tools.use(reply)]
-            relay.ends()
-            return {"reply": relay.whole(await self._ask(messages, relay.on_token)), "saved": tools.saved}
+                    return {"reply": relay.join_rounds(reply), "saved": tools.saved}
+                relay.end_round(str(reply.text))
+                messages += [make_repeatable(reply), *await tools.use(reply)]
+            relay.begin_last_round()
+            return {"reply": relay.join_rounds(await self._ask(messages, relay.on_token)), "saved": tools.saved}
         except ModelFailed as failure:
             if failure.kind != "empty" or not relay.text:
                 raise
             return {"reply": AIMessage(relay.text), "saved": tools.saved}  # it said everything while it used its tools
 
     def _offer(self, context: RunContext) -> _Offer | None:
-        """The model with the tools that it may use in this run."""
+        """Return the model with the tools that it may use in this run."""
         if context.lookups is not None:
             return self._looking
         return self._saving if context.may_save is not None else None
 
     async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer) -> AIMessage:
-        """One answer of a model that may use tools; of one that turns out not to know any, without them from then on."""
+        """Return one answer of a model that may use tools; of one that turns out not to know any, without them from then on."""
         try:
             return await self._ask(messages, on_token, offer)
         except ModelFailed as failure:
@@ -233,19 +233,19 @@ class LangGraphAgent:
     async def _ask(
         self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None = None
     ) -> AIMessage:
-        """One answer, with up to two retries where a retry can help (RES-2)."""
+        """Return one answer, with up to two retries where a retry can help (RES-2)."""
         asked = offer or self._plain
         for attempt in itertools.count(1):
             tokens = None if on_token is None else _Relay(on_token)
             try:
                 if tokens is None:
-                    return _checked(await asked.model.ainvoke(messages, **asked.options))
+                    return _refuse_empty(await asked.model.ainvoke(messages, **asked.options))
                 return await self._stream(asked, messages, tokens)
             except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
                 failure = error
             wait = backoff(failure, attempt) if attempt <= RETRIES else None
             if wait is None:
-                raise _logged(classify_failure(failure)) from None
+                raise _log_failure(classify_failure(failure)) from None
             if tokens is not None and tokens.relayed:
                 # Somebody has read the beginning of this attempt: another one would not continue it, so it comes without
                 # tokens, and the finished reply says how it really goes.
@@ -261,8 +261,8 @@ class LangGraphAgent:
             if text := str(chunk.text):
                 on_token(text)
         if whole is None:
-            return _checked(AIMessage(""))
-        return _checked(
+            return _refuse_empty(AIMessage(""))
+        return _refuse_empty(
             AIMessage(
                 whole.content,
                 usage_metadata=whole.usage_metadata,
@@ -274,10 +274,10 @@ class LangGraphAgent:
 
 
 class _Rounds:
-    """What is said over the rounds of one answer, with a break between rounds.
+    """Join the text of all tool rounds of one answer, with a blank line between rounds.
 
-    Words beside a call that saves something are part of it. Words beside a look-up only announce that, and count when there
-    is nothing else: so the beginning of a round is held back as long as it may end with one.
+    Text beside a call that saves a fact is part of the answer. Text beside a chat tool call only announces the call and counts
+    if there is no other text: so the beginning of a round is held back while it may still end with such a call.
     """
 
     def __init__(self, on_token: OnToken | None, *, looks_up: bool) -> None:
@@ -296,19 +296,19 @@ class _Rounds:
     def on_token(self) -> OnToken | None:
         return None if self._on_token is None else self._relay
 
-    def said(self, text: str) -> None:
-        """A round has ended with these words and a call."""
+    def end_round(self, text: str) -> None:
+        """Record the text of a round that ended with a tool call."""
         if stripped := text.strip():
             self._parts.append(stripped)
             self._owes_break = self._has_relayed
         self._held = "" if self._looks_up else None
 
-    def ends(self) -> None:
-        """The next round is the last: it can't call anything."""
+    def begin_last_round(self) -> None:
+        """Stop holding text back: the last round can't call tools."""
         self._held = None
 
-    def whole(self, reply: AIMessage) -> AIMessage:
-        """The last round's reply with what was said before it, unless it says that again."""
+    def join_rounds(self, reply: AIMessage) -> AIMessage:
+        """Return the last round's reply with the text of earlier rounds, unless it repeats that text."""
         last = str(reply.text).strip()
         earlier = [] if self._looks_up and last else [part for part in self._parts if part not in last]
         if not earlier:
@@ -321,7 +321,7 @@ class _Rounds:
         assert self._on_token is not None
         if self._held is not None:
             self._held += token
-            if len(self._held) <= HELD_CHARACTERS:
+            if len(self._held) <= MAX_HELD_CHARACTERS:
                 return
             token, self._held = self._held, None
         self._on_token(f"\n\n{token}" if self._owes_break else token)
@@ -330,7 +330,7 @@ class _Rounds:
 
 
 class _Relay:
-    """Passes tokens on and remembers whether it did."""
+    """Forward tokens, and record whether any was forwarded."""
 
     def __init__(self, on_token: OnToken) -> None:
         self._on_token = on_token
@@ -341,21 +341,21 @@ class _Relay:
         self._on_token(token)
 
 
-def _logged(failure: ModelFailed) -> ModelFailed:
+def _log_failure(failure: ModelFailed) -> ModelFailed:
     """Return the failure once its details are in the log, at DEBUG: they may quote what people said."""
     log.debug("model.error", errorType=failure.kind, problem=failure.problem, detail=failure.detail)
     return failure
 
 
-def _checked(reply: AIMessage) -> AIMessage:
-    """The reply, unless there is nothing in it."""
+def _refuse_empty(reply: AIMessage) -> AIMessage:
+    """Return the reply, unless there is nothing in it."""
     if not has_calls(reply) and not str(reply.text).strip():
         raise ModelFailed("empty", "the model answered with nothing")
     return reply
 
 
 def _offer(model: BaseChatModel, tools: Sequence[dict[str, Any]]) -> _Offer | None:
-    """The model with these tools; None if it can't call any."""
+    """Return the model with these tools; None if it can't call any."""
     try:
         bound = model.bind_tools(tools)
     except NotImplementedError:

@@ -1,4 +1,4 @@
-"""Whether the model works, as far as this process has seen; and how its failures are counted."""
+"""Record whether the model works, as seen by this process, and count its failures."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from rapport.agents.failures import ModelFailed
 from rapport.domain.model_problems import Problem
 
 _OF_ONE_PROMPT = frozenset({"too_long", "empty", "request_refused"})
-"""Failures that say something about what was asked, and nothing about whether the model works."""
+"""Failures caused by one prompt; they do not mean that the model is broken."""
 
 
 class ModelHealth:
-    """Remembers what is wrong with the model until it answers again, and counts every failure."""
+    """Hold the current problem of the model until it answers again, and count every failure."""
 
     def __init__(self, on_failure: Callable[[Problem], None] = lambda _problem: None) -> None:
         self.problem: Problem | None = None
         self._on_failure = on_failure
 
-    def failed(self, failure: ModelFailed) -> None:
-        """Remember and count a failure after its last retry."""
+    def record_failure(self, failure: ModelFailed) -> None:
+        """Record and count a failure after its last retry."""
         self.count(failure)
-        self.found(failure.problem)
+        self.record_probe(failure.problem)
 
     def count(self, failure: ModelFailed) -> None:
         """Count a failure that says nothing about other calls."""
         self._on_failure(failure.problem)
 
-    def found(self, problem: Problem | None) -> None:
-        """Remember what a check has found; None: that the model works."""
+    def record_probe(self, problem: Problem | None) -> None:
+        """Record the result of a probe; None means that the model works."""
         if problem not in _OF_ONE_PROMPT:
             self.problem = problem
 
-    def answered(self) -> None:
-        """Forget what was wrong: the model works."""
+    def record_success(self) -> None:
+        """Clear the problem: the model works."""
         self.problem = None

@@ -19,7 +19,7 @@ _EXTRAS = {"anthropic": (ANTHROPIC, "Anthropic"), "ollama": (OLLAMA, "Ollama")}
 
 
 def make_model(name: str, *, timeout: float, environment: Mapping[str, str]) -> BaseChatModel:
-    """The model that `RAPPORT_MODEL` names; raises Permanent with what to set if it can't be made.
+    """Return the model that `RAPPORT_MODEL` names; raises Permanent with what to set if it can't be made.
 
     Provider libraries are imported here and not at the top: each takes up to a second, and only one is used.
     """
@@ -48,12 +48,12 @@ def make_model(name: str, *, timeout: float, environment: Mapping[str, str]) -> 
             from rapport.agents.openai import make_openai
 
             return make_openai(model, timeout=timeout, environment=environment)
-        return _any_provider(name, provider, timeout=timeout)
+        return _make_other_model(name, provider, timeout=timeout)
     except Exception as error:
-        raise Permanent(f"RAPPORT_MODEL={name!r} can't be used: {_first_line(error)}") from error
+        raise Permanent(f"RAPPORT_MODEL={name!r} can't be used: {_get_first_line(error)}") from error
 
 
-def _any_provider(name: str, provider: str, *, timeout: float) -> BaseChatModel:
+def _make_other_model(name: str, provider: str, *, timeout: float) -> BaseChatModel:
     from langchain.chat_models import init_chat_model
 
     settings: dict[str, Any] = {"timeout": timeout, "max_retries": 0}
@@ -69,5 +69,5 @@ async def close_model(model: BaseChatModel) -> None:
         await close()
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -31,7 +31,7 @@ from rapport.agents.failures import ModelFailed
 _DATA = b"data:"
 _DONE = b"[DONE]"
 END_SECONDS = 0.5
-"""How long the end of a response may take when its answer is complete."""
+"""Seconds to wait for the end of a response whose answer is complete."""
 
 
 class ProviderError(Exception):
@@ -45,7 +45,7 @@ class ProviderError(Exception):
 
 
 def _message_in(text: str) -> str:
-    """What an error's body says in words. The rest of it may quote what was sent, and that is not for the log."""
+    """Return what an error's body says in words. The rest of it may quote what was sent, and that is not for the log."""
     try:
         body: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -199,7 +199,7 @@ _ANSWER = AIMessage("")
 
 
 def _is_plain_answer(message: BaseMessage) -> bool:
-    """Whether this is nothing but words that the model has said."""
+    """Return whether this is nothing but words that the model has said."""
     if type(message) is not AIMessage or not isinstance(message.content, str):
         return False
     return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs or message.name)
@@ -255,7 +255,7 @@ async def _rest(response: aiohttp.ClientResponse) -> None:
 
 
 def _sound(chunk: dict[str, Any]) -> dict[str, Any]:
-    """The chunk, unless it tells of an error: what came before it is not an answer then."""
+    """Return the chunk, unless it tells of an error: what came before it is not an answer then."""
     error: Any = chunk.get("error")
     if not error:
         return chunk
@@ -265,7 +265,7 @@ def _sound(chunk: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -> ChatOpenAI:
-    """A chat model on OpenAI's API or, with `OPENAI_BASE_URL`, on any server that speaks it."""
+    """Return a chat model on OpenAI's API or, with `OPENAI_BASE_URL`, on any server that speaks it."""
     key = environment.get("OPENAI_API_KEY")
     base_url = environment.get("OPENAI_BASE_URL")
     if not key and not base_url:

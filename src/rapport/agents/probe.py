@@ -1,4 +1,4 @@
-"""Whether the model's server takes the key and has the model: asked at start, without spending tokens where that can be."""
+"""Check at start whether the model's server accepts the key and has the model, without spending tokens where possible."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rapport.agents.failures import classify_failure
 from rapport.domain.model_problems import Problem
 
 _OF_ONE_TOKEN = frozenset({"request_refused", "too_long", "empty", "malformed"})
-"""What may be wrong with an answer of one token, and with no other."""
+"""Problems that an answer of one token may have and a longer one has not."""
 _HAS_NO_LIST = frozenset({404, 405, 501})
-"""How servers answer that have no list of models."""
+"""Status codes of servers that have no list of models."""
 
 
 class _Refused(Exception):
@@ -31,8 +31,8 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _List:
-    """Where a provider lists its models."""
+class _ModelList:
+    """The address and headers of a provider's list of models."""
 
     url: str
     headers: dict[str, str] = field(default_factory=dict[str, str])
@@ -44,38 +44,38 @@ async def probe(name: str, model: BaseChatModel, *, environment: Mapping[str, st
     The server's list of models is read. A model is asked for one token only where there is no list, or it isn't on it.
     """
     provider, _, wanted = name.partition(":")
-    listed = _list_of(provider, environment)
+    listed = _find_model_list(provider, environment)
     if listed is None:
         return None
     is_asked = False
     try:
         async with asyncio.timeout(timeout):
-            if wanted not in await _models(listed):
+            if wanted not in await _load_models(listed):
                 is_asked = True
-                await _one_token(provider, model)
+                await _request_one_token(provider, model)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is what was to be found out
         problem = classify_failure(error).problem
         return None if is_asked and problem in _OF_ONE_TOKEN else problem
     return None
 
 
-def _list_of(provider: str, environment: Mapping[str, str]) -> _List | None:
+def _find_model_list(provider: str, environment: Mapping[str, str]) -> _ModelList | None:
     if provider == "openai":
         base = (environment.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").rstrip("/")
         key = environment.get("OPENAI_API_KEY") or "none"
-        return _List(f"{base}/models", {"Authorization": f"Bearer {key}"})
+        return _ModelList(f"{base}/models", {"Authorization": f"Bearer {key}"})
     if provider == "anthropic":
         base = (environment.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com").rstrip("/")
         key = environment.get("ANTHROPIC_API_KEY") or "none"
-        return _List(f"{base}/v1/models?limit=1000", {"x-api-key": key, "anthropic-version": "2023-06-01"})
+        return _ModelList(f"{base}/v1/models?limit=1000", {"x-api-key": key, "anthropic-version": "2023-06-01"})
     if provider == "ollama":
         host = environment.get("OLLAMA_HOST") or "127.0.0.1:11434"
         base = (host if "://" in host else f"http://{host}").rstrip("/").replace("//0.0.0.0", "//127.0.0.1")
-        return _List(f"{base}/v1/models")
+        return _ModelList(f"{base}/v1/models")
     return None
 
 
-async def _models(listed: _List) -> frozenset[str]:
+async def _load_models(listed: _ModelList) -> frozenset[str]:
     """Return the names of the models that a server has; none when it has no list of them."""
     async with (
         aiohttp.ClientSession(trust_env=True) as session,
@@ -93,6 +93,6 @@ async def _models(listed: _List) -> frozenset[str]:
     return frozenset({*names, *(one.removesuffix(":latest") for one in names)})
 
 
-async def _one_token(provider: str, model: BaseChatModel) -> None:
+async def _request_one_token(provider: str, model: BaseChatModel) -> None:
     limit = {"num_predict": 1} if provider == "ollama" else {"max_tokens": 1}
     await model.bind(**limit).ainvoke("Hi")

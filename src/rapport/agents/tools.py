@@ -1,5 +1,5 @@
-"""What a model may do beside talking: note down a lasting fact, or look up more of a group chat. Nothing is changed here:
-the turn stores what it asked for."""
+"""The tools of a model: save a lasting fact, or read more of a group chat. Nothing is stored here: the turn stores the
+facts with its reply."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Protocol, TypedDict
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
-ROUNDS = 3
-"""So many times a model may use its tools before it has to answer."""
-MOST_CALLS = 8
-"""So many calls of one message are heard: each fact that is kept costs the turn some time."""
-MOST_LOOKUPS = 6
-"""So many times in one turn something is looked up."""
+MAX_TOOL_ROUNDS = 3
+"""Rounds of tool calls before the model must answer."""
+MAX_CALLS_PER_MESSAGE = 8
+"""Tool calls that one message may contain; further calls are refused."""
+MAX_CHAT_TOOL_CALLS = 6
+"""Chat tool calls in one turn."""
 
 
 def _tool(name: str, description: str, required: Sequence[str] = (), **parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ UPSERT_MEMORY = _tool(
     },
 )
 
-LOOKUPS = [
+CHAT_TOOLS = [
     _tool(
         "get_smart_context",
         "The messages of this group chat that were said in one go before the call, or around another message of it.",
@@ -65,20 +65,20 @@ LOOKUPS = [
         query={"type": "string", "description": "What to look for: a question, or a few words."},
     ),
 ]
-"""How a model sees more of a group chat than it was given (CTX-7)."""
-LOOKUP_NAMES = frozenset(tool["function"]["name"] for tool in LOOKUPS)
+"""Tools by which a model reads more of a group chat than its context (CTX-7)."""
+CHAT_TOOL_NAMES = frozenset(tool["function"]["name"] for tool in CHAT_TOOLS)
 
 
 class ChatToolbox(Protocol):
-    """Sees more of the chat that a turn is about."""
+    """Runs chat tools for one turn."""
 
     async def use(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What one of LOOKUPS finds, or a sentence that says why it finds nothing; never raises for a bad argument."""
+        """Return what one of LOOKUPS finds, or a sentence that says why it finds nothing; never raises for a bad argument."""
         ...
 
 
 class MaySave(Protocol):
-    """Says whether a fact may be remembered."""
+    """Decides whether a fact may be saved."""
 
     def __call__(self, content: str, /) -> bool: ...
 
@@ -91,19 +91,23 @@ class Saved(TypedDict):
 
 
 class Toolbox:
-    """What a model may do in one turn, and what it wants to have remembered."""
+    """Run the tool calls of one turn, and collect the facts to save."""
 
     def __init__(self, *, may_save: MaySave | None = None, lookups: ChatToolbox | None = None) -> None:
         self._may_save = may_save
         self._lookups = lookups
-        self._left = MOST_LOOKUPS
+        self._left = MAX_CHAT_TOOL_CALLS
         self.saved: list[Saved] = []
 
     async def use(self, reply: AIMessage) -> list[ToolMessage]:
-        """What is answered to each of the model's calls."""
+        """Run the model's calls and return their results."""
         answers: list[ToolMessage] = []
         for number, call in enumerate(reply.tool_calls):
-            said = await self._used(call["name"], call["args"]) if number < MOST_CALLS else "Not done: too many calls."
+            said = (
+                await self._use_one(call["name"], call["args"])
+                if number < MAX_CALLS_PER_MESSAGE
+                else "Not done: too many calls."
+            )
             answers.append(ToolMessage(said, tool_call_id=call["id"] or ""))
         answers += [
             ToolMessage("Not done: the arguments must be a JSON object.", tool_call_id=call["id"] or "")
@@ -111,10 +115,10 @@ class Toolbox:
         ]
         return answers
 
-    async def _used(self, name: str, arguments: Mapping[str, Any]) -> str:
+    async def _use_one(self, name: str, arguments: Mapping[str, Any]) -> str:
         if self._may_save is not None and name == "upsert_memory":
             return self._upsert_memory(arguments, self._may_save)
-        if self._lookups is None or name not in LOOKUP_NAMES:
+        if self._lookups is None or name not in CHAT_TOOL_NAMES:
             return "There is no such tool."
         if not self._left:
             return "Not done: enough was looked up. Answer with what there is."
@@ -133,7 +137,7 @@ class Toolbox:
         return "Saved."
 
 
-def repeatable(reply: AIMessage) -> AIMessage:
+def make_repeatable(reply: AIMessage) -> AIMessage:
     """Return the reply as it can be sent back to its model: each invalid call has an empty object as its arguments.
 
     Some servers refuse arguments that are no object, and some providers leave invalid calls out, so that their results would

@@ -111,7 +111,7 @@ async def check_model(app: App) -> None:
     problem = await probe(name, app.model, environment=os.environ, timeout=PROBE_SECONDS)
     if problem is None:
         return
-    app.health.found(problem)
+    app.health.record_probe(problem)
     log.warning("model.problem", model=name, kind=problem, remedy=advise(problem, name))
 
 

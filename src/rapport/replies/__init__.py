@@ -1,1 +1,1 @@
-"""What is checked and decided about a reply before it is stored."""
+"""Check a reply before it is stored."""

@@ -41,7 +41,7 @@ _DECORATION: Final = frozenset(">#*_+•`-")
 LINE_CHARACTERS: Final = _ID_CHARACTERS | frozenset(f"&{_SEPARATORS}{_QUOTES}")
 ITEM_CHARACTERS: Final = LINE_CHARACTERS | frozenset(".)+•>")
 _NO_IDS: Final = frozenset({"and", "none"})
-MOST_WORDS_ON_A_LINE: Final = 2
+MAX_WORDS_ON_A_LINE: Final = 2
 MOST_WORDS_AFTER_A_SENTENCE: Final = 1
 """More words in a row, with nothing between them that separates ids, are prose."""
 
@@ -75,17 +75,17 @@ class KnownIds:
 
 
 class Inside(NamedTuple):
-    """What the text after an opening bracket may still become."""
+    """State of the text after an opening bracket: what it may still become."""
 
     tag: int = START
     word: str = ""
     """The id that is being written, as long as `is_known`."""
     is_spaced: bool = False
-    """Whether whitespace follows the word, so that only a separator may."""
+    """True if whitespace follows the word, so that only a separator may."""
     is_known: bool = True
-    """Whether there is nothing but known ids so far, the last one perhaps unfinished."""
+    """True if there are only known ids so far, the last one perhaps unfinished."""
     is_list: bool = True
-    """Whether there is nothing but ids, known or not."""
+    """True if there are only ids, known or not."""
 
     def read(self, char: str, known: KnownIds) -> Inside:
         """Return what it may be with one more character."""
@@ -116,15 +116,15 @@ def tag_state(state: int, char: str) -> int:
     if char in _INVISIBLE:
         return state
     if char.isspace():
-        return _spaced_tag(state, char)
+        return _read_space_in_tag(state, char)
     if state < LIST:
-        return _named(state, char)
+        return _read_name_in_tag(state, char)
     if char in _SEPARATORS:
         return LIST
     return NOT if state == TAIL else CONTENT
 
 
-def _spaced_tag(state: int, char: str) -> int:
+def _read_space_in_tag(state: int, char: str) -> int:
     if state == CONTENT and char == "\n":
         return TAIL
     if NAMED <= state < LIST:
@@ -132,7 +132,7 @@ def _spaced_tag(state: int, char: str) -> int:
     return NOT if START < state < NAMED else state
 
 
-def _named(state: int, char: str) -> int:
+def _read_name_in_tag(state: int, char: str) -> int:
     """Return the state after one more character of the name, or the colon after it."""
     if char in _COLONS:
         return LIST if state >= NAMED else NOT
@@ -146,7 +146,7 @@ def line_state(state: int, char: str) -> int:
     if state == START and (char in _DECORATION or char.isspace()):
         return START
     if state < LIST:
-        return NAME_END if state >= NAMED and (char in "*_" or char.isspace()) else _named(state, char)
+        return NAME_END if state >= NAMED and (char in "*_" or char.isspace()) else _read_name_in_tag(state, char)
     if char == ".":
         return LINE_END if state == LIST else NOT
     if state == LINE_END and char.isalnum():
@@ -185,7 +185,7 @@ def names_ids(items: str) -> bool:
     return any(char.isalnum() for char in items)
 
 
-def ids_in_line(items: str, known: KnownIds, most_words: int = MOST_WORDS_ON_A_LINE) -> list[str] | None:
+def ids_in_line(items: str, known: KnownIds, most_words: int = MAX_WORDS_ON_A_LINE) -> list[str] | None:
     """Return what a citation line names, without the tags in it; None if it is prose."""
     if not _ITEMS.fullmatch(items):
         return None

@@ -35,19 +35,19 @@ _BEGINS_SOURCES: Final = frozenset("sSſ*_")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedText:
     """A reply that cites nothing but what was retrieved; each id once."""
 
     text: str
     generated: tuple[str, ...]
-    """What the model named, in the order of first appearance."""
+    """Ids that the model named, in the order of first appearance."""
     valid: tuple[str, ...]
-    """What of it was retrieved: those of the tags in their order, then those that only citation lines name."""
+    """Ids among them that were retrieved: those of the tags in their order, then those that only citation lines name."""
     removed: tuple[str, ...]
-    """What was taken out, unfinished tags included; a tag without anything in it counts as an empty string."""
+    """Ids that were removed, unfinished tags included; a tag without anything in it counts as an empty string."""
 
 
-def check(text: str, retrieved: Collection[str]) -> Checked:
+def check_citations(text: str, retrieved: Collection[str]) -> CheckedText:
     """Return the reply without a citation that is not backed by `retrieved`; checking its text again changes nothing."""
     checking = CitationFilter(retrieved)
     checking.feed(text)
@@ -56,14 +56,14 @@ def check(text: str, retrieved: Collection[str]) -> Checked:
 
 
 class _Code(NamedTuple):
-    """Whether the text stands in a code block, and in code between backticks on this line."""
+    """True if the text is in a code block, and in code between backticks on this line."""
 
     is_block: bool = False
     is_inline: bool = False
 
 
 class _Line(NamedTuple):
-    """Where a line, or a citation line behind a sentence, begins, and what to go back to if it is taken out."""
+    """Start of a line, or of a citation line behind a sentence, and what to go back to if it is taken out."""
 
     start: int
     row: int
@@ -77,11 +77,11 @@ class _Line(NamedTuple):
     header: _Line | None
     """Where what goes with this line begins: at `Sources:` alone on a line, or at a blank line in the list below it."""
     is_listed: bool
-    """Whether the list below such a line, already taken out, may go on here."""
+    """True if the list below such a line, already taken out, may go on here."""
 
 
 class _Bracket(NamedTuple):
-    """Where a bracket stands that may begin a citation, and what to go back to if it is taken out."""
+    """Position of a bracket that may begin a citation, and what to go back to if it is taken out."""
 
     start: int
     solid: int
@@ -101,7 +101,7 @@ class CitationFilter:
     """The same check for a reply that arrives in pieces: what was shown is never taken back, and no piece of a citation
     or of a citation line is shown before it is decided."""
 
-    checked: Checked
+    checked: CheckedText
     """The whole reply; there after `finish`."""
 
     def __init__(self, retrieved: Collection[str]) -> None:
@@ -138,7 +138,7 @@ class CitationFilter:
             pass
         del self._kept[self._solid :]
         if not self._kept and not self._has_removed_tag:  # nothing but citation lines
-            self.checked = Checked("", (), (), ())
+            self.checked = CheckedText("", (), (), ())
             return ""
         ending = ""
         if self._removed and "".join(self._kept[-len(REMOVED) :]) != REMOVED:
@@ -147,7 +147,7 @@ class CitationFilter:
         if valid:
             ending += f"\n\nSources: {', '.join(valid)}"
         text = "".join(self._kept) + ending
-        self.checked = Checked(text, tuple(self._generated), valid, tuple(self._removed))
+        self.checked = CheckedText(text, tuple(self._generated), valid, tuple(self._removed))
         return "".join(self._kept[self._shown :]) + ending
 
     def _valid_ids(self) -> tuple[str, ...]:
@@ -166,13 +166,13 @@ class CitationFilter:
         last = self._kept[self._solid - 1] if self._solid > self._line.row else "\n"
         return not (last.isalnum() or last.isspace() or last in _GOES_ON)
 
-    def _decided(self) -> int:
+    def _count_decided(self) -> int:
         """Return how far nothing that is kept can still be taken out."""
         end = self._open.floor if self._open else self._solid
         return min(end, self._line.floor) if self._may_cite() else end
 
     def _show(self) -> str:
-        start, self._shown = self._shown, self._decided()
+        start, self._shown = self._shown, self._count_decided()
         return "".join(self._kept[start : self._shown])
 
     def _take(self, char: str) -> None:
@@ -223,7 +223,7 @@ class CitationFilter:
 
     def _open_bracket(self, char: str) -> None:
         place = (self._open, self._inside, self._code, self._line, self._line_state, self._is_item)
-        self._open = _Bracket(len(self._kept), self._solid, self._decided(), *place)
+        self._open = _Bracket(len(self._kept), self._solid, self._count_decided(), *place)
         self._inside = Inside(is_known=not any(self._code))
         self._keep(char)
 
@@ -261,11 +261,11 @@ class CitationFilter:
             for char in ", ".join(ids):
                 self._read(char)
             return
-        self._replace_bracket(bracket, self._judge(ids))
+        self._replace_bracket(bracket, self._check_ids(ids))
 
     def _close_tag(self, bracket: _Bracket) -> None:
         ids = grammar.ids_in_tag("".join(self._kept[bracket.start + 1 :]))
-        valid = self._judge(ids or [""])
+        valid = self._check_ids(ids or [""])
         self._has_removed_tag |= not valid or len(valid) < len(ids)
         self._replace_bracket(bracket, valid)
 
@@ -281,7 +281,7 @@ class CitationFilter:
         self._after_removal = False
         self._keep(f"[source: {', '.join(valid)}]")
 
-    def _judge(self, ids: Sequence[str]) -> list[str]:
+    def _check_ids(self, ids: Sequence[str]) -> list[str]:
         """Return which of them were retrieved, by their exact ids, each once."""
         valid: dict[str, None] = {}
         for written in ids:
@@ -337,7 +337,7 @@ class CitationFilter:
             return "blank", ()
         if self._line_state >= LIST:
             items = grammar.after_colon(text)
-            most_words = grammar.MOST_WORDS_ON_A_LINE if line.start == line.row else grammar.MOST_WORDS_AFTER_A_SENTENCE
+            most_words = grammar.MAX_WORDS_ON_A_LINE if line.start == line.row else grammar.MOST_WORDS_AFTER_A_SENTENCE
             ids = grammar.ids_in_line(items, self._known, most_words)
             if ids is not None:
                 return ("citations" if grammar.names_ids(items) else "header"), ids
@@ -347,7 +347,7 @@ class CitationFilter:
     def _replace_line(self, ids: Sequence[str]) -> None:
         """Take a citation line out, with the header it belongs to."""
         line = self._line
-        self._judge(ids)
+        self._check_ids(ids)
         first = line.header or line
         self._forget(first)
         if first.start > first.row:

@@ -1,4 +1,4 @@
-"""Rewrite what people and notes say so that a model that repeats it cites nothing."""
+"""Rewrite text of people, notes and models: so that a repeated quotation cites nothing, and so that Postgres can store it."""
 
 from __future__ import annotations
 
@@ -77,3 +77,8 @@ def _follow(opened: list[tuple[int, int]], char: str) -> None:
         opened.clear()
     else:
         opened[-1] = (start, state)
+
+
+def make_storable(text: str) -> str:
+    """Return the text without NUL characters, and with a mark in place of half a surrogate pair."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()

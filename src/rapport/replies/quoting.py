@@ -1,4 +1,4 @@
-"""What others wrote, as the model may read it: a tag that a person typed, or that stands in a note, is never a citation."""
+"""Quote the text of people and notes for the model, so that a tag in it is never a citation."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from rapport.replies.defusing import defuse, defuse_ids
 _ROUND = str.maketrans("[]【】［］", "()()()")
 
 
-def quoted_message(message: Message) -> Message:
-    """A person's message without tags, its author's name included; what the agent said is left as it is."""
+def quote_message(message: Message) -> Message:
+    """Return a person's message without tags, its author's name included; what the agent said is left as it is."""
     if message.role != "user":
         return message
-    return replace(message, content=_quoted(message.content), author=message.author and _quoted_author(message.author))
+    return replace(message, content=_quote(message.content), author=message.author and _quote_author(message.author))
 
 
-def quoted_passages(passages: Sequence[Passage]) -> list[Passage]:
+def quote_passages(passages: Sequence[Passage]) -> list[Passage]:
     """Return the passages without citations of their own, wherever they begin and end."""
     ids = {passage.note_id for passage in passages}
-    return [_quoted_passage(passage, ids) for passage in passages]
+    return [_quote_passage(passage, ids) for passage in passages]
 
 
-def quoted_history(history: Sequence[BaseMessage], ids: Collection[str]) -> list[BaseMessage]:
+def quote_history(history: Sequence[BaseMessage], ids: Collection[str]) -> list[BaseMessage]:
     """Return the history with everything that is not the agent's own unable to cite the notes of these ids."""
-    return [quoted_prompt(one, ids) if isinstance(one, HumanMessage) else one for one in history]
+    return [quote_prompt(one, ids) if isinstance(one, HumanMessage) else one for one in history]
 
 
-def quoted_prompt(message: HumanMessage, ids: Collection[str]) -> HumanMessage:
+def quote_prompt(message: HumanMessage, ids: Collection[str]) -> HumanMessage:
     """Return the message unable to cite the notes of these ids.
 
     `quoted_message` has defused tags already; what else cites depends on what was retrieved.
@@ -41,29 +41,29 @@ def quoted_prompt(message: HumanMessage, ids: Collection[str]) -> HumanMessage:
     if not ids:
         return message
     content = cast("Content", message.content)  # pyright: ignore[reportUnknownMemberType]
-    return message.model_copy(update={"content": _rewritten(content, lambda whole: defuse_ids(whole, ids))})
+    return message.model_copy(update={"content": _rewrite(content, lambda whole: defuse_ids(whole, ids))})
 
 
-def _quoted_passage(passage: Passage, ids: Collection[str]) -> Passage:
+def _quote_passage(passage: Passage, ids: Collection[str]) -> Passage:
     texts = [passage.title, passage.heading, passage.text]
-    title, heading, text = _joined(texts, lambda whole: defuse_ids(defuse(whole), ids))
+    title, heading, text = _rewrite_joined(texts, lambda whole: defuse_ids(defuse(whole), ids))
     return replace(passage, title=title, heading=heading, text=text)
 
 
-def _quoted_author(author: Author) -> Author:
+def _quote_author(author: Author) -> Author:
     # No brackets at all: what the person says stands right behind the name, and could end a tag that begins there.
     return replace(author, name=author.name.translate(_ROUND))
 
 
-def _quoted(content: Content) -> Content:
-    return _rewritten(content, defuse)
+def _quote(content: Content) -> Content:
+    return _rewrite(content, defuse)
 
 
-def _rewritten(content: Content, rewrite: Callable[[str], str]) -> Content:
+def _rewrite(content: Content, rewrite: Callable[[str], str]) -> Content:
     """Return the content with its texts rewritten as one text, so that nothing can begin in one block and end in another."""
     if isinstance(content, str):
         return rewrite(content)
-    texts = iter(_joined([str(block["text"]) for block in content if _is_text(block)], rewrite))
+    texts = iter(_rewrite_joined([str(block["text"]) for block in content if _is_text(block)], rewrite))
     return [{**block, "text": next(texts)} if _is_text(block) else block for block in content]
 
 
@@ -71,7 +71,7 @@ def _is_text(block: Block) -> bool:
     return block.get("type") == "text"
 
 
-def _joined(texts: Sequence[str], rewrite: Callable[[str], str]) -> list[str]:
+def _rewrite_joined(texts: Sequence[str], rewrite: Callable[[str], str]) -> list[str]:
     """Return the texts rewritten as one; `rewrite` leaves each character in its place."""
     whole = rewrite("".join(texts))
     parts: list[str] = []

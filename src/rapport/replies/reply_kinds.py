@@ -8,10 +8,9 @@ import structlog
 
 from rapport.domain.event import Reply
 from rapport.domain.note import NOTE_ID, Passage
-from rapport.replies.citations import check
-from rapport.replies.defusing import defuse_lines
-from rapport.replies.snippets import snippets
-from rapport.replies.text import storable
+from rapport.replies.citations import check_citations
+from rapport.replies.defusing import defuse_lines, make_storable
+from rapport.replies.snippets import make_snippets
 
 log = structlog.get_logger()
 
@@ -20,31 +19,31 @@ GUARD = "I don't have sufficiently relevant documents to answer confidently. Ple
 FALLBACK = "Temporary issue generating response. Here are the relevant documents summary: "
 
 
-def checked(text: str, passages: Sequence[Passage]) -> Reply:
-    """What the model said, with every citation that was not retrieved taken out and the sources of those that were."""
-    found = check(storable(text), {passage.note_id for passage in passages})
+def make_model_reply(text: str, passages: Sequence[Passage]) -> Reply:
+    """Return what the model said, with every citation that was not retrieved taken out and the sources of those that were."""
+    found = check_citations(make_storable(text), {passage.note_id for passage in passages})
     if passages or found.generated:
         log.info(
             "chat.citations",
-            generatedIds=_loggable(found.generated),
+            generatedIds=_redact_ids(found.generated),
             validIds=list(found.valid),
-            removed=_loggable(found.removed),
+            removed=_redact_ids(found.removed),
         )
-    return Reply(found.text, sources=snippets(passages, found.valid))
+    return Reply(found.text, sources=make_snippets(passages, found.valid))
 
 
-def _loggable(ids: Sequence[str]) -> list[str]:
+def _redact_ids(ids: Sequence[str]) -> list[str]:
     """Ids for the log. What a model puts into a tag may be anything, and what was said is not logged."""
     return [id_ if NOTE_ID.fullmatch(id_) else "(no id)" for id_ in ids]
 
 
-def guarded(reason: str) -> Reply:
-    """What a strict agent says when the notes hold no answer."""
+def make_guard_reply(reason: str) -> Reply:
+    """Return what a strict agent says when the notes hold no answer."""
     log.info("chat.guard", reason=reason)
     return Reply(GUARD, metadata={"guard_used": True})
 
 
-def fallback(
+def make_fallback_reply(
     passages: Sequence[Passage], kind: str, reason: str, *, problem: str | None = None, model: str = ""
 ) -> Reply:
     """Return what people read when the model can't answer: the same words for the same passages, every time.
@@ -53,11 +52,11 @@ def fallback(
     must not quote what anybody said.
     """
     log.warning("chat.error", errorType=kind, message=reason)
-    found = snippets(passages, list(dict.fromkeys(passage.note_id for passage in passages)))
+    found = make_snippets(passages, list(dict.fromkeys(passage.note_id for passage in passages)))
     if found:
         told = " ".join(f"{defuse_lines(snippet['text'])} [source: {snippet['id']}]" for snippet in found)
     else:
         told = "there are none for this message. Your message is kept; please send it again in a moment."
-    text = check(FALLBACK + told, [snippet["id"] for snippet in found]).text
+    text = check_citations(FALLBACK + told, [snippet["id"] for snippet in found]).text
     wrong = {"kind": problem or kind, "model": model}
     return Reply(text, sources=found, metadata={"fallback_used": True, "problem": wrong})

@@ -1,4 +1,4 @@
-"""What is kept and shown of a source: its id, and the beginning of what was found in it (RAG-7)."""
+"""Make the sources of a reply: the id and the beginning of each cited passage (RAG-7)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Collection, Sequence
 from rapport.domain.note import Passage
 from rapport.replies.defusing import defuse
 
-LONGEST = 160
+MAX_SNIPPET_CHARACTERS = 160
 
 
-def snippets(passages: Sequence[Passage], ids: Collection[str]) -> list[dict[str, str]]:
-    """For each of these ids, in their order, the best passage found of it."""
+def make_snippets(passages: Sequence[Passage], ids: Collection[str]) -> list[dict[str, str]]:
+    """Return the beginning of the best passage of each id, in the order of the ids."""
     best: dict[str, Passage] = {}
     for passage in passages:
         best.setdefault(passage.note_id, passage)
-    return [{"id": id_, "text": _shortened(best[id_].text)} for id_ in ids if id_ in best]
+    return [{"id": id_, "text": _shorten(best[id_].text)} for id_ in ids if id_ in best]
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     line = defuse(" ".join(text.split()))  # on one line there may be a tag that was none on several
-    if len(line) <= LONGEST:
+    if len(line) <= MAX_SNIPPET_CHARACTERS:
         return line
-    cut = line[: LONGEST - 1]
+    cut = line[: MAX_SNIPPET_CHARACTERS - 1]
     at_word = cut.rsplit(" ", 1)[0]
-    return f"{at_word if len(at_word) > LONGEST // 2 else cut}…"
+    return f"{at_word if len(at_word) > MAX_SNIPPET_CHARACTERS // 2 else cut}…"

@@ -20,8 +20,8 @@ from rapport.domain.follow_up import Plan
 from rapport.memory.memory_store import Prepared
 from rapport.memory.query import query_for
 from rapport.replies.citations import CitationFilter
-from rapport.replies.reply_kinds import fallback, guarded
-from rapport.replies.text import storable
+from rapport.replies.defusing import make_storable
+from rapport.replies.reply_kinds import make_fallback_reply, make_guard_reply
 from rapport.storage.messages.neighbours import load_linked
 from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.outbox import Outbox
@@ -69,22 +69,22 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
 async def _make_reply(turn: Turn, draft: Draft) -> Reply:
     """Return the guard reply, the model's or the fallback reply, with the receipt of what it was made from."""
     if turn.event.attempts > MAX_ATTEMPTS:
-        return fallback((), "attempts", f"tried {turn.event.attempts - 1} times", model=turn.deps.model)
+        return make_fallback_reply((), "attempts", f"tried {turn.event.attempts - 1} times", model=turn.deps.model)
     prompt_input = await PROMPT_BUILDERS[turn.event.kind].build_for_message(turn)
     is_strict = turn.profile.grounding == "strict"
     try:
         findings = await recall_and_retrieve(turn, _choose_lookup(turn, prompt_input), must_retrieve=is_strict)
     except (Transient, Permanent) as error:  # a retry would only make people wait
         findings = Findings()
-        reply = fallback((), "retrieval", str(error), model=turn.deps.model)
+        reply = make_fallback_reply((), "retrieval", str(error), model=turn.deps.model)
     else:
         if findings.retrieval is not None:
             turn.timer.record("retrieval")
         if is_strict and not findings.passages:
-            reply = guarded(findings.retrieval.refusal if findings.retrieval else "no_notes")
+            reply = make_guard_reply(findings.retrieval.refusal if findings.retrieval else "no_notes")
         elif turn.input.is_resting:
             why = "the model failed too often in this conversation and rests for a while"
-            reply = fallback(findings.passages, "breaker", why, problem="resting", model=turn.deps.model)
+            reply = make_fallback_reply(findings.passages, "breaker", why, problem="resting", model=turn.deps.model)
         else:
             reply = await _ask_and_check(turn, prompt_input, findings, draft)
             turn.timer.record("model")
@@ -101,7 +101,7 @@ async def _ask_and_check(turn: Turn, prompt_input: PromptInput, findings: Findin
             raise ModelFailed("empty", "nothing is left of the model's answer")
     except ModelFailed as failure:
         model = turn.deps.model
-        reply = fallback(findings.passages, failure.kind, str(failure), problem=failure.problem, model=model)
+        reply = make_fallback_reply(findings.passages, failure.kind, str(failure), problem=failure.problem, model=model)
         return replace(reply, model_failed=True, was_refused=failure.kind in TOO_LONG)
     except asyncio.CancelledError:
         if not draft.goes_on():
@@ -149,7 +149,7 @@ def _choose_lookup(turn: Turn, prompt_input: PromptInput) -> Lookup:
 def _stream_to(draft: Draft, findings: Findings) -> OnToken:
     """Return a callback that adds tokens to the draft, without citations of notes that were not retrieved."""
     citations = CitationFilter({passage.note_id for passage in findings.passages})
-    return lambda token: draft.add(citations.feed(storable(token)))
+    return lambda token: draft.add(citations.feed(make_storable(token)))
 
 
 async def _commit(turn: Turn, reply: Reply, plan: Plan | None, memories: Sequence[Prepared], *, push: bool) -> Finished:

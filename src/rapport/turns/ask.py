@@ -8,7 +8,7 @@ from rapport.context.prompt import build_system_prompt
 from rapport.context.situation import Situation
 from rapport.memory.recall import memories_block
 from rapport.replies.defusing import defuse_ids
-from rapport.replies.quoting import quoted_history, quoted_prompt
+from rapport.replies.quoting import quote_history, quote_prompt
 from rapport.turns.deps import OnToken
 from rapport.turns.findings import Findings
 from rapport.turns.prompt_input import PromptInput
@@ -53,10 +53,10 @@ async def ask_model(
     if hint:
         instructions.append(hint)
     return await turn.deps.agent.run(
-        quoted_prompt(prompt_input.message, citable_ids),
+        quote_prompt(prompt_input.message, citable_ids),
         thread_id=event.id,
         system="\n\n".join(instructions),
-        history=quoted_history(prompt_input.history, citable_ids),
+        history=quote_history(prompt_input.history, citable_ids),
         on_token=on_token,
         fresh=event.attempts == 1 if fresh is None else fresh,
         may_save=may_save,

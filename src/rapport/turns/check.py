@@ -11,8 +11,8 @@ from rapport.agents.graph import Answer
 from rapport.domain.event import Reply
 from rapport.domain.memory import MemoryCandidate
 from rapport.followups.leaks import leak_in
-from rapport.replies.reply_kinds import checked
-from rapport.replies.text import storable
+from rapport.replies.defusing import make_storable
+from rapport.replies.reply_kinds import make_model_reply
 from rapport.turns.findings import Findings
 
 log = structlog.get_logger()
@@ -27,9 +27,9 @@ def check_reply(answer: Answer, findings: Findings, *, hidden_prompts: Collectio
 
     Raise PromptLeaked if `hidden_prompts` are given and the text talks about them (AUTO-9).
     """
-    reply = checked(answer.text, findings.passages)
+    reply = make_model_reply(answer.text, findings.passages)
     if hidden_prompts and (leak := leak_in(str(reply.content), prompts=hidden_prompts)) is not None:
         log.warning("autonomy.leak", kind=leak)
         raise PromptLeaked(leak)
-    candidates = [MemoryCandidate(storable(saved["content"]), saved["key"], "agent") for saved in answer.saved]
+    candidates = [MemoryCandidate(make_storable(saved["content"]), saved["key"], "agent") for saved in answer.saved]
     return replace(reply, model_failed=False, remarks=candidates)

@@ -12,7 +12,7 @@ from rapport.domain.errors import Permanent, Transient
 from rapport.domain.note import Passage
 from rapport.memory.query import Query
 from rapport.memory.recall import RecalledMemory
-from rapport.replies.quoting import quoted_passages
+from rapport.replies.quoting import quote_passages
 from rapport.retrieval.retriever import Retrieval
 from rapport.turns.turn import Turn
 
@@ -71,7 +71,7 @@ async def recall_and_retrieve(turn: Turn, lookup: Lookup, *, must_retrieve: bool
         log.warning("chat.error", errorType="retrieval", message=str(error))
         retrieval = None
     is_relevant = retrieval is not None and retrieval.is_relevant
-    return Findings(retrieval, quoted_passages(retrieval.passages) if retrieval and is_relevant else (), memories)
+    return Findings(retrieval, quote_passages(retrieval.passages) if retrieval and is_relevant else (), memories)
 
 
 async def _recall_memories(turn: Turn, query: Query | None) -> Sequence[RecalledMemory]:

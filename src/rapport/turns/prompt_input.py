@@ -19,7 +19,7 @@ from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.context.transcript import TranscriptRenderer, render_preceding_message
 from rapport.domain.context_selection import RECENT, ContextSelection
 from rapport.domain.conversation_kind import ConversationKind
-from rapport.replies.quoting import quoted_message
+from rapport.replies.quoting import quote_message
 from rapport.storage.work.turn_input import TurnInput
 from rapport.turns.chat_tools import ChatTools
 from rapport.turns.turn import Turn
@@ -76,10 +76,10 @@ class _DirectPrompts:
         message, anchor = turn.input.message, turn.links.anchor
         history = _build_direct_history(turn.input)
         if anchor is not None:
-            history.append(render_preceding_message(message, replied_to=anchor, quote=quoted_message))
+            history.append(render_preceding_message(message, replied_to=anchor, quote=quote_message))
         asker = get_author_id(message)
         return PromptInput(
-            build_question(quoted_message(message)),
+            build_question(quote_message(message)),
             history,
             build_window_selection(turn.input.earlier, call=message, anchor=anchor),
             message.text,
@@ -113,7 +113,7 @@ class _GroupPrompts:
         renderer = TranscriptRenderer(
             turn.profile,
             context.call,
-            quote=quoted_message,
+            quote=quote_message,
             numbered=calls_tools,
             zone=load_zone(turn.input.time_zone),
         )
@@ -131,7 +131,7 @@ class _GroupPrompts:
     def build_for_trigger(self, turn: Turn, trigger: HumanMessage) -> PromptInput:
         selection = build_window_selection(drop_empty_replies(turn.input.earlier))
         zone = load_zone(turn.input.time_zone)
-        renderer = TranscriptRenderer(turn.profile, turn.input.message, quote=quoted_message, zone=zone)
+        renderer = TranscriptRenderer(turn.profile, turn.input.message, quote=quote_message, zone=zone)
         history = renderer.render_history(selection, recent=turn.input.earlier)
         return PromptInput(trigger, history, selection, summary_id=_get_summary_id(turn.input))
 
@@ -143,7 +143,7 @@ PROMPT_BUILDERS: Final[Mapping[ConversationKind, PromptBuilder]] = {
 
 
 def _build_direct_history(turn_input: TurnInput) -> list[BaseMessage]:
-    return build_history(turn_input.summary, [quoted_message(message) for message in turn_input.earlier])
+    return build_history(turn_input.summary, [quote_message(message) for message in turn_input.earlier])
 
 
 def _get_summary_id(turn_input: TurnInput) -> str | None:

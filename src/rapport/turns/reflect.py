@@ -19,7 +19,7 @@ from rapport.followups.own_words import find_own_messages, is_founded
 from rapport.followups.reflection_form import REFLECTION_PROMPT, Reflection, is_unfounded, plan_from, transcript
 from rapport.memory.memory_store import Prepared
 from rapport.memory.ports import Embedder
-from rapport.replies.text import storable
+from rapport.replies.defusing import make_storable
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.reflections import Paused, Reflections
 from rapport.storage.followups.timers import Timers
@@ -127,7 +127,7 @@ async def _select_memories(
     own = find_own_messages(paused.said, owner_id=owner_id)
     texts = [message.text for message in own]
     said = [message for message in paused.fresh if message.id in {one.id for one in own} and message.text.strip()]
-    stripped = [storable(memory).strip() for memory in memories[:MAX_MEMORIES]]
+    stripped = [make_storable(memory).strip() for memory in memories[:MAX_MEMORIES]]
     wanted = [memory for memory in stripped if memory and is_founded(memory, texts)]
     if (refused := sum(map(bool, stripped)) - len(wanted)) > 0:
         log.info("memory.unfounded", count=refused)

@@ -17,8 +17,7 @@ from rapport.context.summary_rules import (
     split_transcript,
 )
 from rapport.domain.conversation import Message
-from rapport.replies.defusing import defuse
-from rapport.replies.text import storable
+from rapport.replies.defusing import defuse, make_storable
 from rapport.storage.database import Database
 from rapport.storage.messages.summaries import Summaries
 
@@ -73,7 +72,7 @@ async def _write_summary(earlier: Message | None, messages: Sequence[Message], w
     text = earlier.text if earlier else ""
     for part in split_transcript(messages):
         told = f"Summary so far:\n{text}\n\n{part}" if text else part
-        text = defuse(storable(await writer.ask(SUMMARY_PROMPT, told))).strip()[:MAX_SUMMARY_CHARACTERS]
+        text = defuse(make_storable(await writer.ask(SUMMARY_PROMPT, told))).strip()[:MAX_SUMMARY_CHARACTERS]
         if not text:  # an empty one would take the place of all that was known
             raise ModelFailed("empty", "nothing that can be stored is left of the summary")
     return text
