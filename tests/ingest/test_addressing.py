@@ -1,9 +1,11 @@
-"""Whether a message of a group is meant for the agent: an @mention, a command, or what its channel says of it (CTX-9)."""
+"""Test the rule that decides whether a message is for the agent (CTX-9)."""
 
 from __future__ import annotations
 
 import re
 import string
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import assume, given
@@ -11,7 +13,15 @@ from hypothesis import strategies as st
 
 from rapport.agents.profiles import COMPANION, LIBRARIAN, list_agents
 from rapport.domain.agent_profile import AgentProfile
-from rapport.ingest.addressing import find_mentioned_agents, has_mention, strip_quotes_and_code
+from rapport.domain.conversation import Audience, Incoming, Message
+from rapport.ingest.addressing import (
+    Facts,
+    find_audience,
+    find_mentioned_agents,
+    has_mention,
+    is_for_agent,
+    strip_quotes_and_code,
+)
 from tests.support.cases import every_case
 
 
@@ -219,3 +229,39 @@ def test_a_handle_is_taken_literally(handle: str) -> None:
 )
 def test_long_text_takes_no_time(text: str) -> None:
     find_mentioned_agents(text, [], list_agents())
+
+
+def test_a_message_is_for_the_agent_in_a_direct_chat_by_mention_by_reply_or_if_a_reply_is_awaited() -> None:
+    in_group = Facts(is_direct=False, mentions_agent=False, replies_to_agent=False)
+    assert not is_for_agent(in_group)
+    for fact in ("is_direct", "mentions_agent", "replies_to_agent", "awaits_reply"):
+        called = replace(in_group, **{fact: True})
+        assert is_for_agent(called), fact
+        for excluded in ("is_bot", "is_album_rest", "is_late_edit"):
+            assert not is_for_agent(replace(called, **{excluded: True})), (fact, excluded)
+
+
+def test_the_audience_is_decided_for_every_conversation_the_message_can_be_in() -> None:
+    message = Incoming("local", "here", "@librarian, what is new?")
+    assert find_audience(message, None) == Audience(True, False, ["librarian"])
+    # Where the platform marks mentions, the words do not count.
+    assert find_audience(replace(message, mentions_agent=False), None) == Audience(True, False, [])
+    assert find_audience(replace(message, mentions_agent=True), None) == Audience(True, True, [])
+    assert find_audience(replace(message, replies_to_agent=True), None).in_group_chats
+    assert find_audience(replace(message, is_bot=True), None).is_empty
+
+
+def test_a_reply_counts_by_the_stored_message_unless_the_platform_says_whose_it_is() -> None:
+    message = Incoming("local", "here", "Why?")
+    said = Message("m1", "here", "assistant", "Because.", datetime.now(UTC))
+    assert find_audience(message, said).in_group_chats
+    assert not find_audience(message, replace(said, role="user")).in_group_chats
+    assert not find_audience(replace(message, replies_to_agent=False), said).in_group_chats
+
+
+@pytest.mark.parametrize(("age", "is_answered"), [(timedelta(minutes=59), True), (timedelta(minutes=61), False)])
+def test_an_edit_of_an_old_message_is_not_answered(age: timedelta, is_answered: bool) -> None:
+    now = datetime.now(UTC)
+    edited = Incoming("local", "here", "@bot?", said_at=now - age, edited_at=now)
+    assert find_audience(edited, None).is_empty is not is_answered
+    assert not find_audience(replace(edited, edited_at=None), None).is_empty

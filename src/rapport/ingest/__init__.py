@@ -1,1 +1,1 @@
-"""What comes in: validated, normalised, stored in one transaction, and only then acknowledged."""
+"""Accept messages: check them, decide whether they are for the agent, and store them; import archives."""

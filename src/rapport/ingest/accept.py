@@ -1,4 +1,4 @@
-"""Accepting a message, or a change of one: one transaction, and only then an acknowledgement."""
+"""Store a message or an edit in one transaction; only then is it acknowledged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
 
 
 async def _find_parent(connection: Connection, incoming: Incoming) -> Message | None:
-    """What the message replies to, if that is stored here. By its platform's id it may be older than the agent's time."""
+    """Return the stored message that it replies to; by its platform id that may be an imported one."""
     messages, where = Messages(connection), (incoming.owner_id, incoming.conversation_id)
     if incoming.reply_to_id is not None:
         parent = await messages.get(*where, incoming.reply_to_id)

@@ -23,7 +23,7 @@ MAX_EDITED_AGE = timedelta(hours=1)
 _TICKS = re.compile(r"`+")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*(?=\n)")
 _FENCE_LENGTH = 3
-"""So many backticks can hold several paragraphs."""
+"""A run of this many backticks can hold several paragraphs."""
 _QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
 
 
@@ -78,7 +78,7 @@ def _is_late_edit(incoming: Incoming) -> bool:
 
 
 def find_mentioned_agents(text: str, mentioned: Sequence[str], agents: Iterable[AgentProfile]) -> list[str]:
-    """The ids of those agents that a message addresses: in its words, or as somebody whom its channel names.
+    """Return the ids of the agents that a message mentions, in its words or in the channel's list.
 
     `mentioned` are ids or names as the channel has them, with or without an @ before them.
     """
@@ -92,8 +92,7 @@ def find_mentioned_agents(text: str, mentioned: Sequence[str], agents: Iterable[
 
 
 def has_mention(text: str, agent: AgentProfile) -> bool:
-    """Whether the text holds an @mention of one of the agent's handles, or a command for it, in any case, as a word of
-    its own."""
+    """Return True if the text mentions one of the agent's handles, or has a command for it, as a word of its own."""
     handles = "|".join(re.escape(handle) for handle in agent.handles)
     # Not inside a word or an address ("me@bot.example"), nor the beginning of a longer handle ("@bottle", "@bot_2").
     # A command, `/ask@bot`, is one too: in front of its @ stands what it is called, and in front of that nothing.
@@ -103,13 +102,12 @@ def has_mention(text: str, agent: AgentProfile) -> bool:
 
 
 def strip_quotes_and_code(text: str) -> str:
-    """The text without its quoted lines and without code: who quotes "> @bot help", or writes `@bot` to say how it is
-    called, talks about the agent and not to it."""
+    """Return the text without quoted lines and code: who quotes or writes `@bot` as code talks about the agent, not to it."""
     return _QUOTED_LINE.sub("", _strip_code(text))
 
 
 def _strip_code(text: str) -> str:
-    """What is between backticks is code, if there are as many after it as before it; others are just backticks.
+    """Remove code: what stands between two runs of backticks of the same length.
 
     It doesn't begin within a word (it`s) and, but for a fence, ends with its paragraph.
     """
@@ -129,7 +127,7 @@ def _strip_code(text: str) -> str:
 
 
 def _find_closing(text: str, runs: Sequence[re.Match[str]]) -> list[int | None]:
-    """Of each run of backticks, which of those after it ends what it begins: the next one of its length."""
+    """Return for each run of backticks the next one of its length, which closes it."""
     breaks = [found.start() for found in _BLANK_LINE.finditer(text)]
     closing: list[int | None] = [None] * len(runs)
     latest: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""Archives, read row by row: what a row says becomes a message, or a sentence about what is wrong with it.
+"""Read archives row by row: each row becomes a message, or a problem that says what is wrong.
 
 A file is outside data: what it claims about a message beside its words (metadata, sources) counts only if it is trusted.
 """
@@ -26,7 +26,7 @@ from rapport.ingest.content import MAX_CHARACTERS, MAX_NAME_CHARACTERS, check_co
 MAX_ID = 120
 MAX_SOURCE = 160
 LEGACY_MARKER = "[AUTONOMOUS_FOLLOWUP:"
-"""How older systems began the messages they made themselves. Only archives are ever searched for it."""
+"""Older systems began their synthetic messages with it. Only archives are searched for it."""
 
 _LEGACY = re.compile(r"\[AUTONOMOUS_FOLLOWUP:([^\]\r\n]*)\](.*)", re.DOTALL)
 _EPOCH = re.compile(r"-?\d{9,}(\.\d+)?")
@@ -38,7 +38,7 @@ _MILLISECONDS = 100_000_000_000
 
 @dataclass
 class ArchiveBuilder:
-    """The rows of one chat, as they are read."""
+    """Collect the rows of one chat."""
 
     messages: list[ArchivedMessage] = field(default_factory=list[ArchivedMessage])
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -59,7 +59,7 @@ class ArchiveBuilder:
         self.messages.append(message)
 
     def build(self, form: Format, chat_id: str, *, title: str | None, kind: ConversationKind) -> Archive:
-        """All of it, oldest first, with what older systems made themselves tagged as that."""
+        """Return the archive, oldest message first, with the synthetic messages of older systems tagged."""
         told = self.messages
         if told and told[0].created_at > told[-1].created_at:
             told.reverse()  # newest first: of rows with the same time, too
@@ -94,22 +94,22 @@ class LegacyTrigger:
     trigger_type: TriggerType
     reason: str | None
     unknown: str | None
-    """What it was called, if that is no type of ours."""
+    """The type's name in the archive, if there is no such type here."""
 
     @property
     def tags(self) -> dict[str, Any]:
-        """Of the message itself."""
+        """Return the metadata of the message itself."""
         tags: dict[str, Any] = {"synthetic": True, "trigger_type": self.trigger_type, "lc_source": "autonomy"}
         return tags if self.reason is None else {**tags, "trigger_reason": self.reason}
 
     @property
     def reply_tags(self) -> dict[str, Any]:
-        """Of the reply that follows it."""
+        """Return the metadata of the reply that follows it."""
         return {"autonomous": True, "trigger_type": self.trigger_type}
 
 
 def find_legacy_trigger(content: Content) -> LegacyTrigger | None:
-    """What older systems wrote to start a follow-up, `[AUTONOMOUS_FOLLOWUP: type]` and perhaps a reason; else None.
+    """Return the trigger in an older system's `[AUTONOMOUS_FOLLOWUP: type]` message; None if it is no such message.
 
     With a picture it is somebody's own message: no system sent itself any.
     """
@@ -124,7 +124,7 @@ def find_legacy_trigger(content: Content) -> LegacyTrigger | None:
 
 
 def describe_unknown_type(trigger: LegacyTrigger) -> str:
-    """The warning about a follow-up of a type that there isn't."""
+    """Return the warning about a follow-up of an unknown type."""
     return f"There is no trigger type {(trigger.unknown or '')[:60]!r}: it is taken as {trigger.trigger_type!r}."
 
 
@@ -138,7 +138,7 @@ def read_jsonl(
     title: str | None = None,
     limit: int = MAX_CHARACTERS,
 ) -> Archive:
-    """The archive that the lines are, one JSON object each; blank lines don't count.
+    """Return the archive in the lines, one JSON object each; blank lines are skipped.
 
     It is known again by `chat`, by the conversation that its rows name, or else by the oldest of its rows.
     """
@@ -247,7 +247,7 @@ def _mentions(value: object) -> tuple[str, ...]:
 
 
 def _content(row: Mapping[str, Any], *, limit: int) -> Content:
-    """Its words; `content` holds the blocks of a message that is more than words."""
+    """Return its words; `content` holds the blocks of a message that has more than words."""
     blocks = row.get("content")
     if isinstance(blocks, list):
         found = [as_mapping(block) for block in cast("list[Any]", blocks)]
@@ -292,19 +292,19 @@ def _sources(value: object) -> Sequence[Mapping[str, str]]:
 
 
 def as_mapping(value: object) -> Mapping[str, Any] | None:
-    """`value` if it is a JSON object."""
+    """Return `value` if it is a JSON object, else None."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def read_name(value: object, *, what: str) -> str:
-    """A name that can be stored."""
+    """Return a name that can be stored; raises InvalidInput."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"`{what}` is missing or isn't a name.")
     return checked_text(value, what=what, limit=MAX_NAME_CHARACTERS)
 
 
 def read_id(value: object, *, what: str = "id", limit: int = MAX_ID) -> str:
-    """An id, which may be a text or a whole number."""
+    """Return an id, given as a text or a whole number; raises InvalidInput."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if value.bit_length() < 200 else None
     if not isinstance(value, str) or not value.strip():
@@ -313,7 +313,7 @@ def read_id(value: object, *, what: str = "id", limit: int = MAX_ID) -> str:
 
 
 def read_time(value: object, *, now: datetime, what: str = "created_at") -> datetime:
-    """When something was said: ISO 8601 (UTC if it names no zone) or seconds or milliseconds since 1970."""
+    """Read a time: ISO 8601 (UTC if it names no zone), or seconds or milliseconds since 1970."""
     if isinstance(value, str) and _EPOCH.fullmatch(value.strip()):
         value = float(value)
     try:

@@ -1,4 +1,4 @@
-"""What a message may be: checked once, at the door."""
+"""Check that a message's content can be stored and is within limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def check_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
-    """The content, proven storable and within limits; raises InvalidInput with a sentence for the sender."""
+    """Return the content if it can be stored and is within limits; raises InvalidInput with a sentence for the sender."""
     if isinstance(content, str):
         checked_text(content, what="content", limit=limit)
         if not content.strip():
@@ -50,7 +50,7 @@ def check_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
 
 
 def check_mentions(mentions: Sequence[str]) -> tuple[str, ...]:
-    """Whom a channel names as addressed, proven storable; each once."""
+    """Return the mentioned names, each once; raises InvalidInput or TooLarge."""
     if len(mentions) > MAX_MENTIONS:
         raise TooLarge(f"`mentions` has {len(mentions)} names; at most {MAX_MENTIONS} are accepted.")
     if not all(name.strip() for name in mentions):
@@ -66,7 +66,7 @@ def check_snapshot(
     created_at: str | None = None,
     limit: int = MAX_CHARACTERS,
 ) -> dict[str, Any]:
-    """What a reply brings along of the message it replies to, as it is stored: `{id?, author?, text, created_at?}`."""
+    """Return the snapshot of a replied-to message as it is stored: `{id?, author?, text, created_at?}`."""
     if not checked_text(text, what="context_snapshot.text", limit=limit).strip():
         raise InvalidInput("`context_snapshot.text` is empty: a snapshot is of what somebody said.")
     snapshot: dict[str, Any] = {"text": text}
@@ -93,7 +93,7 @@ def _read_time(value: str) -> datetime:
 
 
 def keep_storable_payload(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """A platform's update if it can be kept as it is; it is no reason to lose the message that it brought."""
+    """Return a platform's update if it can be stored, else None: the message is stored without it."""
     try:
         told = orjson.dumps(payload)
     except TypeError:  # half of a surrogate pair, or no JSON at all
@@ -124,7 +124,7 @@ def _check_image(block: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _list_strings(value: object, *, depth: int = 2) -> list[str]:
-    """Every string inside an image block, which has one level of nesting at most (`{"image_url": {"url": …}}`)."""
+    """Return every string in an image block, which nests at most one level (`{"image_url": {"url": …}}`)."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping) and depth:

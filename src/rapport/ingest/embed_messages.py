@@ -1,4 +1,4 @@
-"""Giving messages of groups their vectors: stretch by stretch, so that it can be given up and gone on with at any time."""
+"""Embed the messages of groups in small batches, so that it can stop and resume at any time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rapport.storage.messages.message_vectors import MessageVectors, ensure_inde
 from rapport.storage.migrate import schema_lock
 
 BATCH_MESSAGES = 64
-"""Messages looked at in one go: embedded in some tenths of a second, and stored in one short transaction."""
+"""Messages of one batch: embedded in some tenths of a second, and stored in one short transaction."""
 MAX_CHARACTERS = 2_000
-"""Of a message that are embedded: no embedder reads much more."""
+"""Characters of a message that are embedded: no embedder reads much more."""
 MAX_REFUSALS = 3
-"""A text that was refused so often, while others were taken, stays without a vector."""
+"""A text that was refused this often, while others were taken, stays without a vector."""
 _PLAIN = "hello"
-"""What every embedder takes, if it is there."""
+"""A text that every available embedder takes."""
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ _CALLS = re.compile(rf"(?<![\w@.])(?:/\w{{1,64}})?@(?:{_HANDLES}|\w{{2,29}}bot)(
 
 
 class Embedder(Protocol):
-    """Texts as vectors."""
+    """Turn texts into vectors."""
 
     @property
     def name(self) -> str: ...
@@ -43,32 +43,32 @@ class Embedder(Protocol):
 
 
 class EmbeddingStep(NamedTuple):
-    """How far a step went."""
+    """The result of one batch."""
 
     embedded_count: int
-    """So many messages have got a vector."""
+    """Messages that got a vector."""
     has_more: bool
     """There is more to do in this group."""
 
 
 def prepare_text(text: str) -> str:
-    """What of a message is embedded: not that it calls the agent, which says nothing about what it means."""
+    """Return the words of a message to embed: without mentions of the agent, which say nothing about its meaning."""
     return " ".join(_CALLS.sub(" ", text[:MAX_CHARACTERS]).split())
 
 
 @dataclass(slots=True)
 class MessageEmbedding:
-    """Makes the vectors of one embedder. Any number of processes may do the same work."""
+    """Make the vectors of one embedder. Any number of processes may do the same work."""
 
     database: Database
     embedder: Embedder
     _ready: set[int] = field(default_factory=set[int])
     """The lengths of vectors whose index is known to be there."""
     _refused: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """How often, by conversation and message. Forgotten with the process, which costs a few more tries."""
+    """Refusals by conversation and message. A restart forgets them, which costs a few more tries."""
 
     async def list_pending_groups(self, *, limit: int = 1_000, after: str = "") -> list[str]:
-        """Groups in which something may be without a vector, in the order of their ids."""
+        """Return groups in which messages may lack a vector, in the order of their ids."""
         async with self.database.statement() as connection:
             return await MessageVectors(connection).behind(self.embedder.name, limit=limit, after=after)
 
@@ -93,7 +93,7 @@ class MessageEmbedding:
         return EmbeddingStep(len(made), has_more=not (moved and stretch.is_last))
 
     async def _embed(self, words: Sequence[tuple[str, str]]) -> list[tuple[str, Vector]]:
-        """The vectors of those that the embedder takes; raises what it raises when it is away."""
+        """Return the vectors of the texts that the embedder takes; raises its error when it is unavailable."""
         ids, texts = [message_id for message_id, _ in words], [text for _, text in words]
         try:
             return list(zip(ids, await self.embedder.embed(texts), strict=True))
@@ -111,7 +111,7 @@ class MessageEmbedding:
         return made
 
     def _count_refusals(self, conversation_id: str, refused: Sequence[str]) -> bool:
-        """Count what was refused; whether all of it was often enough to go on without it."""
+        """Count refusals; return True if all of these texts were refused often enough to give up on them."""
         keys = [(conversation_id, message_id) for message_id in refused]
         for key in keys:
             self._refused[key] = self._refused.get(key, 0) + 1

@@ -1,4 +1,4 @@
-"""Bringing in what was said elsewhere: in small transactions, so that a live conversation is hardly held up."""
+"""Import archives in small transactions, so that live conversations hardly wait."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def import_archive(
 
 @dataclass(frozen=True, slots=True)
 class LegacyTagCounts:
-    """What was found of older systems among what is stored."""
+    """Counts of the messages of older systems that were tagged."""
 
     triggers: int
     replies: int

@@ -1,4 +1,4 @@
-"""Telegram Desktop's export, `result.json`: one chat, or all of somebody's chats."""
+"""Read Telegram Desktop's export, `result.json`: one chat, or all chats of an account."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MEDIA = {
 
 @dataclass(frozen=True, slots=True)
 class TelegramChat:
-    """A chat of an export, its messages not looked at yet."""
+    """A chat of an export, before its messages are read."""
 
     id: str
     """As Telegram writes such ids elsewhere in the file: `user1`, `chat1`, `channel1`. A bare number may be of three."""
@@ -46,7 +46,7 @@ class TelegramChat:
 
     @property
     def has_own_numbers(self) -> bool:
-        """Whether its messages have the same numbers for everybody, bots included."""
+        """Return True if its messages have the same numbers for everybody, bots included."""
         return self.id.startswith("channel")
 
     def has_name(self, wanted: str) -> bool:
@@ -55,17 +55,17 @@ class TelegramChat:
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
-    """Which topic of a forum each row belongs to: the file says it only by what replies to what."""
+    """The forum topic of each row. The file has it only through replies."""
 
     known: dict[str, str] = field(default_factory=dict[str, str])
 
     def see(self, row: Mapping[str, Any]) -> None:
-        """A row in which nobody says anything may begin a topic."""
+        """Record a topic that a service row begins."""
         if row.get("action") == "topic_created":
             self.known[str(row.get("id"))] = str(row.get("id"))
 
     def of(self, row: Mapping[str, Any]) -> str | None:
-        """That of the row it replies to, which stands before it."""
+        """Return the topic of the row it replies to, which comes before it."""
         topic = None if "reply_to_peer_id" in row else self.known.get(str(row.get("reply_to_message_id")))
         if topic is not None:
             self.known[str(row.get("id"))] = topic
@@ -73,7 +73,7 @@ class _Topics:
 
 
 def list_telegram_chats(data: bytes) -> list[TelegramChat]:
-    """The chats of an export; raises InvalidInput if it isn't one."""
+    """Return the chats of an export; raises InvalidInput if it is none."""
     export = as_mapping(_parse(data)) or {}
     if isinstance(export.get("messages"), list):
         return [_chat(export)]
@@ -90,8 +90,8 @@ def list_telegram_chats(data: bytes) -> list[TelegramChat]:
 def read_telegram(
     chat: TelegramChat, *, now: datetime, agent_authors: Sequence[str] = (), limit: int = MAX_CHARACTERS
 ) -> Archive:
-    """What was said in a chat. Of a chat with a bot, the bot's part is the agent's; else only that of `agent_authors`,
-    by id or name: anybody may call themselves like an agent."""
+    """Return a chat as an archive. In a chat with a bot, the bot's messages are the agent's; else only those of
+    `agent_authors`, by id or name: anybody may call themselves like an agent."""
     rows = ArchiveBuilder()
     agents = {*agent_authors, *([f"user{chat.number}"] if chat.type == "bot_chat" else [])}
     topics = _Topics()
@@ -147,7 +147,7 @@ def _chat(chat: Mapping[str, Any]) -> TelegramChat:
 
 
 def _message(row: Mapping[str, Any], agents: set[str], *, now: datetime, limit: int) -> ArchivedMessage | None:
-    """The message of a row; None if nobody said anything in it."""
+    """Return the message of a row; None if it says nothing."""
     if row.get("type") != "message":
         raise InvalidInput("It isn't a message: its `type` is missing or unknown.")
     row_id = read_id(row.get("id"))
@@ -175,7 +175,7 @@ def _message(row: Mapping[str, Any], agents: set[str], *, now: datetime, limit: 
 
 
 def _read_mentions(text: object) -> tuple[str, ...]:
-    """Who is addressed without a name that begins with @: by the id that authors have in the file."""
+    """Return the people mentioned without a username, by the id that authors have in the file."""
     parts = [as_mapping(part) or {} for part in _as_list(text)]
     numbers = [part.get("user_id") for part in parts if part.get("type") == "mention_name"]
     named = [f"user{number}" for number in numbers if isinstance(number, int) and 0 < number < 2**63]
@@ -183,7 +183,7 @@ def _read_mentions(text: object) -> tuple[str, ...]:
 
 
 def _read_edit_time(row: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
-    """When it was last changed. Old versions wrote a time in 1970 for never: no time is no reason to lose the message."""
+    """Return the time of the last edit. Old versions wrote a time in 1970 for none: such a time is ignored."""
     try:
         return {"edited_at": read_time(row.get("edited_unixtime"), now=now).isoformat()}
     except InvalidInput:
@@ -201,7 +201,7 @@ def _author(row: Mapping[str, Any]) -> Author:
 
 
 def _text(value: object) -> str:
-    """The words, which are in parts where they are formatted."""
+    """Return the words, which are in parts where they are formatted."""
     if isinstance(value, str):
         return value
     return "".join(_part(part) for part in _as_list(value))
@@ -216,7 +216,7 @@ def _part(part: object) -> str:
 
 
 def _render_media(row: Mapping[str, Any]) -> str:
-    """What was sent beside words, in a line: the files themselves stay where they are."""
+    """Return an attachment as one line; the files are not imported."""
     if (kind := row.get("media_type")) is not None:
         about = [row.get("sticker_emoji") or row.get("title"), row.get("performer")]
         name = _MEDIA.get(str(kind), str(kind).replace("_", " "))

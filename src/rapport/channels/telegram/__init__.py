@@ -1,1 +1,1 @@
-"""Telegram: its updates come in as what people said, and what the agent says goes out as its messages."""
+"""Connect Telegram: read its updates as messages, and send replies and notices as its messages."""

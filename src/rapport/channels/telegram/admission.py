@@ -1,4 +1,4 @@
-"""Who may talk with the bot: nobody, until the settings name them."""
+"""Decide which chats the bot admits: none, until the settings name them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWNER = re.compile(r"[A-Za-z0-9_.@:-]{1,80}")
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Which chats are let in, each by its id, and whose they are if the settings say so."""
+    """Hold the admitted chats and users by id, and the owner of each if the settings name one."""
 
     chats: Mapping[int, str | None]
     users: Mapping[int, str | None]
@@ -26,8 +26,7 @@ class Admission:
         return not (self.chats or self.users)
 
     def find_admitted_id(self, glance: UpdateOrigin, *, known_as: int | None = None) -> int | None:
-        """The id by which a chat is let in; None: it isn't. `known_as` is the id that it had before it had to change
-        it.
+        """Return the id by which a chat is admitted, or None. `known_as` is the id the chat had before it became a supergroup.
 
         In a group that is let in everybody may speak; directly only who is named, as a user or as a chat, which is the same.
         """
@@ -37,7 +36,7 @@ class Admission:
         return None
 
     def choose_owner(self, admitted_as: int, *, first: int) -> str:
-        """To whom the conversation belongs that this chat is: to the chat itself, unless the settings name somebody.
+        """Return the owner of the chat's conversation: the one the settings name, else the chat itself.
 
         `first` is the id that it had at first: under that it has what is its own, whatever its id is now.
         """
@@ -46,7 +45,7 @@ class Admission:
 
 
 def read_admission(chats: str, users: str) -> Admission:
-    """The two lists as the settings have them; raises InvalidInput, with what to write instead."""
+    """Read the two lists of the settings; raises InvalidInput that says what to write instead."""
     return Admission(_read_list(chats, "TELEGRAM_ALLOWED_CHATS"), _read_list(users, "TELEGRAM_ALLOWED_USERS"))
 
 

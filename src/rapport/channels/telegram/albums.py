@@ -1,4 +1,4 @@
-"""Albums: pictures that are sent together come as messages of their own, and are one thing said."""
+"""Choose which message of an album is answered. Its pictures come as separate messages."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from rapport.storage.database import Database
 from rapport.storage.telegram import ChatMapping, Updates
 
 ALBUM_QUIET_SECONDS = 1.0
-"""When nothing more of an album has come for so long it is complete."""
+"""An album is complete when no message of it came for this long."""
 MAX_WAITING_UPDATES = 100
-"""Updates of a chat among which the rest of an album is looked for. It has ten messages at most."""
+"""Waiting updates of a chat to search for the rest of an album. An album has at most ten messages."""
 MAX_NUMBER_DISTANCE = 30
-"""By so much the numbers of an album's messages differ at most, if others get some of those between."""
+"""The message numbers of one album differ by at most this much."""
 _MAX_ALBUMS = 1_000
 
 
 class AlbumIncomplete(Transient):
-    """More of an album may follow: it is heard when it is complete."""
+    """Raised while more of an album may follow: the update is handled again later."""
 
 
 @dataclass(slots=True)
 class Albums:
-    """Says which message of an album calls the agent. What is remembered here is only how long it has been waited."""
+    """Choose the message of an album that stands for it. Only waiting times are kept in memory."""
 
     database: Database
     bot: int
     me: BotIdentity
     _incomplete: OrderedDict[str, tuple[str, float]] = field(default_factory=OrderedDict[str, tuple[str, float]])
-    """Of each album the latest message, and since when it is that."""
+    """The latest message of each album, and since when it is the latest."""
 
     async def is_representative(self, said: MessageReceived, conversation: Conversation) -> bool:
-        """Whether this message, which is for the agent, is the one of its album that is answered.
+        """Return True if this message, which is for the agent, is the one of its album to answer.
 
         That is the last one with words, or else the first: so that all words are known by then. Of what comes when the album
         has been answered, only words to pictures without any are. Raises StillComing.
@@ -64,7 +64,7 @@ class Albums:
         return call.platform_id == said.platform_id
 
     def _list_pieces(self, said: MessageReceived, waiting: Sequence[str]) -> Sequence[MessageReceived]:
-        """What is there of the album and for the agent, in order: this one, and those that are still to be read."""
+        """Return the messages of the album that are for the agent, in order: this one and those still waiting."""
         found = {said.message_id: said}
         for payload in waiting:
             try:
@@ -93,7 +93,7 @@ class Albums:
 
 
 def _list_neighbour_ids(said: MessageReceived) -> list[str]:
-    """What other messages of its album may be called."""
+    """Return the platform ids that other messages of the album may have."""
     first, last = said.message_id - MAX_NUMBER_DISTANCE, said.message_id + MAX_NUMBER_DISTANCE
     return [
         make_platform_id(said.chat.id, number) for number in range(max(first, 1), last) if number != said.message_id

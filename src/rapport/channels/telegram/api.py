@@ -1,4 +1,4 @@
-"""The Bot API: python-telegram-bot's client, with answers as they come and errors that say what to do."""
+"""Call the Bot API through python-telegram-bot, with plain JSON results and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ warnings.filterwarnings("ignore", message=r"(?s).*`retry_after`", category=PTBDe
 
 OFFICIAL_URL = "https://api.telegram.org"
 POLL_SECONDS = 30
-"""So long Telegram waits for something new before it answers that there is nothing."""
+"""Telegram waits this long for an update before it answers that there is none."""
 CONNECT_TIMEOUT_SECONDS = 10.0
 ANSWER_TIMEOUT_SECONDS = 20.0
 CONFLICT_SECONDS = 5.0
-"""So long another program that asks for the same updates is left alone."""
+"""Pause after another program asked for the same updates."""
 MAX_CONNECTIONS = 16
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-"""What fails before anything has been sent."""
+"""Errors that happen before anything is sent."""
 
 
 class TokenRefused(Permanent):
@@ -75,7 +75,7 @@ class BotApi(Bot):
 
     @property
     def number(self) -> int:
-        """What its rows are kept under: the bot's id, with which its token begins."""
+        """Return the id that the bot's rows are stored under: the number its token begins with."""
         first = self.token.partition(":")[0]
         if first.isascii() and first.isdigit() and len(first) < 19:
             return int(first)
@@ -83,11 +83,11 @@ class BotApi(Bot):
 
     @property
     def webhook_secret(self) -> str:
-        """What Telegram shows when it calls: made from the token, so that every process knows it and nobody else can."""
+        """Return the secret that Telegram sends with each webhook call. It is derived from the token, so every process knows it."""
         return hmac.new(self.token.encode(), b"rapport webhook", hashlib.sha256).hexdigest()
 
     def redact(self, text: str) -> str:
-        """The text without the token, however it is written there: its second half is what nobody may know."""
+        """Return the text without the secret half of the token."""
         return text.replace(self.token.partition(":")[2] or self.token, "[redacted]")
 
     async def open(self) -> None:
@@ -100,7 +100,7 @@ class BotApi(Bot):
         await self._request[1].shutdown()
 
     async def call(self, method: str, **parameters: Any) -> Any:
-        """What the method gives. Raises one of the errors above, Transient or Permanent."""
+        """Call a method and return its result. Raises one of the errors above, Transient or Permanent."""
         given = {name: value for name, value in parameters.items() if value is not None}
         # Only the one connection that waits for updates waits longer than for an answer.
         reading = {"read_timeout": given["timeout"] + ANSWER_TIMEOUT_SECONDS} if method == "getUpdates" else {}
@@ -131,7 +131,7 @@ class BotApi(Bot):
 
 
 def _classify_failure(error: Exception, said: str) -> RapportError:
-    """Only what was never sent has surely done nothing: whoever answers with 500 or 502 may have done it before."""
+    """Return Transient only if nothing was sent: a server that answers 500 or 502 may have done the work."""
     if isinstance(error.__cause__ or error, _NEVER_SENT):
         return Transient(f"Telegram can't be reached: {said}")
     return NoAnswer(f"Telegram gave no answer: {said}", retry_after=2)

@@ -1,4 +1,4 @@
-"""The bot: asks Telegram for what is new, or has itself called, and stores it before Telegram hears that it has."""
+"""Receive updates by polling or webhook, and store them before Telegram is told so."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rapport.storage.database import Database
 log = structlog.get_logger()
 
 UPDATE_KINDS = json.dumps(["message", "edited_message", "callback_query", "my_chat_member"])
-"""What Telegram is asked to tell."""
+"""The kinds of updates to ask for."""
 WEBHOOK_PATH = "/telegram/webhook"
 BATCH = 100
 MIN_POLL_SECONDS = 1.0
-"""An answer without news that comes sooner was not waited for: the next question is not asked at once."""
+"""An empty answer that comes sooner did not wait: pause before the next request."""
 MAX_BACKOFF_SECONDS = 60.0
 WEBHOOK_CHECK_SECONDS = 300.0
-"""So often it is looked whether Telegram still calls us."""
+"""Interval of the check that the webhook is still set."""
 
 PRIVACY_REMEDY = (
     "privacy mode is on: in groups the bot is given only commands, messages that tag it and replies to it, so it can't know"
@@ -42,7 +42,7 @@ PRIVACY_REMEDY = (
 
 
 class TelegramBot:
-    """One bot. Of all processes that have it, one asks and reads; each may be called."""
+    """Run one bot. One of all processes polls and handles updates; each may receive webhook calls."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TelegramBot:
 
     @property
     def uses_webhook(self) -> bool:
-        """Whether Telegram calls us, instead of being asked."""
+        """Return True if Telegram calls a webhook instead of being polled."""
         return self._webhook_url is not None
 
     @property
@@ -87,7 +87,7 @@ class TelegramBot:
     # ---- what is new
 
     async def _poll(self) -> None:
-        """Ask, store, and only then let Telegram forget; for ever."""
+        """Poll for updates, store them, and only then confirm them to Telegram; forever."""
         await self._identify()
         offset: int | None = None
         pauses = _Backoff()
@@ -111,7 +111,7 @@ class TelegramBot:
                 await self._back_off(error, pauses)
 
     async def _resolve_conflict(self, error: UpdatesConflict, pauses: _Backoff) -> None:
-        """Somebody else has the updates: a webhook that is still set, which is ours to delete, or another program."""
+        """Delete a webhook that is still set; if another program polls, log it and wait."""
         if "webhook" in str(error).lower():
             log.warning("telegram.webhook_deleted", reason=str(error))
             try:
@@ -128,7 +128,7 @@ class TelegramBot:
         await pauses.sleep(at_least=error.retry_after)
 
     async def _keep_webhook(self) -> None:
-        """Have Telegram call us, and see to it that it goes on doing so."""
+        """Set the webhook, and set it again when it is lost."""
         await self._identify()
         assert self._webhook_url is not None
         url = make_webhook_url(self._webhook_url)
@@ -164,7 +164,7 @@ class TelegramBot:
     # ---- who I am
 
     async def _identify(self) -> None:
-        """Learn the bot's own name, which every message is read with; register the commands."""
+        """Load the bot's identity, which every message is read with, and register the commands."""
         pauses = _Backoff()
         while True:
             try:
@@ -201,7 +201,7 @@ class TelegramBot:
 
 
 class _Backoff:
-    """Longer and longer ones, until something works."""
+    """Sleep twice as long after each failure, until something works."""
 
     def __init__(self) -> None:
         self._next = 1.0
@@ -215,13 +215,13 @@ class _Backoff:
 
 
 def make_webhook_url(url: str) -> str:
-    """Where Telegram is to call a server that is reached at this address."""
+    """Return the webhook's URL on a server with this address."""
     base = url.rstrip("/")
     return base if base.endswith(WEBHOOK_PATH) else base + WEBHOOK_PATH
 
 
 def _keep_updates(found: object) -> list[Mapping[str, Any]]:
-    """What is an update of what was given for updates."""
+    """Return the items that are JSON objects."""
     each = cast("list[object]", found) if isinstance(found, list) else []
     return [update for update in map(as_mapping, each) if update is not None]
 

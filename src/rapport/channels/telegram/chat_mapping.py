@@ -1,4 +1,4 @@
-"""Which conversation a chat is: found, or begun with the first message that comes from there."""
+"""Map chats to conversations: find a chat's conversation, create it, and follow a group that becomes a supergroup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANNEL = "telegram"
 async def find_or_create_conversation(
     database: Database, admission: Admission, chat: Chat, *, bot: int, me: BotIdentity
 ) -> Conversation | None:
-    """The conversation that this chat is, and whose the settings say it is; None if it isn't let in (any more)."""
+    """Return the conversation of a chat, created if needed; None if the chat is not admitted."""
     async with database.transaction() as connection:
         places, conversations = ChatMapping(connection, bot), Conversations(connection)
         place = await places.of_chat(chat.id)
@@ -47,7 +47,7 @@ async def find_or_create_conversation(
 
 
 async def find_chat_id(database: Database, conversation_id: str, *, bot: int) -> int:
-    """Where the conversation takes place; raises NotFound if that isn't a chat of this bot."""
+    """Return the chat of a conversation; raises NotFound if it is no chat of this bot."""
     async with database.statement() as connection:
         place = await ChatMapping(connection, bot).of_conversation(conversation_id)
     if place is None:
@@ -56,7 +56,7 @@ async def find_chat_id(database: Database, conversation_id: str, *, bot: int) ->
 
 
 async def migrate_chat(database: Database, old: int, new: int, *, bot: int) -> bool:
-    """A group has become a supergroup: it is the same conversation under another id. False if there is none to move."""
+    """Give the conversation of a group the id of its supergroup; False if there is none to move."""
     async with database.transaction() as connection:
         was_moved = await ChatMapping(connection, bot).move(old, new)
     if was_moved:
@@ -65,7 +65,7 @@ async def migrate_chat(database: Database, old: int, new: int, *, bot: int) -> b
 
 
 async def remember_migration(database: Database, admission: Admission, old: int, new: int, *, bot: int) -> None:
-    """A group that is no conversation becomes a supergroup, and is let in by the id that it had: this remembers it."""
+    """Remember that an admitted group without a conversation became a supergroup."""
     if admission.find_admitted_id(UpdateOrigin(old, "group", None, None, None)) is None:
         return
     async with database.transaction() as connection:
@@ -77,7 +77,7 @@ async def remember_migration(database: Database, admission: Admission, old: int,
 
 
 async def rename_bot(database: Database, username: str, *, bot: int) -> None:
-    """The bot has this name now: people tag the agent by it in every chat, and the agent knows that it is meant."""
+    """Store the bot's username, by which people mention the agent, for all of its conversations."""
     async with database.statement() as connection:
         await ChatMapping(connection, bot).rename_bot(username)
 

@@ -1,4 +1,4 @@
-"""What is done about what has happened in a chat: it is handed to the core, obeyed as a command, or noted."""
+"""Handle what happened in a chat: pass a message to the core, run a command, or record a change."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ADMIN_STATUSES = frozenset({"creator", "administrator"})
 
 
 class PostNotice(Protocol):
-    """Has a notice sent, once under each name."""
+    """Send a notice, once for each name."""
 
     async def __call__(
         self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str
@@ -58,7 +58,7 @@ class PostNotice(Protocol):
 
 @dataclass(slots=True)
 class UpdateHandler:
-    """Hears one bot's chats. Everything it does may be done again without harm."""
+    """Handle the updates of one bot. Everything may be repeated without harm."""
 
     api: BotApi
     admission: Admission
@@ -68,7 +68,7 @@ class UpdateHandler:
     """For Telegram's own tables."""
     me: BotIdentity
     _known_usernames: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
-    """Who has which name, as it is stored: so that it is not stored with every message."""
+    """User ids by username, as they are stored: so that they are not stored with every message."""
     _albums: Albums = field(init=False)
 
     def __post_init__(self) -> None:
@@ -144,7 +144,7 @@ class UpdateHandler:
         )
 
     async def _resolve_usernames(self, said: MessageReceived) -> list[str]:
-        """The ids of those whom it names with an @; and who speaks is known by theirs from now on."""
+        """Return the ids of the people mentioned by username, and store the sender's own username."""
         async with self.database.statement() as connection:
             people = People(connection)
             if said.person is not None and said.person.username is not None:
@@ -167,7 +167,7 @@ class UpdateHandler:
     async def _run_command(self, said: MessageReceived, conversation: Conversation, update_id: int) -> None:
         command = said.command
         assert command is not None
-        order = Command(
+        parsed_command = Command(
             command.name,
             command.argument,
             conversation,
@@ -178,7 +178,7 @@ class UpdateHandler:
             is_reply=said.reply_to_platform_id is not None,
             thread_id=said.thread_id,
         )
-        notice = await run_command(order, self.context)
+        notice = await run_command(parsed_command, self.context)
         if notice is None:
             return
         about = replace(notice, reply_to_platform_id=said.platform_id, thread_id=said.thread_id)
@@ -209,7 +209,7 @@ class UpdateHandler:
         await self._post_notice(about, pressed.chat, update_id)
 
     async def _post_notice(self, notice: Notice, chat: Chat, update_id: int) -> None:
-        """Also when the conversation has just been erased: then in the one that begins."""
+        """Post a notice; if the conversation was just erased, into the new one."""
         conversation = await self._find_conversation(chat)
         if conversation is not None:
             name = f"update {update_id}"
@@ -245,7 +245,7 @@ class UpdateHandler:
             await remember_migration(self.database, self.admission, *where, bot=self.api.number)
 
     async def _handle_membership(self, belongs: MembershipChanged) -> None:
-        """The bot was blocked or removed: nothing is said there on its own; or it was let back in."""
+        """Record whether the bot can still write in the chat."""
         conversation = await self._find_conversation(belongs.chat)
         if conversation is None:
             return

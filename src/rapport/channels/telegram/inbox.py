@@ -1,4 +1,4 @@
-"""The door: an update that may come in is stored under its number; only then may Telegram forget it."""
+"""Store updates of admitted chats under their number; only then may Telegram forget them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from rapport.storage.telegram import ChatMapping, Updates
 log = structlog.get_logger()
 
 MAX_UPDATE_CHARACTERS = 1_000_000
-"""Characters of an update. Telegram's own are far smaller."""
+"""Maximum size of an update. Telegram's own are far smaller."""
 LOG_AGAIN_SECONDS = 60.0
-"""A chat that goes on knocking is named in the log once in a while."""
+"""Log a refused chat at most this often."""
 _MAX_LOGGED_CHATS = 1_000
 
 
 class Inbox:
-    """Stores what may come in, whichever way it comes; the same again is stored once."""
+    """Store admitted updates from polling and webhook; the same update is stored once."""
 
     def __init__(self, database: Database, admission: Admission, *, bot: int, on_stored: Callable[[], None]) -> None:
         self._database = database
@@ -73,8 +73,7 @@ class Inbox:
     async def _is_admitted_supergroup(
         self, connection: Connection, update: Mapping[str, Any], glance: UpdateOrigin
     ) -> bool:
-        """Whether it comes from a supergroup that is let in by the id which it had as a group: this update tells so, one
-        that still waits does, or one that has been worked through did."""
+        """Return True if the update is from a supergroup that is admitted by its former group id."""
         old = (as_mapping(update.get("message")) or {}).get("migrate_from_chat_id")
         if (
             is_number(old)
@@ -107,20 +106,20 @@ class Inbox:
 
 
 def describe_remedy(chat_id: int, kind: ConversationKind) -> str:
-    """How to let a chat in."""
+    """Return the setting that admits a chat."""
     if TRAITS[kind] is DIRECT:
         return f"to let this person in, set TELEGRAM_ALLOWED_USERS={chat_id} (several: with commas) and start again"
     return f"to let this group in, set TELEGRAM_ALLOWED_CHATS={chat_id} (several: with commas) and start again"
 
 
 def read_update_id(update: Mapping[str, Any]) -> int | None:
-    """An update's number; None if this is no update."""
+    """Return an update's number; None if this is no update."""
     number = update.get("update_id")
     return number if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63 else None
 
 
 def read_message_id(update: Mapping[str, Any], *, bot: int) -> int | None:
-    """The number of the message that an update tells of; None if it tells of none, or of one of the bot's own.
+    """Return the number of the message in an update; None if there is none, or if it is the bot's own.
 
     Where somebody presses a button the message is the bot's own: that it is known must not hide that it has arrived.
     """

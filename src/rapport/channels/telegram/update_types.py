@@ -1,4 +1,4 @@
-"""What an update of Telegram tells: that somebody said or pressed something, or that a chat has changed."""
+"""Define the events that an update can carry: a message, a pressed button, a change of a chat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rapport.ingest.addressing import Facts
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """The bot that updates are read for, and the agent that speaks through it."""
+    """The bot's account, and the agent that answers through it."""
 
     id: int
     username: str
@@ -24,7 +24,7 @@ class BotIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """Where something happened."""
+    """A chat of Telegram."""
 
     id: int
     kind: ConversationKind
@@ -46,13 +46,13 @@ class Person:
 
     @property
     def author(self) -> Author:
-        """As exports of chats name them, too."""
+        """Return the author, with the id that exports of chats use."""
         return Author(f"user{self.id}", self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateOrigin:
-    """Where an update comes from and by whom, as far as that can be seen without reading it."""
+    """The chat and the sender of an update, read without parsing the rest."""
 
     chat_id: int
     kind: ConversationKind
@@ -68,14 +68,14 @@ class UpdateOrigin:
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommand:
-    """What a message begins with, if that is a command for this bot or for any bot that listens."""
+    """A command at the beginning of a message, for this bot or for any bot."""
 
     name: str
     """In lower case, without / and @bot."""
     argument: str
     """The rest of the message."""
     is_for_this_bot: bool
-    """Whether it was addressed to this bot, as in /help@bot."""
+    """True if it names this bot, as in /help@bot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class MessageReceived:
     mentions_agent: bool
     replies_to_agent: bool
     usernames: tuple[str, ...]
-    """Whom else it names, in lower case and without @: only somebody who has seen them knows their ids."""
+    """Other usernames it mentions, in lower case and without @; their ids are known only from earlier messages."""
     mentions: tuple[str, ...]
     """Ids of authors whom it tags without a username, and the agent's if it tags the bot."""
     reply_to_platform_id: str | None
@@ -109,11 +109,11 @@ class MessageReceived:
     album: str | None
     """Messages of one album were sent at once, and mostly only one of them has words."""
     has_words: bool
-    """Whether it has a text or a caption of its own."""
+    """True if it has a text or a caption."""
 
     @property
     def facts(self) -> Facts:
-        """The facts by which it is decided whether it is for the agent; an album's are of this message alone."""
+        """Return the facts by which `ingest/addressing.py` decides whether it is for the agent."""
         return Facts(
             is_direct=self.chat.traits.is_always_addressed,
             mentions_agent=self.mentions_agent,
@@ -131,7 +131,7 @@ class ButtonPressed:
     callback_id: str
     data: str
     platform_id: str | None
-    """What the message with the button is called, if the update says so."""
+    """The platform id of the message with the button, if the update has it."""
     message_id: int | None
     thread_id: str | None
 
@@ -150,7 +150,7 @@ class MembershipChanged:
 
     chat: Chat
     person: Person
-    """Who did it."""
+    """The person who made the change."""
     is_member: bool
     can_speak: bool
 

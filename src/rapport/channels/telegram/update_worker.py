@@ -1,4 +1,4 @@
-"""Works through the updates that are stored: in order within each chat, several chats at once, each update once."""
+"""Handle stored updates: in order within a chat, several chats at once, each update once."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ MAX_CONCURRENT_CHATS = 8
 """Chats that are read at once: one that hangs holds up nobody else."""
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
-"""So long a chat is left alone whose next update can't be worked through now, unless Telegram asks for more."""
+"""Pause of a chat whose next update cannot be handled now, unless Telegram asks for more."""
 MAX_ATTEMPTS = 8
-"""After so many failures, some two minutes, an update is left alone: what comes after it in its chat must not wait for ever."""
+"""An update that failed this often (some two minutes) is given up, so that those after it are handled."""
 CLEANUP_SECONDS = 3_600.0
-"""So often the numbers of old updates are dropped."""
+"""Interval at which the numbers of old updates are deleted."""
 
 
 class Handler(Protocol):
-    """What is done about what has happened. Safe to repeat."""
+    """Handle what happened. Safe to repeat."""
 
     async def handle(self, happened: ChatEvent, *, update_id: int, payload: Mapping[str, Any]) -> None: ...
 
 
 class UpdateWorker:
-    """One at a time reads for a bot; whatever it was at when it died, the next one does again."""
+    """Handle one bot's updates; one process at a time does. After a crash the next process repeats what was unfinished."""
 
     def __init__(self, database: Database, handler: Handler, *, bot: int) -> None:
         self._database = database
@@ -51,7 +51,7 @@ class UpdateWorker:
         self._cleanup_at = 0.0
 
     def wake(self) -> None:
-        """Something has been stored."""
+        """Signal that an update was stored."""
         self._woken.set()
 
     async def run(self, bot_identity: BotIdentity) -> None:
@@ -59,7 +59,7 @@ class UpdateWorker:
         await asyncio.gather(*(self._work_chats(bot_identity) for _ in range(MAX_CONCURRENT_CHATS)))
 
     async def _work_chats(self, me: BotIdentity) -> None:
-        """One chat after the other, each until nothing waits there or something can't be done now."""
+        """Handle one chat after the other, each until nothing waits or an update must be retried later."""
         while True:
             updates = await self._take_chat()
             chat_id = updates[0].chat_id
@@ -75,7 +75,7 @@ class UpdateWorker:
             self._woken.set()  # more may have come from there, which nobody could take meanwhile
 
     async def _take_chat(self) -> Sequence[Waiting]:
-        """What waits in the chat that waits longest, of those that nobody is at; one at a time looks for it."""
+        """Return the waiting updates of the chat that waits longest and is not being handled."""
         async with self._poll_lock:
             while True:
                 try:
@@ -104,14 +104,14 @@ class UpdateWorker:
             return await updates.waiting(BATCH, except_for=[*self._busy_chats, *self._paused_until])
 
     async def _handle_in_order(self, updates: Sequence[Waiting], me: BotIdentity) -> float:
-        """Those of one chat, until one of them fails; for how many seconds the chat is left alone then."""
+        """Handle a chat's updates until one fails; return the seconds to pause the chat."""
         for update in updates:
             if rest := await self._handle_update(update, me):
                 return rest
         return 0.0
 
     async def _handle_update(self, update: Waiting, me: BotIdentity) -> float:
-        """One update; the seconds after which it has to be tried again, while what comes after it waits; 0 if it hasn't."""
+        """Handle one update; return the seconds after which to retry it, 0 if it is done."""
         error: str | None = None
         bound = log.bind(updateId=update.update_id, chat=update.chat_id)
         try:

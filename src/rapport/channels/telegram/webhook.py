@@ -1,4 +1,4 @@
-"""`POST /telegram/webhook`: how Telegram calls, when it does."""
+"""Serve `POST /telegram/webhook`, which Telegram calls."""
 
 import hmac
 import json
@@ -16,17 +16,17 @@ SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's n
 
 
 class UpdateStore(Protocol):
-    """Stores updates; when it returns they are safe."""
+    """Store updates; they are safe when it returns."""
 
     async def store(self, updates: Sequence[Mapping[str, Any]]) -> int: ...
 
 
 def make_webhook_routes(door: UpdateStore, *, secret: str) -> APIRouter:
-    """Who doesn't show the secret isn't Telegram. An answer of 200 means that the update is stored."""
+    """Return the routes. A call without the secret is refused; 200 means that the update is stored."""
     router = APIRouter(tags=["telegram"])
 
     @router.post(WEBHOOK_PATH, summary="What Telegram has to tell; only Telegram knows the secret")
-    async def called(request: Request) -> Response:
+    async def receive_update(request: Request) -> Response:
         shown = request.headers.get(SECRET_HEADER, "")
         if not hmac.compare_digest(shown.encode(errors="replace"), secret.encode()):
             raise Unauthorized("This is for Telegram, which shows a secret.")

@@ -1,1 +1,1 @@
-"""Commands: what people may ask of the bot itself."""
+"""Run the commands that people give the bot."""

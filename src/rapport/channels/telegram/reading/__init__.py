@@ -1,1 +1,1 @@
-"""What came in, read: an update becomes something that has happened."""
+"""Read updates: from Telegram's JSON to events."""

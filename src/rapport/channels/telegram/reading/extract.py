@@ -1,4 +1,4 @@
-"""From a raw update of Telegram to what happened."""
+"""Turn a raw update of Telegram into an event."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _ESSENTIAL = frozenset(
 
 
 def read_update(raw: Mapping[str, Any], me: BotIdentity) -> ChatEvent:
-    """What happened; raises InvalidInput for what can't be read, and never anything else."""
+    """Return the event of an update; raises InvalidInput for what cannot be read, and nothing else."""
     try:
         return _read_event(raw, me)
     except Exception as error:
@@ -88,7 +88,7 @@ def read_update(raw: Mapping[str, Any], me: BotIdentity) -> ChatEvent:
 
 
 def find_origin(raw: object) -> UpdateOrigin | None:
-    """Where an update comes from; None if it comes from no chat. Never raises, whatever the JSON."""
+    """Return the origin of an update; None if it comes from no chat. Never raises, whatever the JSON."""
     update = _as_mapping(raw)
     for kind in (*_READ, *update):  # first what would be read: who is let in for one thing must not bring another
         told = _as_mapping(update.get(kind))
@@ -148,7 +148,7 @@ def _parse(update_id: int, kind: str, told: Mapping[str, Any]) -> telegram.Updat
 
 
 def _reduce(kind: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same with only what is needed; raises ValueError if that would not be the same."""
+    """Return the update with only its essential fields; raises ValueError if it would lose its meaning."""
     if kind == "callback_query":
         message = {"message_id": 0, "date": 0} | _keep_essential(told.get("message"))
         return {"chat_instance": "", **told, "message": message}

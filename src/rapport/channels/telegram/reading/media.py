@@ -1,4 +1,4 @@
-"""What was sent beside words, told in a line or a few; the files themselves stay where they are.
+"""Render attachments as a line or a few of text; the files are not downloaded.
 
 An export of a chat, brought in, says the same of the same messages.
 """
@@ -14,14 +14,14 @@ from rapport.ingest.placeholders import render_list, render_placeholder
 
 
 def render_media(message: telegram.Message | telegram.ExternalReplyInfo) -> str:
-    """The placeholder for what a message carries; empty if it carries nothing, or something that isn't known yet."""
+    """Return the placeholder for a message's attachment; empty if there is none, or an unknown one."""
     for name, told in _KINDS.items():
         if sent := getattr(message, name, None):
             return told(sent)
     return ""
 
 
-def _only(what: str) -> Callable[[object], str]:
+def _bare(what: str) -> Callable[[object], str]:
     return lambda _: render_placeholder(what)
 
 
@@ -29,7 +29,7 @@ def _file(what: str) -> Callable[[Any], str]:
     return lambda file: render_placeholder(what, file.file_name)
 
 
-def _titled(what: str) -> Callable[[Any], str]:
+def _title(what: str) -> Callable[[Any], str]:
     return lambda thing: render_placeholder(what, thing.title)
 
 
@@ -78,13 +78,13 @@ def _giveaway(giveaway: telegram.Giveaway) -> str:
 # What is sent twice for the sake of older programs comes before its plainer twin: an animation is a document, too.
 _KINDS: Mapping[str, Callable[[Any], str]] = {
     "animation": _file("animation"),
-    "live_photo": _only("photo"),
+    "live_photo": _bare("photo"),
     "venue": _venue,
-    "photo": _only("photo"),
+    "photo": _bare("photo"),
     "video": _file("video"),
     "audio": _audio,
-    "voice": _only("voice message"),
-    "video_note": _only("video message"),
+    "voice": _bare("voice message"),
+    "video_note": _bare("video message"),
     "sticker": _sticker,
     "document": _file("file"),
     "contact": _contact,
@@ -92,10 +92,10 @@ _KINDS: Mapping[str, Callable[[Any], str]] = {
     "poll": _poll,
     "checklist": _checklist,
     "dice": _dice,
-    "game": _titled("game"),
-    "invoice": _titled("invoice"),
-    "story": _only("story"),
-    "paid_media": _only("paid media"),
+    "game": _title("game"),
+    "invoice": _title("invoice"),
+    "story": _bare("story"),
+    "paid_media": _bare("paid media"),
     "giveaway": _giveaway,
-    "giveaway_winners": _only("giveaway winners"),
+    "giveaway_winners": _bare("giveaway winners"),
 }

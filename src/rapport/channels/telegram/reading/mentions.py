@@ -1,4 +1,4 @@
-"""Whom the words of a message address: this bot, other people, and by which command."""
+"""Find the mentions and the command in a message's words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rapport.ingest.addressing import strip_quotes_and_code
 from rapport.ingest.content import MAX_MENTIONS
 
 _QUOTED = frozenset({"blockquote", "expandable_blockquote", "pre", "code"})
-"""Who quotes a name, or writes it as code, talks about somebody and not to them."""
+"""A name that is quoted or written as code is not addressed."""
 
 # Not inside a word or an address ("me@bot.example"), nor the beginning of a longer name; in front of the @ may stand a
 # command.
@@ -27,10 +27,10 @@ _MAX_ENTITIES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Whom some words address."""
+    """The mentions and the command in some words."""
 
     mentions_agent: bool = False
-    """Whether they tag this bot."""
+    """True if they mention this bot."""
     usernames: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
     command: ParsedCommand | None = None
@@ -46,7 +46,7 @@ class Words:
 
     @property
     def with_addresses(self) -> str:
-        """The text, with the addresses that only its links know."""
+        """Return the text with the addresses of its links."""
         links = [(part, entity.url) for part, entity in self.parts() if entity.type == "text_link" and entity.url]
         units = self.text.encode("utf-16-le")
         kept: list[str] = []
@@ -57,7 +57,7 @@ class Words:
         return "".join([*kept, _decode(units[2 * end :])])
 
     def parts(self) -> list[tuple[_Part, telegram.MessageEntity]]:
-        """The parts that are something; Telegram counts in units of UTF-16, where an emoji is two."""
+        """Return the marked parts of the text. Telegram counts in UTF-16 units, where an emoji is two."""
         units = self.text.encode("utf-16-le")
         found: list[tuple[_Part, telegram.MessageEntity]] = []
         for entity in (self.entities or ())[:_MAX_ENTITIES]:
@@ -78,7 +78,7 @@ class _Part:
 
 
 def find_tags(words: Words, me: BotIdentity) -> Tags:
-    """Whom the words address, each of them once."""
+    """Return the mentions in the words, each once."""
     if words.entities is None:
         names = [name.lower() for name in _NAME.findall(strip_quotes_and_code(words.text))] if "@" in words.text else []
         return _make_tags(names, [], _parse_command(words.text, me), me)
@@ -105,7 +105,7 @@ def _make_tags(names: Iterable[str], people: Sequence[int], command: ParsedComma
 
 
 def _parse_command(text: str, me: BotIdentity) -> ParsedCommand | None:
-    """The command that the text begins with, unless it is another bot's."""
+    """Return the command that the text begins with, unless it is for another bot."""
     found = _COMMAND.match(text)
     if found is None or (found[2] and found[2].lower() != me.username.lower()):
         return None

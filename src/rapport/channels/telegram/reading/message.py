@@ -1,4 +1,4 @@
-"""One message of Telegram, read: who speaks, when, what they say, and what they reply to."""
+"""Read one message: its sender, time, text and what it replies to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Whoever says something: a person, a bot, or a chat in whose name somebody speaks."""
+    """The sender of a message: a person, a bot, or a chat in whose name somebody writes."""
 
     person: Person | None
     author: Author
@@ -39,7 +39,7 @@ class Speaker:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a message replies to, if it does."""
+    """The message that a message replies to, if any."""
 
     platform_id: str | None = None
     snapshot: Mapping[str, Any] | None = None
@@ -47,7 +47,7 @@ class Reply:
 
 
 def find_speaker(message: telegram.Message, me: BotIdentity) -> Speaker | None:
-    """Who says it; None if the message doesn't tell. Whoever speaks as a chat has a stand-in user, who is nobody."""
+    """Return the sender; None if the message names none. For a message in a chat's name, Telegram's stand-in user is ignored."""
     if message.sender_chat is not None:
         return Speaker(None, make_chat_author(message.sender_chat))
     if message.from_user is None:
@@ -58,24 +58,24 @@ def find_speaker(message: telegram.Message, me: BotIdentity) -> Speaker | None:
 
 
 def make_platform_id(chat_id: int, message_id: object) -> str:
-    """What a message is called: a group and the supergroup that it becomes count their messages anew."""
+    """Return a message's platform id. It has the chat's id, because a supergroup numbers its messages anew."""
     return f"{chat_id}/{check_number(message_id)}"
 
 
 def find_topic(message: telegram.Message) -> str | None:
-    """The forum topic; a thread of replies has such a number, too, and is none."""
+    """Return the forum topic. A thread of replies has such a number too, and is none."""
     if not message.is_topic_message or message.message_thread_id is None:
         return None
     return str(check_number(message.message_thread_id))
 
 
 def read_time(message: telegram.Message) -> datetime:
-    """When it was said; messages of one second are in the order of their numbers."""
+    """Return the message's time; messages of one second are ordered by their numbers."""
     return check_date(message.date).replace(microsecond=check_number(message.message_id) % _MICROSECONDS)
 
 
 def check_date(date: datetime) -> datetime:
-    """The date, if it is one that Telegram can have written."""
+    """Return the date; raises ValueError if Telegram cannot have written it."""
     if not _is_plausible(date):
         raise ValueError("a date was expected")
     return date
@@ -91,7 +91,7 @@ def read_words(message: telegram.Message, raw: Mapping[str, Any] | None = None) 
 
 
 def render_text(message: telegram.Message, words: Words) -> str:
-    """What it says, with what it carries; empty if nobody says anything in it."""
+    """Return the text with its attachment's placeholder; empty if the message says nothing."""
     carried, own = render_media(message), words.with_addresses if visible(words.text) else ""
     if not carried and not own:
         return ""
@@ -100,7 +100,7 @@ def render_text(message: telegram.Message, words: Words) -> str:
 
 
 def find_reply(message: telegram.Message, me: BotIdentity) -> Reply:
-    """What it replies to: a message of the chat, one of elsewhere, or a story."""
+    """Return what it replies to: a message of the chat, one from elsewhere, or a story."""
     parent = message.reply_to_message
     if parent is not None:
         text = render_text(parent, read_words(parent))
@@ -132,7 +132,7 @@ def _make_reply(parent: telegram.Message, message: telegram.Message, text: str, 
 
 
 def _make_external_reply(external: telegram.ExternalReplyInfo, message: telegram.Message, me: BotIdentity) -> Reply:
-    """A reply to another chat, or to another topic of this one: that message is known by its name, then."""
+    """Return a reply to another chat, or to another topic of this chat, whose message has a platform id here."""
     origin, quote = external.origin, message.quote
     is_here = external.chat is not None and external.chat.id == message.chat.id and external.message_id is not None
     platform_id = make_platform_id(message.chat.id, external.message_id) if is_here else None
@@ -151,7 +151,7 @@ def _make_external_reply(external: telegram.ExternalReplyInfo, message: telegram
 
 
 def _render_origin(message: telegram.Message) -> str:
-    """Whose words they are. What the linked channel posts is its own, and comes forwarded all the same."""
+    """Return who a forwarded message is from. A linked channel's post is forwarded too, and is its own."""
     origin = message.forward_origin
     if origin is None or message.is_automatic_forward:
         return ""
@@ -162,7 +162,7 @@ def _render_origin(message: telegram.Message) -> str:
 
 
 def _render_quote(message: telegram.Message) -> str:
-    """The words that somebody picked out of what they reply to; what Telegram picks by itself says nothing."""
+    """Return the passage that the sender quoted; what Telegram quotes by itself is left out."""
     quote = message.quote
     if quote is None or not quote.is_manual:
         return ""

@@ -1,4 +1,4 @@
-"""How Telegram's people and chats are named here: ids as in exports of chats, and names that can be read and stored."""
+"""Name Telegram's people and chats: ids as in exports of chats, and names that can be read and stored."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rapport.ingest.placeholders import join_lines
 
 PRIVATE = "private"
 _CHANNEL_ID_OFFSET = 1_000_000_000_000
-"""Bots see channels and supergroups by a number that is so much further below zero than the one in exports."""
+"""Bots see the ids of channels and supergroups lower by this much than exports do."""
 _INVISIBLE_LETTERS = str.maketrans("", "", "\u115f\u1160\u2800\u3164\uffa0")
 """Letters by their category, and yet nothing to see: people use them to have no name."""
 
 
 def make_storable(text: object) -> str:
-    """The text with what can't be stored (NUL, halves of surrogate pairs) replaced; no offset in it moves."""
+    """Return the text with NUL and halves of surrogate pairs replaced; no offset in it moves."""
     if not isinstance(text, str):
         raise TypeError("a text was expected")
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -27,19 +27,19 @@ def make_storable(text: object) -> str:
 
 
 def check_number(value: object) -> int:
-    """The value, if it is a number that an id can be."""
+    """Return the value; raises ValueError if it cannot be an id."""
     if not is_number(value):
         raise ValueError("a number was expected")
     return value
 
 
 def is_number(value: object) -> TypeIs[int]:
-    """Whether it can be an id, which is never 0."""
+    """Return True if it can be an id, which is never 0."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < abs(value) < 2**63
 
 
 def choose_visible(*names: object) -> str | None:
-    """The first of the names that one can see, on one line and not too long; None if there is none."""
+    """Return the first visible name, on one line and shortened; None if there is none."""
     for name in names:
         shown = join_lines(make_storable(name))[:MAX_NAME_CHARACTERS].rstrip() if isinstance(name, str) else ""
         if visible(shown.translate(_INVISIBLE_LETTERS)):
@@ -52,7 +52,7 @@ def join_names(first: object, last: object) -> str:
 
 
 def make_person(user: telegram.User) -> Person:
-    """Somebody by their name; else by their username; else by their id, as a deleted account has neither."""
+    """Return the person by name, else by username, else by id: a deleted account has neither."""
     user_id = check_number(user.id)
     username = choose_visible(user.username)
     name = choose_visible(join_names(user.first_name, user.last_name), username) or f"user{user_id}"
@@ -60,7 +60,7 @@ def make_person(user: telegram.User) -> Person:
 
 
 def make_chat(chat: telegram.Chat) -> Chat:
-    """The chat as it is shown."""
+    """Return the chat with its shown title."""
     if chat.type == PRIVATE:
         chat_id = check_number(chat.id)
         name = choose_visible(join_names(chat.first_name, chat.last_name), chat.username)
@@ -69,7 +69,7 @@ def make_chat(chat: telegram.Chat) -> Chat:
 
 
 def make_chat_author(chat: telegram.Chat) -> Author:
-    """A chat that speaks: a channel, or the group itself for an anonymous admin."""
+    """Return the author for a chat: a channel, or the group itself for an anonymous admin."""
     chat_id = check_number(chat.id)
     if chat_id > 0:
         author_id = f"user{chat_id}"
@@ -82,7 +82,7 @@ def make_chat_author(chat: telegram.Chat) -> Author:
 
 
 def find_origin_author(origin: telegram.MessageOrigin) -> Author | None:
-    """Who first said what was forwarded or is replied to elsewhere; None if Telegram has a new way to say so."""
+    """Return who wrote what was forwarded or is replied to elsewhere; None if the kind of origin is unknown."""
     if isinstance(origin, telegram.MessageOriginUser):
         return make_person(origin.sender_user).author
     if isinstance(origin, telegram.MessageOriginHiddenUser):
@@ -96,7 +96,7 @@ def find_origin_author(origin: telegram.MessageOrigin) -> Author | None:
 
 
 def find_signature(origin: telegram.MessageOrigin) -> str | None:
-    """Who signed it, where a chat speaks for somebody."""
+    """Return the signature of a message in a chat's name."""
     if isinstance(origin, telegram.MessageOriginChat | telegram.MessageOriginChannel):
         return choose_visible(origin.author_signature)
     return None

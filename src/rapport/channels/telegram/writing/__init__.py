@@ -1,1 +1,1 @@
-"""What goes out, written: the agent's words and the bot's notices as messages of Telegram."""
+"""Write replies and notices as messages of Telegram."""

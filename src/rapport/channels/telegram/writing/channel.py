@@ -1,4 +1,4 @@
-"""The way out: what the agent says, and the bot's own notices, as messages of Telegram."""
+"""Send replies and notices as messages of Telegram."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from rapport.storage.database import Database
 from rapport.storage.telegram import OWN_NUMBERS, ChatMapping
 
 TOKEN_RETRY_SECONDS = 60.0
-"""What can't be sent because the token is refused waits for a new one; so often that is tried."""
+"""Retry interval while the token is refused."""
 CHECK_DELAY_SECONDS = 5.0
-"""After so long something that was on its way has arrived, or won't."""
+"""After this long a message that was being sent has arrived, or will not."""
 MAX_INLINE_CHARACTERS = 4_000
-"""Characters that are formatted in a few milliseconds, whatever they are."""
+"""Shorter texts are rendered without a thread: it takes a few milliseconds."""
 _NO_PREVIEW = json.dumps({"is_disabled": True})
-"""Nobody should fetch an address only because the agent has named it."""
+"""No address is fetched only because the agent names it."""
 
 
 class TelegramChannel:
-    """Sends, each message in as many parts as it needs, as a reply to what it answers and in its topic."""
+    """Send each message in as many parts as it needs, as a reply and in its topic."""
 
     def __init__(self, api: BotApi, database: Database) -> None:
         self._api = api
@@ -37,7 +37,7 @@ class TelegramChannel:
         self._delivery_check = DeliveryCheck(api)
 
     async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
-        """Send what has not arrived yet; gives the id of each part that has."""
+        """Send the parts that have not arrived yet; yield the platform id of each."""
         chat_id = await self._find_chat(outgoing)
         # A long text takes the parser up to a second, and meanwhile others want something, too.
         is_short = len(outgoing.text) <= MAX_INLINE_CHARACTERS
@@ -53,7 +53,7 @@ class TelegramChannel:
             yield f"{chat_id}/{sent['message_id']}"
 
     async def find_part(self, outgoing: Outgoing) -> str | None:
-        """Look for the part that was on its way among what the bot has in that chat and nobody has heard of."""
+        """Find the part whose sending had no answer among the bot's unknown messages in that chat."""
         chat_id = await self._find_chat(outgoing)
         await self._delivery_check.require_caught_up()
         async with self._database.statement() as connection:
@@ -89,7 +89,7 @@ class TelegramChannel:
             raise Unreachable(str(error)) from error
 
     async def _send(self, part: Part, where: dict[str, Any]) -> dict[str, Any]:
-        """One message. What Telegram does not take with its formatting is sent without; into a topic that is gone, beside it."""
+        """Send one part; without formatting if Telegram refuses it, outside a topic that is gone."""
         try:
             return await self._call_send(text=part.html, parse_mode="HTML", **where)
         except Refused as error:
@@ -112,7 +112,7 @@ class TelegramChannel:
 
 
 def _make_target(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: bool) -> dict[str, Any]:
-    """Where in the chat a part goes: the first one as a reply, the last one with the buttons."""
+    """Return the target's parameters: the first part is a reply, the last has the buttons."""
     reply, keyboard = None, None
     chat, _, answered = (outgoing.reply_to_platform_id or "").partition("/")
     if is_first and chat == str(chat_id):  # the messages of the group that this one was have other numbers
@@ -129,7 +129,7 @@ def _make_target(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: b
 
 
 def _read_numbers(told: Iterable[tuple[str, bool]], chat_id: int | None) -> list[tuple[int, bool]]:
-    """The numbers of messages of that chat (of any, without one), by the platform's names for them."""
+    """Return the message numbers in platform ids of that chat (of any chat, without one)."""
     found: list[tuple[int, bool]] = []
     for name, was_there in told:
         chat, _, written = name.partition("/")

@@ -1,5 +1,8 @@
-"""Whether a message has arrived whose sending had no answer. The platform can't be asked that; but it says of any number
-whether the bot may edit the message that has it, and the numbers of a chat rise."""
+"""Find out whether a message arrived whose sending had no answer.
+
+The platform has no question for that. But it says of any message number whether the bot may edit that message, and the
+numbers of a chat rise.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,17 @@ from rapport.domain.errors import Permanent
 from rapport.ingest.archive_rows import as_mapping
 
 MAX_MISSES = 25
-"""So many numbers in a row that nothing has, after the last that something is known to have: nothing comes after them."""
+"""After this many unused numbers in a row, the chat has no later message."""
 MAX_REQUESTS = 400
-"""So many questions at most for one message. Numbers of which it is known who has them need none."""
+"""Maximum requests for one message. Numbers whose sender is known need none."""
 REQUEST_INTERVAL_SECONDS = 0.05
-"""So long after a question comes the next one, whatever it is about: the platform counts them."""
+"""Pause between two requests: the platform limits their rate."""
 MAX_PENDING_UPDATES = 10
-"""So many updates may still wait at the platform: fewer than what is taken for the end of a chat."""
+"""Search only while at most this many updates wait at the platform: fewer than MAX_MISSES."""
 BACKLOG_RETRY_SECONDS = 2.0
-"""So often it is asked whether they have come."""
+"""Retry interval while more updates wait."""
 MAX_FAILURES = 3
-"""A server that so many times in a row does not say how many wait has no answer to that: it is gone on without."""
+"""After this many failures in a row to learn how many updates wait, search without knowing it."""
 _MAX_SEARCHES = 100
 
 _OURS = "message is not modified"
@@ -41,26 +44,25 @@ class CallsApi(Protocol):
 
 @dataclass(slots=True)
 class Progress:
-    """How far it has been looked for one message."""
+    """The progress of one message's search."""
 
     after: int
-    """Up to here everything is known."""
+    """Every number up to this one is known."""
     requests: int = 0
 
 
 @dataclass(slots=True)
 class DeliveryCheck:
-    """Looks for messages, one question at a time. Who is interrupted goes on where it was."""
+    """Search for messages, one request at a time. An interrupted search resumes."""
 
     api: CallsApi
     _failures: int = 0
-    """So many times in a row it was not said how many updates wait."""
+    """Failures in a row to learn how many updates wait."""
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     _progress: OrderedDict[str, Progress] = field(default_factory=OrderedDict[str, Progress])
 
     async def require_caught_up(self) -> None:
-        """Raises NotYet while much of what others have said has not come here: what they have is not to be asked for, and in
-        chats that share their numbers not to be taken for nothing."""
+        """Raise NotYet while many updates wait: their numbers must not be taken for unused ones."""
         try:
             told = as_mapping(await self.api.call("getWebhookInfo")) or {}
         except Permanent:  # a server that doesn't tell
@@ -78,7 +80,7 @@ class DeliveryCheck:
     async def find(
         self, message: str, chat_id: int, *, after: int, known: Collection[int], elsewhere: Collection[int] = ()
     ) -> int | None:
-        """The first message of the bot's own that comes after that number and isn't known; None if there is none.
+        """Return the bot's first unknown message after that number; None if there is none.
 
         Numbers that are known to be `elsewhere` are nobody's here; and before the last number that anybody is known to have,
         nothing has come to its end. `message` is under what name it is gone on with, if this is interrupted. Raises

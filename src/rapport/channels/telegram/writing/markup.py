@@ -1,4 +1,4 @@
-"""What the agent writes, which is Markdown, as Telegram shows it: its HTML, in messages of the right length."""
+"""Render Markdown as Telegram's HTML, in parts that fit one message each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CONTROLS = {code: " " for code in range(32) if chr(code) not in "\t\n"}
 
 
 def render_parts(markdown: str, *, limit: int = 4096) -> list[Part]:
-    """The text as messages of at most `limit` UTF-16 code units (64 at least), each valid alone; none if it shows nothing."""
+    """Return the text as parts of at most `limit` UTF-16 units (64 at least), each valid alone; none if it shows nothing."""
     source = _clean(markdown)
     flow = Flow(limit)
     if len(source) > MAX_FORMATTED_CHARACTERS or estimate_work(source) > MAX_MARKDOWN_WORK:
@@ -52,7 +52,7 @@ def render_parts(markdown: str, *, limit: int = 4096) -> list[Part]:
 
 
 def _clean(markdown: str) -> str:
-    """The text without what can't be sent: halves of characters and control characters."""
+    """Return the text without control characters and halves of surrogate pairs, which cannot be sent."""
     whole = markdown.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return whole.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
 
@@ -68,7 +68,7 @@ class _Level:
 
 
 class _Renderer:
-    """One text on its way from the parser's tokens into a flow of words."""
+    """Render one text from the parser's tokens into a flow of words."""
 
     def __init__(self, source: str, flow: Flow, limit: int) -> None:
         self._lines = source.split("\n")
@@ -90,7 +90,7 @@ class _Renderer:
         self._alignments: list[str] = []
 
     def write(self) -> None:
-        """Everything that is to be seen, into the flow."""
+        """Add everything visible to the flow."""
         handlers: dict[str, Callable[[Token], None]] = {
             "paragraph_open": self._begin_block,
             "heading_open": self._open_heading,
@@ -121,7 +121,7 @@ class _Renderer:
     # Words and the gaps between them
 
     def _add_words(self, text: str, tags: Tags, *, indent: bool = True) -> None:
-        """Words, after the gap that is due."""
+        """Add words, after the gap that is due."""
         if not text:
             return
         if self._gap:
@@ -132,7 +132,7 @@ class _Renderer:
         self._flow.add(text, tags)
 
     def _begin_block(self, token: Token, *, own_line: bool = False) -> None:
-        """A block begins: it keeps the distance that it has in the source."""
+        """Begin a block at the distance that it has in the source."""
         if self._fresh:
             self._fresh = False
             if own_line and self._gap == " ":
@@ -220,7 +220,7 @@ class _Renderer:
             self._row_line = token.map[0] if token.map else 0
 
     def _close_row(self) -> None:
-        """Cells that the head has no columns for are no less part of the text; the parser leaves them out."""
+        """Add the cells that the head has no columns for; the parser leaves them out."""
         if self._rows and len(self._rows) > 1:
             cells = escapedSplit(self._lines[self._row_line])
             if not cells[0].strip("> \t"):
@@ -275,7 +275,7 @@ class _Renderer:
             self._add_words(token.content, tags)
 
     def _make_link(self, token: Token, following: Iterable[Token]) -> Tag | None:
-        """The tag of a link or an image, unless it leads nowhere or would crowd out its own text."""
+        """Return the tag of a link or an image, unless its address is unusable or leaves no room for its text."""
         address = str(token.attrGet("src" if token.type == "image" else "href") or "")
         if not _is_link_address(address):
             return None
@@ -291,12 +291,12 @@ class _Renderer:
 
 
 def _nest(tags: Tags, tag: Tag | None) -> Tags:
-    """These tags and that one inside them; no tag holds another of its name."""
+    """Return the tags with one more inside them; no tag holds another of its name."""
     return tags if tag is None or any(tag.name == other.name for other in tags) else (*tags, tag)
 
 
 def _as_code(tags: Tags) -> Tags:
-    """Code takes no other formatting; in a link the link is worth more."""
+    """Return the tags around code, which takes no other formatting; inside a link the link is kept."""
     if any(tag.name == "a" for tag in tags):
         return tags
     return (*(tag for tag in tags if tag.name == _QUOTE.name), _CODE)
@@ -314,7 +314,7 @@ def _is_link_address(address: str) -> bool:
 
 
 def _join_text(tokens: Iterable[Token]) -> str:
-    """Their words on one line."""
+    """Return the words of the tokens on one line."""
     words: list[str] = []
     for token in tokens:
         if token.type in {"softbreak", "hardbreak"}:
@@ -342,7 +342,7 @@ class _Definitions:
                     self._used.add(str(child.meta.get("label", "")))
 
     def is_used(self, token: Token) -> bool:
-        """Whether a link leads where this one says, and not another of the same name."""
+        """Return True if a link uses this definition, and not another of the same name."""
         name = str(token.meta["id"])
         return name in self._used and self._known.get(name, {}).get("map") == token.map
 
@@ -363,7 +363,7 @@ def _define(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _stop_descending(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Past the deepest level everything is taken as it stands; the parser by itself would leave it out."""
+    """Take everything below the maximum depth as raw text; the parser would leave it out."""
     if silent or state.level < _MAX_DEPTH:
         return False
     line = start + 1
@@ -380,7 +380,7 @@ class _Markdown(MarkdownIt):
     """A parser that takes every address for one: those that lead nowhere are left out later, their text isn't."""
 
     def validateLink(self, url: str) -> bool:  # noqa: N802 - the parser's own name for it
-        """Yes."""
+        """Return True for every address."""
         return True
 
 

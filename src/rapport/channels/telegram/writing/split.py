@@ -1,4 +1,4 @@
-"""Formatted text in parts that fit one message each: every part whole in itself, cut where it hurts least."""
+"""Split formatted text into parts that fit one message each, every part valid alone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from itertools import accumulate
 import regex
 
 ROOM = 32
-"""What tags must leave of a part for its words, in UTF-16 code units."""
+"""UTF-16 units of a part that tags must leave for its words."""
 
 OUTER, INNER = 0, 1
-"""How good a place is to cut: between the blocks of a text, between what a list or a quote holds."""
+"""Ranks of places to cut: between the blocks of a text, between the items of a list or a quote."""
 
 _CLUSTER = regex.compile(r"\X")
 _INK = regex.compile(r"\S")
@@ -39,7 +39,7 @@ class Tag:
     opening: str
     closing: str
     simpler: Tag | None = None
-    """What stands in its place where it is too long."""
+    """The tag to use where this one is too long."""
     cost: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -50,17 +50,17 @@ Tags = tuple[Tag, ...]
 
 
 def count_units(text: str) -> int:
-    """Its length as Telegram counts: in UTF-16 code units."""
+    """Return the length as Telegram counts it: in UTF-16 units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
 def escape_html(text: str) -> str:
-    """Text that means itself in Telegram's HTML."""
+    """Return the text escaped for Telegram's HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 class Flow:
-    """Words in order with the tags around them, outermost first; `parts` cuts them."""
+    """Hold words in order with the tags around them, outermost first; `split` cuts them."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -73,7 +73,7 @@ class Flow:
         self._whole = ""
 
     def add(self, text: str, tags: Tags = ()) -> None:
-        """The next words; tags that would leave no room for them are left out."""
+        """Add words; tags that would leave no room for them are left out."""
         if not text:
             return
         tags = self._drop_costly_tags(tags)
@@ -84,7 +84,7 @@ class Flow:
         self._length += len(text)
 
     def add_gap(self, text: str, tags: Tags, rank: int | None) -> None:
-        """White space where a part may end; without a rank, what comes before wants to stay with what comes after."""
+        """Add white space where a part may end; without a rank, the words on both sides stay together."""
         if rank is not None:
             self._cuts[rank].append(self._length)
         elif "\n" in text:
@@ -92,7 +92,7 @@ class Flow:
         self.add(text, tags)
 
     def split(self) -> list[Part]:
-        """Everything added, in parts within the limit, none of them blank."""
+        """Return everything added, in parts within the limit, none of them blank."""
         self._whole = "".join(self._texts)
         found: list[Part] = []
         begin = self._find_start(0)
@@ -120,7 +120,7 @@ class Flow:
         return self._starts[run + 1] if run + 1 < len(self._starts) else self._length
 
     def _find_start(self, position: int) -> int:
-        """Where a part begins: after the white space, but code keeps the indent of its first line."""
+        """Return where a part begins: after white space, but code keeps the indent of its first line."""
         found = _INK.search(self._whole, position)
         if found is None:
             return self._length
@@ -131,7 +131,7 @@ class Flow:
         return max(position, self._starts[run], line)
 
     def _measure_reach(self, begin: int) -> int:
-        """How far a part from `begin` can go; its HTML is never shorter than its words, so it alone is measured."""
+        """Return how far a part from `begin` can go. Only its HTML is measured, which is never shorter than its words."""
         position, spent, around = begin, 0, ()
         for run in range(self._find_run(begin), len(self._tags)):
             tags = self._tags[run]
@@ -170,7 +170,7 @@ class Flow:
 
 
 def _switch_tags(before: Tags, after: Tags) -> Iterable[str]:
-    """What closes and opens between words with these tags and words with those, inner ones first."""
+    """Return the tags that close and open between two runs of words, inner ones first."""
     shared = 0
     while shared < min(len(before), len(after)) and before[shared] == after[shared]:
         shared += 1
@@ -178,7 +178,7 @@ def _switch_tags(before: Tags, after: Tags) -> Iterable[str]:
 
 
 def _fit(text: str, room: int) -> tuple[int, int]:
-    """How many characters of the text fit, and what they cost once escaped."""
+    """Return how many characters of the text fit, and their escaped length."""
     whole = count_units(escape_html(text))
     if whole <= room:
         return len(text), whole
@@ -196,12 +196,12 @@ def _count_escaped(character: str) -> int:
 
 
 def _split_clusters(text: str) -> list[str]:
-    """What a reader takes for one character each."""
+    """Return the grapheme clusters of the text."""
     return [found.group() for found in _CLUSTER.finditer(text)]
 
 
 def _find_cut_in_line(clusters: list[str], most: int) -> int:
-    """Where to cut a line after at most so many characters: after a sentence, at a space, between clusters."""
+    """Return where to cut a line: after a sentence, else at a space, else between clusters."""
     ends = list(accumulate(map(len, clusters)))
     space = sentence = 0
     for at in range(1, len(clusters)):
@@ -221,7 +221,7 @@ def _find_cut_in_line(clusters: list[str], most: int) -> int:
 
 
 def _ends_sentence(clusters: list[str], at: int) -> bool:
-    """Whether a sentence ends before the space there; a number with a dot begins an item more often than it ends one."""
+    """Return True if a sentence ends before the space. A number with a dot usually begins an item instead."""
     last = at - 1
     while last > 0 and clusters[last] in _CLOSES:
         last -= 1

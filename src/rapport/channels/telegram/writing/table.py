@@ -1,4 +1,4 @@
-"""A table drawn in characters of one width, for screens that know no tables."""
+"""Draw a table in characters of one width."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_PADDING_CHARACTERS = 8_192
 
 
 def draw_table(rows: Sequence[Sequence[str]], alignments: Sequence[str]) -> str:
-    """The rows, the first one the head, in columns as wide as they are seen; one line each, without trailing blanks."""
+    """Return the rows, the first one the head, in aligned columns; one line each, without trailing blanks."""
     if not rows:
         return ""
     sizes = [[cell_len(cell, "latest") for cell in row] for row in rows]
