@@ -16,7 +16,7 @@ SCREENS: dict[Screen, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
     "desktop": {"viewport": {"width": 1280, "height": 800}},
 }
-PATIENCE = 15_000
+PATIENCE = 60_000
 """Milliseconds that something may take on a machine that does much else."""
 
 WATCH = """addEventListener("securitypolicyviolation", event =>

@@ -11,6 +11,8 @@ import aiohttp
 import psutil
 import pytest
 
+from tests.support.waiting import LIMIT_SECONDS
+
 from .audit import audit, query, until_idle
 from .harness import Client, Home, Sent
 from .scripted import ScriptedModel, reply_to
@@ -18,7 +20,6 @@ from .scripted import ScriptedModel, reply_to
 pytestmark = pytest.mark.e2e
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-GONE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,13 @@ def frames(body: str) -> list[tuple[str, str]]:
 
 
 @SIGNALS
-async def test_a_turn_of_two_seconds_is_finished_first(
+async def test_a_short_turn_is_finished_first(
     number: signal.Signals, home: Home, model: ScriptedModel, http: aiohttp.ClientSession
 ) -> None:
     server = await home.serve()
     client = Client(http, lambda: server.url)
     plain, streamed = await messages(client)
-    model.delay = lambda _text: 2.0
+    model.delay = lambda _text: 0.5
     waiting = [
         asyncio.create_task(ask(http, server.url, plain)),
         asyncio.create_task(ask(http, server.url, streamed, stream=True)),
@@ -73,7 +74,7 @@ async def test_a_turn_of_two_seconds_is_finished_first(
     await model.until_asked(streamed.text)
 
     server.signal(number)
-    assert await server.exit_code(seconds=GONE_SECONDS) == 0
+    assert await server.exit_code() == 0
 
     answer, stream = await asyncio.gather(*waiting)
     assert (answer.status, json.loads(answer.body)["content"]) == (200, reply_to(plain.text))
@@ -86,12 +87,12 @@ async def test_a_turn_of_two_seconds_is_finished_first(
 
 
 @SIGNALS
-async def test_a_turn_of_a_minute_is_handed_over_and_its_client_told_to_come_back(
+async def test_a_long_turn_is_handed_over_and_its_client_told_to_come_back(
     number: signal.Signals, home: Home, model: ScriptedModel, http: aiohttp.ClientSession
 ) -> None:
     server = await home.serve()
     client = Client(http, lambda: server.url)
-    model.delay = lambda _text: 60.0
+    model.delay = lambda _text: 10 * LIMIT_SECONDS
     running, streamed = await messages(client)
     in_line = Sent(running.conversation, "ada", 2, "c0 and what about me, who stands in line?")
     first = asyncio.create_task(ask(http, server.url, running))
@@ -102,7 +103,7 @@ async def test_a_turn_of_a_minute_is_handed_over_and_its_client_told_to_come_bac
     await until_stored(home.database_url, 3)
 
     server.signal(number)
-    assert await server.exit_code(seconds=GONE_SECONDS) == 0
+    assert await server.exit_code() == 0
 
     for answer in (await first, await second):
         assert (answer.status, answer.type) == (503, "application/problem+json"), answer
@@ -113,7 +114,7 @@ async def test_a_turn_of_a_minute_is_handed_over_and_its_client_told_to_come_bac
 
     model.delay = lambda _text: 0.0
     server = await home.serve()
-    await until_idle(home.database_url, seconds=20)  # nobody asks again: what is stored is answered by itself
+    await until_idle(home.database_url)  # nobody asks again: what is stored is answered by itself
     sent = [running, streamed, in_line]
     for message in sent:
         assert (await client.say(message))["content"] == reply_to(message.text)
@@ -132,7 +133,7 @@ async def messages(client: Client) -> tuple[Sent, Sent]:
 
 
 async def until_stored(url: str, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while (await query(url, "SELECT count(*) FROM messages"))[0][0] < count:
             await asyncio.sleep(0.02)
 
@@ -144,22 +145,24 @@ async def test_a_second_server_goes_on_when_the_first_one_stops(
     client = Client(http, lambda: second.url)
     conversation = await client.create()
     handed_over = Sent(conversation, "ada", 1, "c0 who will answer me?")
-    model.delay = lambda text: 60.0 if text == handed_over.text and len(model.calls_about(text)) == 1 else 0.0
+    model.delay = lambda text: (
+        10 * LIMIT_SECONDS if text == handed_over.text and len(model.calls_about(text)) == 1 else 0.0
+    )
     waiting = asyncio.create_task(ask(http, first.url, handed_over))
     await model.until_asked(handed_over.text)
 
     first.signal(signal.SIGTERM)
-    assert await first.exit_code(seconds=GONE_SECONDS) == 0
+    assert await first.exit_code() == 0
     assert (await waiting).status in {200, 503}  # the other one may have answered before this one was gone
 
     assert home.postmaster() is not None
     later = Sent(conversation, "ada", 2, "c0 and you, are you still there?")
     assert (await client.say(later))["content"] == reply_to(later.text)
     assert (await client.say(handed_over))["content"] == reply_to(handed_over.text)
-    await until_idle(home.database_url, seconds=20)
+    await until_idle(home.database_url)
     assert (await audit(home.database_url, [handed_over, later], model)).troubles == {}
     second.signal(signal.SIGTERM)
-    assert await second.exit_code(seconds=GONE_SECONDS) == 0
+    assert await second.exit_code() == 0
     assert home.postmaster() is None
     assert second.errors() == []
 
@@ -182,15 +185,15 @@ async def test_a_note_that_is_being_indexed_is_not_waited_for(
 
     before = await worked()
     sending = asyncio.create_task(put_note(http, server.url, note))
-    async with asyncio.timeout(60):
-        while await worked() < before + 3.0:  # it is cut, and some of it is embedded: the whole takes minutes
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while await worked() < before + 1.5:  # it is cut, and some of it is embedded: the whole takes minutes
             await asyncio.sleep(0.05)
             assert not sending.done(), await sending
     server.signal(number)
     answer = await sending
     assert (answer.status, answer.retry_after) == (503, "5")
     assert "send the note again" in answer.body
-    assert await server.exit_code(seconds=GONE_SECONDS) == 0
+    assert await server.exit_code() == 0
 
     again = await home.serve()
     async with http.get(f"{again.url}/api/notes") as response:

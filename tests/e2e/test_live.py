@@ -139,9 +139,9 @@ async def test_open_streams_keep_nobody_from_stopping(
         await stream.content.readuntil(b"hello")
         server.signal(number)
         with contextlib.suppress(aiohttp.ClientError):
-            await asyncio.wait_for(stream.content.read(), 2)  # to its end
+            await asyncio.wait_for(stream.content.read(), LIMIT_SECONDS)  # to its end
         with pytest.raises(ConnectionClosed) as closed:
-            await asyncio.wait_for(phone.recv(), 2)
+            await asyncio.wait_for(phone.recv(), LIMIT_SECONDS)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1012
         assert await server.exit_code() == 0
