@@ -23,7 +23,7 @@ from pydantic import PrivateAttr
 
 from rapport.app import App, open_app
 from rapport.channels.http.auth.rate_limits import Limiter
-from rapport.channels.http.live.slow_clients import protocols
+from rapport.channels.http.live.slow_clients import uvicorn_protocols
 from rapport.channels.http.requests.connection_limits import Connections
 from rapport.cli.serve import rate_limiter, web_app
 from rapport.delivery.sender import OutcomeUnknown
@@ -353,7 +353,7 @@ async def serving(web: Any, connections: Connections | None = None) -> AsyncGene
             lifespan="off",
             proxy_headers=False,
             timeout_graceful_shutdown=1,
-            **protocols(connections),
+            **uvicorn_protocols(connections),
         )
     )
     server.capture_signals = contextlib.nullcontext  # pyright: ignore[reportAttributeAccessIssue]

@@ -135,9 +135,9 @@ def search(
     if as_json:
         import orjson
 
-        from rapport.channels.http.routes.context import found_view
+        from rapport.channels.http.routes.context import search_hit_view
 
-        view = {"conversation_id": found.id, "messages": [found_view(one) for one in hits]}
+        view = {"conversation_id": found.id, "messages": [search_hit_view(one) for one in hits]}
         typer.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode())
         return
     if not hits:

@@ -17,7 +17,7 @@ import typer
 import uvicorn
 
 from rapport.app import App, open_app
-from rapport.channels.http.auth.client_address import trusted_networks
+from rapport.channels.http.auth.client_address import parse_trusted_networks
 from rapport.domain.errors import Permanent
 from rapport.runtime.tasks import run_beside
 from rapport.settings import Settings
@@ -77,7 +77,7 @@ async def serve(settings: Settings) -> None:
     stop = Stop()
     async with rate_limiter(settings) as limiter, open_app(settings, reaches_out=True) as app:
         await refuse_open_door(app)
-        from rapport.channels.http.live.slow_clients import protocols
+        from rapport.channels.http.live.slow_clients import uvicorn_protocols
 
         config = uvicorn.Config(
             web_app(app, limiter),
@@ -90,7 +90,7 @@ async def serve(settings: Settings) -> None:
             timeout_graceful_shutdown=int(FINISH_SECONDS) + 2,
             timeout_keep_alive=30,
             server_header=False,
-            **protocols(),
+            **uvicorn_protocols(),
         )
         spare_the_collector()
         allow_many_connections()
@@ -117,9 +117,9 @@ async def check_model(app: App) -> None:
 
 def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNHEALTHY_SECONDS) -> FastAPI:
     """Build the HTTP app, which is unhealthy after that many seconds without a database."""
-    from rapport.channels.http.server import Health, http_app
+    from rapport.channels.http.server import Health, make_http_app
 
-    return http_app(
+    return make_http_app(
         app.core,
         app.worker.live_updates,
         loopback=app.settings.is_loopback,
@@ -131,7 +131,7 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
         model_health=app.health,
         called_by=_callers(app),
         health=Health(app.worker.heartbeat.seconds_since_heartbeat, unhealthy_seconds),
-        trusted=trusted_networks(app.settings.trusted_proxies),
+        trusted=parse_trusted_networks(app.settings.trusted_proxies),
     )
 
 
@@ -147,7 +147,7 @@ def _callers(app: App) -> Sequence[APIRouter]:
 @contextlib.asynccontextmanager
 async def rate_limiter(settings: Settings) -> AsyncGenerator[Limiter | None]:
     """Open the rate limiter if the settings ask for one; otherwise nothing is imported or counted."""
-    trusted = trusted_networks(settings.trusted_proxies)
+    trusted = parse_trusted_networks(settings.trusted_proxies)
     if not settings.rate_limit:
         yield None
         return

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from rapport.channels.http.live import event_feed as watching
 from rapport.channels.http.live import slow_clients as sending
-from rapport.channels.http.live import watching
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Busy
 from rapport.ingest.accept import accept, apply_edit
@@ -280,7 +280,7 @@ async def test_a_page_of_another_site_hears_nothing(world: World) -> None:
 
 
 async def test_a_key_that_is_revoked_hears_nothing_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr(watching, "ACCESS_CACHE_SECONDS", 0.0)
     async with world.database.statement() as connection:
         _, secret = await Keys(connection).create("ada", name="ada")
     thread = await world.conversation(owner="ada", kind="group")
@@ -357,8 +357,8 @@ def stalled(world: World, thread: str) -> socket.socket:
 async def test_who_stops_reading_is_cut_off_and_nobody_else_notices(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "PATIENCE", 1.0)
-    monkeypatch.setattr(sending, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(sending, "STALL_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(sending, "CHECK_INTERVAL_SECONDS", 0.1)
     thread = await world.conversation(kind="group")
     live = world.worker.live_updates
     clients = [stalled(world, thread) for _ in range(20)]
@@ -376,8 +376,8 @@ async def test_who_stops_reading_is_cut_off_and_nobody_else_notices(
 
 
 async def test_who_reads_slowly_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "PATIENCE", 0.5)
-    monkeypatch.setattr(sending, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(sending, "STALL_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(sending, "CHECK_INTERVAL_SECONDS", 0.05)
     thread = await world.conversation(kind="group")
     client = stalled(world, thread)
     client.setblocking(False)

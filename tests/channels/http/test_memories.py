@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.requests import HTTPConnection
 
-from rapport.channels.http.problems import install
+from rapport.channels.http.problems import install_error_handlers
 from rapport.channels.http.routes.memories import memory_routes
 from rapport.domain.errors import Transient, Unauthorized
 from rapport.domain.ids import is_id, new_id
@@ -44,7 +44,7 @@ async def http(book: MemoryStore) -> AsyncGenerator[httpx.AsyncClient]:
         return request.headers["x-user"]
 
     app = FastAPI()
-    install(app)
+    install_error_handlers(app)
     app.include_router(memory_routes(book, caller))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test", headers={"x-user": "ana"}) as client:

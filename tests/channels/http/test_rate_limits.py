@@ -22,7 +22,12 @@ from starlette.requests import HTTPConnection
 from structlog.testing import capture_logs
 
 from rapport.channels.http.auth import rate_limits as limits
-from rapport.channels.http.auth.client_address import client_address, parse_address, site_of, trusted_networks
+from rapport.channels.http.auth.client_address import (
+    find_client_address,
+    get_rate_limit_key,
+    parse_address,
+    parse_trusted_networks,
+)
 from rapport.channels.http.auth.rate_limits import Limiter, MemoryWindows, Rules, open_limiter
 from rapport.cli.serve import rate_limiter
 from rapport.domain.errors import Permanent, TooMany
@@ -57,13 +62,13 @@ async def limited_world(
     rules: Rules | None = None,
     proxies: str = "",
     redis: str | None = None,
-    patience: float = limits.REDIS_SECONDS,
+    patience: float = limits.REDIS_TIMEOUT_SECONDS,
 ) -> AsyncGenerator[World]:
     """A world with rate limits whose clock, rules, proxies and Redis the test chooses."""
     async with (
         open_limiter(
             redis_url=redis,
-            trusted=trusted_networks(proxies),
+            trusted=parse_trusted_networks(proxies),
             rules=rules or Rules(),
             clock=clock or time.monotonic,
             patience=patience,
@@ -347,7 +352,7 @@ async def test_behind_a_trusted_proxy_each_client_is_counted_for_itself(database
 def test_the_client_is_the_last_one_that_somebody_trusted_has_seen(
     peer: str | None, forwarded: list[str], found: str | None
 ) -> None:
-    address = client_address(peer, forwarded, trusted_networks("10.0.0.0/8, fd00::/8"))
+    address = find_client_address(peer, forwarded, parse_trusted_networks("10.0.0.0/8, fd00::/8"))
     assert (str(address) if address else None) == found
 
 
@@ -389,7 +394,7 @@ def test_what_is_no_address_is_none(text: str) -> None:
 def test_without_trusted_proxies_the_header_does_not_matter(
     peer: ipaddress.IPv4Address | ipaddress.IPv6Address, forwarded: list[str]
 ) -> None:
-    assert client_address(str(peer), forwarded, ()) == parse_address(str(peer))
+    assert find_client_address(str(peer), forwarded, ()) == parse_address(str(peer))
 
 
 @given(
@@ -401,16 +406,16 @@ def test_no_claim_hides_a_client_from_the_proxies_that_have_seen_it(
     claimed: list[str], client: ipaddress.IPv4Address, proxies: list[str]
 ) -> None:
     chain = [*claimed, str(client), *proxies]
-    trusted = trusted_networks("10.0.0.0/8")
-    assert client_address("10.0.0.1", [", ".join(chain)], trusted) == client
-    assert client_address("10.0.0.1", chain, trusted) == client
+    trusted = parse_trusted_networks("10.0.0.0/8")
+    assert find_client_address("10.0.0.1", [", ".join(chain)], trusted) == client
+    assert find_client_address("10.0.0.1", chain, trusted) == client
 
 
 def test_a_client_is_one_address_or_one_network_of_the_new_kind() -> None:
-    assert site_of(parse_address("203.0.113.5")) == "203.0.113.5"
-    assert site_of(parse_address("::ffff:203.0.113.5")) == "203.0.113.5"
-    assert site_of(parse_address("2001:db8:1:2:3:4:5:6")) == "2001:db8:1:2::/64"
-    assert site_of(None) == "unknown"
+    assert get_rate_limit_key(parse_address("203.0.113.5")) == "203.0.113.5"
+    assert get_rate_limit_key(parse_address("::ffff:203.0.113.5")) == "203.0.113.5"
+    assert get_rate_limit_key(parse_address("2001:db8:1:2:3:4:5:6")) == "2001:db8:1:2::/64"
+    assert get_rate_limit_key(None) == "unknown"
 
 
 async def test_whoever_has_no_address_is_counted_as_one() -> None:
@@ -424,8 +429,8 @@ async def test_whoever_has_no_address_is_counted_as_one() -> None:
 
 
 def test_trusted_proxies_are_addresses_and_networks() -> None:
-    assert trusted_networks("") == trusted_networks(" , ") == ()
-    assert [str(one) for one in trusted_networks("10.0.0.7, 10.0.0.0/8,fd00::/8,::1, ::ffff:10.0.0.0/104")] == [
+    assert parse_trusted_networks("") == parse_trusted_networks(" , ") == ()
+    assert [str(one) for one in parse_trusted_networks("10.0.0.7, 10.0.0.0/8,fd00::/8,::1, ::ffff:10.0.0.0/104")] == [
         "10.0.0.7/32",
         "10.0.0.0/8",
         "fd00::/8",
@@ -546,7 +551,7 @@ async def test_without_its_redis_a_server_counts_by_itself_and_comes_back(databa
         redis.kill()
         with capture_logs() as logs:
             for _ in range(3):
-                clock.advance(limits.REDIS_PAUSE)  # asked again each time, and each time in vain
+                clock.advance(limits.REDIS_RETRY_SECONDS)  # asked again each time, and each time in vain
                 assert await statuses(world, await world.conversation(), 5) == [200] * 4 + [429]
         assert [line for line in logs if line["event"].startswith("limits.")] == [
             {
@@ -562,7 +567,7 @@ async def test_without_its_redis_a_server_counts_by_itself_and_comes_back(databa
         assert [line["event"] for line in logs if line["event"].startswith("limits.")] == ["limits.unavailable"]
 
         redis.start()
-        clock.advance(limits.REDIS_PAUSE)
+        clock.advance(limits.REDIS_RETRY_SECONDS)
         conversation = await world.conversation()
         with capture_logs() as logs:
             assert await statuses(world, conversation, 5) == [200] * 4 + [429]
@@ -599,7 +604,7 @@ async def test_a_redis_that_hangs_holds_nobody_for_long(database_url: str) -> No
             assert await statuses(world, conversation, 4) == [200] * 3 + [429]
             assert len(seen) == waited  # for a while it isn't even asked
         assert [line["errorType"] for line in logs if line["event"] == "limits.unavailable"] == ["TimeoutError"]
-        clock.advance(limits.REDIS_PAUSE)
+        clock.advance(limits.REDIS_RETRY_SECONDS)
         others = [await world.conversation() for _ in range(6)]
         answers = await asyncio.gather(*(statuses(world, other, 1) for other in others))
         assert answers == [[200]] * 6

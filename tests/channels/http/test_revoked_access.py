@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Origin
 
 from rapport.channels.http.auth.authentication import COOKIE
-from rapport.channels.http.live import watching
+from rapport.channels.http.live import event_feed as watching
 from rapport.storage.access.api_keys import Keys
 from rapport.storage.access.sessions import Sessions
 from tests.support.commands import Run
@@ -29,8 +29,8 @@ PAGE = {"X-Rapport": "page"}
 @pytest.fixture(autouse=True)
 def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is found out by asking again after a while."""
-    monkeypatch.setattr(watching, "KNOWN_SECONDS", 3600.0)
-    monkeypatch.setattr(watching, "SILENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(watching, "ACCESS_CACHE_SECONDS", 3600.0)
+    monkeypatch.setattr(watching, "KEEPALIVE_SECONDS", 3600.0)
 
 
 async def make_key(world: World, user: str = "ada") -> tuple[str, str]:

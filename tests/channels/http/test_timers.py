@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from rapport.channels.http.auth.authentication import authenticator
-from rapport.channels.http.problems import install
+from rapport.channels.http.auth.authentication import make_authenticator
+from rapport.channels.http.problems import install_error_handlers
 from rapport.channels.http.routes.timers import timer_routes
 from rapport.core.access import Access
 from rapport.core.follow_ups import FollowUpControls
@@ -227,8 +227,8 @@ async def test_a_person_who_speaks_cancels_what_waits(world: World) -> None:
 async def test_whoever_keeps_time_is_told_of_every_timer_that_is_set_or_moved(database: Database) -> None:
     told: list[None] = []
     app = FastAPI()
-    install(app)
-    caller = authenticator(Access(database), loopback=True)
+    install_error_handlers(app)
+    caller = make_authenticator(Access(database), loopback=True)
     app.include_router(timer_routes(FollowUpControls(database, lambda: told.append(None)), caller))
     async with database.statement() as connection:
         conversation = (await Conversations(connection).create("local", agent_id="companion")).id

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from rapport.channels.http.requests.connection_limits import Connections, ReceivingLimits
-from rapport.channels.http.requests.uploads import OF_ONE_OWNER
+from rapport.channels.http.requests.uploads import MAX_PER_OWNER
 from rapport.domain.note import Vector
 from rapport.storage.access.api_keys import Keys
 from tests.support.waiting import LIMIT_SECONDS
@@ -91,7 +91,7 @@ async def test_one_who_uploads_slowly_does_not_keep_others_out(world: World) -> 
     # On a busy machine one may be cut off before the next begins: then fewer are refused for their number.
     assert {status for status, _ in answers} <= {408, 429}
     cut = [detail for status, detail in answers if status == 408]
-    assert len(cut) >= OF_ONE_OWNER
+    assert len(cut) >= MAX_PER_OWNER
     assert all("too slowly" in detail for detail in cut)
     own = await upload(world, eve, "parking.txt", b"Parking is free on Sundays.")
     assert own.status_code == 201, own.text

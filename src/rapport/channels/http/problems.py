@@ -95,13 +95,13 @@ def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = Non
     )
 
 
-def status_of(error: RapportError) -> int:
+def get_status(error: RapportError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
-def problem_of(error: RapportError) -> Response:
+def problem_from_error(error: RapportError) -> Response:
     """Our own errors: their text is written for whoever meets them."""
-    status = status_of(error)
+    status = get_status(error)
     headers: dict[str, str] = {}
     if isinstance(error, Transient):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
@@ -117,16 +117,16 @@ def problem_of(error: RapportError) -> Response:
     return problem(status, str(error), headers=headers)
 
 
-def install(app: FastAPI) -> None:
+def install_error_handlers(app: FastAPI) -> None:
     """Every error of the surface leaves as a problem."""
 
     async def ours(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RapportError)
-        return problem_of(error)
+        return problem_from_error(error)
 
     async def invalid(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return problem(422, what_is_wrong(error))
+        return problem(422, describe_validation_error(error))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -152,7 +152,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, unexpected)
 
 
-def what_is_wrong(error: RequestValidationError) -> str:
+def describe_validation_error(error: RequestValidationError) -> str:
     """The first things that are not as expected, in words."""
     return " ".join(_sentence(item) for item in error.errors()[:3])
 

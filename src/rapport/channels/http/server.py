@@ -10,13 +10,13 @@ from fastapi import APIRouter, FastAPI, Response
 
 from rapport import __version__
 from rapport.agents.health import ModelHealth
-from rapport.channels.http.auth.authentication import Keyless, authenticator
+from rapport.channels.http.auth.authentication import Keyless, make_authenticator
 from rapport.channels.http.auth.client_address import Network
+from rapport.channels.http.live.event_feed import Live
 from rapport.channels.http.live.server_sent_events import event_routes
-from rapport.channels.http.live.watching import Live
 from rapport.channels.http.live.websocket import websocket_routes
 from rapport.channels.http.openai.routes import openai_routes
-from rapport.channels.http.problems import PROBLEMS, install, problem
+from rapport.channels.http.problems import PROBLEMS, install_error_handlers, problem
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.routes.agents import agent_routes
@@ -52,7 +52,7 @@ class Health:
     unhealthy_seconds: float
 
 
-def http_app(
+def make_http_app(
     core: Core,
     live: Live,
     *,
@@ -77,11 +77,11 @@ def http_app(
         redoc_url=None,
         responses=PROBLEMS,
     )
-    install(app)
+    install_error_handlers(app)
     app.state.trusted_proxies = tuple(trusted)
     keyless = Keyless(core.access, loopback=loopback)
     live.on_access_change(keyless.forget)
-    caller = authenticator(core.access, loopback=loopback, keyless=keyless)
+    caller = make_authenticator(core.access, loopback=loopback, keyless=keyless)
     renderer = Renderer()
     counted = metrics or Metrics()
     # First, for routes are tried in this order: what is asked for most.

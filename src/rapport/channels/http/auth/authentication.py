@@ -20,14 +20,14 @@ PAGE_HEADER = "X-Rapport"
 """A page of another site can't send it: its browser would have to ask this server first, which doesn't say yes."""
 PAGE = "page"
 
-_LOOK_AGAIN = 2.0
+_KEYLESS_CACHE_SECONDS = 2.0
 """Seconds for which "there are no keys" is believed."""
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-_ONLY_READ = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def authenticator(
+def make_authenticator(
     access: Access, *, loopback: bool, keyless: Keyless | None = None
 ) -> Callable[[HTTPConnection], Coroutine[Any, Any, str]]:
     """A FastAPI dependency, for requests and WebSockets, that returns the caller's owner id or raises Unauthorized."""
@@ -40,7 +40,7 @@ def authenticator(
         scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
         token = connection.cookies.get(COOKIE)
         if not scheme and token:
-            return await _session_owner(access, connection, token)
+            return await _authenticate_session(access, connection, token)
         if scheme.lower() != "bearer" or not secret.strip():
             raise Unauthorized("Send a key: `Authorization: Bearer <key>`. `rapport keys create NAME` makes one.")
         owner = await access.find_key_owner(secret.strip())
@@ -59,7 +59,7 @@ def require_operator(owner_id: str) -> None:
         )
 
 
-async def _session_owner(access: Access, connection: HTTPConnection, token: str) -> str:
+async def _authenticate_session(access: Access, connection: HTTPConnection, token: str) -> str:
     owner = await access.find_session_owner(token)
     if owner is None:
         raise Unauthorized("You are signed out: sign in with a key.")
@@ -88,7 +88,7 @@ class Keyless:
     async def is_open(self) -> bool:
         if self._loopback and time.monotonic() >= self._until:
             self._answer = not await self._access.has_keys()
-            self._until = time.monotonic() + _LOOK_AGAIN
+            self._until = time.monotonic() + _KEYLESS_CACHE_SECONDS
         return self._answer
 
 
@@ -100,7 +100,7 @@ def refuse_forged(connection: HTTPConnection) -> None:
     """
     is_socket = connection.scope["type"] == "websocket"
     if not is_socket:
-        if connection.scope["method"] in _ONLY_READ:
+        if connection.scope["method"] in _SAFE_METHODS:
             return
         if connection.headers.get(PAGE_HEADER) != PAGE:
             raise HTTPException(
@@ -110,17 +110,17 @@ def refuse_forged(connection: HTTPConnection) -> None:
     if origin is None and not is_socket:
         return
     # Behind a proxy that calls this server by another name, the browser itself still says where the page is from.
-    if connection.headers.get("sec-fetch-site") != "same-origin" and not _is_here(connection, origin or ""):
+    if connection.headers.get("sec-fetch-site") != "same-origin" and not _is_own_origin(connection, origin or ""):
         raise HTTPException(403, "This was sent by a page of another site.")
 
 
-def _is_here(connection: HTTPConnection, origin: str) -> bool:
+def _is_own_origin(connection: HTTPConnection, origin: str) -> bool:
     """Whether an Origin is this very server, its port included."""
     scheme, _, place = origin.lower().partition("://")
-    return scheme in {"http", "https"} and bool(place) and place in _hosts(connection)
+    return scheme in {"http", "https"} and bool(place) and place in _list_own_hosts(connection)
 
 
-def _hosts(connection: HTTPConnection) -> set[str]:
+def _list_own_hosts(connection: HTTPConnection) -> set[str]:
     """Return what the client calls this server: the Host, and what a trusted proxy says it was before the proxy changed it."""
     hosts = {connection.headers.get("host", "").lower()}
     app = connection.scope.get("app")
@@ -136,17 +136,17 @@ def _refuse_foreign_pages(connection: HTTPConnection) -> None:
 
     Its requests carry its own name as Origin, or (with a name that was made to point here) as Host.
     """
-    if _host(connection.headers.get("host", "")) not in _LOCAL_NAMES:
+    if _parse_host(connection.headers.get("host", "")) not in _LOCAL_NAMES:
         raise Unauthorized(
             "Without keys this server answers only to localhost. `rapport keys create NAME` makes a key."
         )
     origin = connection.headers.get("origin")
     if origin is None:  # no browser, or one that only reads
         return
-    if _host(origin.partition("://")[2]) not in _LOCAL_NAMES:
+    if _parse_host(origin.partition("://")[2]) not in _LOCAL_NAMES:
         raise Unauthorized("Without keys this server does not answer to pages of other sites.")
-    only_reads = connection.scope["type"] == "http" and connection.scope["method"] in _ONLY_READ
-    is_same = connection.headers.get("sec-fetch-site") == "same-origin" or _is_here(connection, origin)
+    only_reads = connection.scope["type"] == "http" and connection.scope["method"] in _SAFE_METHODS
+    is_same = connection.headers.get("sec-fetch-site") == "same-origin" or _is_own_origin(connection, origin)
     if not only_reads and not is_same:
         # A server on another port of this machine is another site: its page may read nothing, and must change nothing.
         raise Unauthorized(
@@ -155,7 +155,7 @@ def _refuse_foreign_pages(connection: HTTPConnection) -> None:
         )
 
 
-def _host(netloc: str) -> str:
+def _parse_host(netloc: str) -> str:
     try:
         return (urlsplit(f"//{netloc}").hostname or "").lower()
     except ValueError:  # not a host at all

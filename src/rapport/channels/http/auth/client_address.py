@@ -14,10 +14,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 UNKNOWN = "unknown"
 """Whoever comes by a way without addresses."""
 
-SITE_BITS = 64
+SITE_PREFIX_BITS = 64
 """Whoever has one IPv6 address has the whole /64 around it."""
 
-MAPPED_BITS = 96
+MAPPED_PREFIX_BITS = 96
 """In front of an IPv4 address that is written as an IPv6 one."""
 
 
@@ -28,27 +28,27 @@ _WRITTEN = re.compile(
 )
 
 
-def trusted_networks(listed: str) -> tuple[Network, ...]:
+def parse_trusted_networks(listed: str) -> tuple[Network, ...]:
     """The proxies of a comma-separated list of addresses and networks; whatever is neither is told to the operator."""
-    return tuple(_network(part) for part in map(str.strip, listed.split(",")) if part)
+    return tuple(_parse_network(part) for part in map(str.strip, listed.split(",")) if part)
 
 
-def _network(text: str) -> Network:
+def _parse_network(text: str) -> Network:
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
         raise Permanent(
             f"RAPPORT_TRUSTED_PROXIES: {text[:80]!r} is neither an address nor a network (10.0.0.7, 10.0.0.0/8, fd00::/8)."
-            f" {_meant(text)}".rstrip()
+            f" {_suggest_network(text)}".rstrip()
         ) from error
-    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_BITS:
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_PREFIX_BITS:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:
-            return ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
+            return ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_PREFIX_BITS))
     return network
 
 
-def _meant(text: str) -> str:
+def _suggest_network(text: str) -> str:
     """10.1.2.3/8 may be meant as one machine or as a network. Trust is not given on a guess."""
     try:
         return f"Is {ipaddress.ip_network(text, strict=False)} meant?"
@@ -56,7 +56,7 @@ def _meant(text: str) -> str:
         return ""
 
 
-def client_address(peer: str | None, forwarded: Sequence[str], trusted: Iterable[Network]) -> Address | None:
+def find_client_address(peer: str | None, forwarded: Sequence[str], trusted: Iterable[Network]) -> Address | None:
     """The client's address; None if it has none.
 
     It is the peer's, whatever the request says, unless the peer is a trusted proxy. Then `forwarded` (the values of
@@ -93,10 +93,10 @@ def parse_address(text: str) -> Address | None:
     return address
 
 
-def site_of(address: Address | None) -> str:
+def get_rate_limit_key(address: Address | None) -> str:
     """What counts as one client: an IPv4 address, or the /64 of an IPv6 one."""
     if address is None:
         return UNKNOWN
     if isinstance(address, ipaddress.IPv6Address):
-        return str(ipaddress.IPv6Network((address, SITE_BITS), strict=False))
+        return str(ipaddress.IPv6Network((address, SITE_PREFIX_BITS), strict=False))
     return str(address)

@@ -18,7 +18,7 @@ from limits.aio.strategies import MovingWindowRateLimiter
 from limits.errors import StorageError
 from starlette.requests import HTTPConnection
 
-from rapport.channels.http.auth.client_address import UNKNOWN, Network, client_address, site_of
+from rapport.channels.http.auth.client_address import UNKNOWN, Network, find_client_address, get_rate_limit_key
 from rapport.domain.errors import Permanent, TooMany
 from rapport.domain.extras import REDIS, require_extra
 
@@ -26,13 +26,13 @@ log = structlog.get_logger()
 
 Clock = Callable[[], float]
 
-REDIS_SECONDS = 0.5
+REDIS_TIMEOUT_SECONDS = 0.5
 """What Redis may take for one request; then this process counts by itself."""
 
-REDIS_PAUSE = 5.0
+REDIS_RETRY_SECONDS = 5.0
 """Seconds after a failure for which Redis isn't asked, so that few requests wait for one that hangs."""
 
-WARN_SECONDS = 60.0
+WARNING_INTERVAL_SECONDS = 60.0
 
 _ID_CHARACTERS = 64
 """Longer than any conversation's id: what a request calls one doesn't make keys and log lines of any length."""
@@ -69,12 +69,12 @@ class Refusal:
     wait: float
 
 
-Asked = Sequence[tuple[Rule, str]]
+CountedWindows = Sequence[tuple[Rule, str]]
 """The windows that one request would be counted in: a rule and a key each."""
 
 
 class Counts(Protocol):
-    async def take(self, asked: Asked) -> Refusal | None:
+    async def take(self, asked: CountedWindows) -> Refusal | None:
         """Count a request in all of its windows; or in none of them, and say which is full the longest."""
         ...
 
@@ -108,7 +108,7 @@ class Limiter:
 
     async def admit(self, connection: HTTPConnection, owner: str, conversation_id: str) -> None:
         """Count a message that is about to be stored; TooMany if it must not be, and then it isn't counted."""
-        client = client_address(
+        client = find_client_address(
             connection.client.host if connection.client else None,
             connection.headers.getlist("x-forwarded-for"),
             self._trusted,
@@ -116,7 +116,11 @@ class Limiter:
         named = conversation_id[:_ID_CHARACTERS]
         conversation = f"{owner}/{named}"  # nobody can use up the window of a conversation that isn't theirs
         refusal = await self._counts.take(
-            [(self._address, site_of(client)), (self._conversation, conversation), (self._flood, conversation)]
+            [
+                (self._address, get_rate_limit_key(client)),
+                (self._conversation, conversation),
+                (self._flood, conversation),
+            ]
         )
         if refusal is None:
             return
@@ -135,7 +139,7 @@ class WindowCounts:
         self._windows = MovingWindowRateLimiter(storage)
         self._clock = clock
 
-    async def take(self, asked: Asked) -> Refusal | None:
+    async def take(self, asked: CountedWindows) -> Refusal | None:
         full = [refusal for rule, key in asked if (refusal := await self._full(rule, key)) is not None]
         if full:
             return max(full, key=lambda refusal: refusal.wait)
@@ -163,18 +167,18 @@ class SharedCounts:
         self._ask_again_at = -math.inf
         self._warn_again_at = -math.inf
 
-    async def take(self, asked: Asked) -> Refusal | None:
+    async def take(self, asked: CountedWindows) -> Refusal | None:
         now = self._clock()
         if now < self._ask_again_at:
             return await self._own.take(asked)
         trying = self._away
         if trying:
-            self._ask_again_at = now + REDIS_PAUSE  # the others don't wait for what this request finds
+            self._ask_again_at = now + REDIS_RETRY_SECONDS  # the others don't wait for what this request finds
         try:
             async with asyncio.timeout(self._patience):
                 refusal = await self._shared.take(asked)
         except (StorageError, OSError, TimeoutError, ValueError) as error:  # a name that is none is a ValueError
-            self._lost(error)
+            self._use_own_counts(error)
             return await self._own.take(asked)
         if trying:  # and not an answer to a question from before it went away
             self._away = False
@@ -182,12 +186,12 @@ class SharedCounts:
             log.info("limits.available")
         return refusal
 
-    def _lost(self, error: Exception) -> None:
+    def _use_own_counts(self, error: Exception) -> None:
         now = self._clock()
         self._away = True
-        self._ask_again_at = now + REDIS_PAUSE
+        self._ask_again_at = now + REDIS_RETRY_SECONDS
         if now >= self._warn_again_at:
-            self._warn_again_at = now + WARN_SECONDS
+            self._warn_again_at = now + WARNING_INTERVAL_SECONDS
             cause = error.storage_error if isinstance(error, StorageError) else error
             # Its kind only: nobody has promised that its text is free of what REDIS_URL holds.
             log.warning("limits.unavailable", errorType=type(cause).__name__, counting="in this process")
@@ -256,7 +260,7 @@ async def open_limiter(
     trusted: Sequence[Network] = (),
     rules: Rules = DEFAULT_RULES,
     clock: Clock = time.monotonic,
-    patience: float = REDIS_SECONDS,
+    patience: float = REDIS_TIMEOUT_SECONDS,
 ) -> AsyncGenerator[Limiter]:
     """A limiter that counts in this process, or with all that share the Redis at `redis_url`.
 

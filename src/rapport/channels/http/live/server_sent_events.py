@@ -8,7 +8,14 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from rapport.channels.http.live.watching import Live, Showings, Shown, Subscription, seq_of, told
+from rapport.channels.http.live.event_feed import (
+    EventRenderer,
+    EventRenderers,
+    Live,
+    Subscription,
+    follow_events,
+    parse_sequence,
+)
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.json_bodies import StrictRoute
@@ -16,8 +23,8 @@ from rapport.channels.http.routes.conversations import Caller
 from rapport.domain.errors import Unauthorized
 from rapport.domain.live_updates import Began, Ended, LiveEvent, Remembered, Said, TimersChanged, Wrote
 
-COME_BACK_MS = 1_000
-PIECE = 16_384
+RECONNECT_MS = 1_000
+CHUNK_BYTES = 16_384
 """Bytes that are sent at once: what waits for a client is this much, and not a picture."""
 
 Frame: TypeAlias = tuple[bytes, bytes, bytes]
@@ -41,7 +48,7 @@ class EventStream(StreamingResponse):
 def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
     owner_id = Depends(caller)
-    showings = Showings(renderer)
+    showings = EventRenderers(renderer)
 
     @router.get(
         "/{thread_id}/events",
@@ -61,29 +68,31 @@ def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter
         that follow-ups have changed, `memory.created`, `memory.updated` and `memory.deleted` what is remembered about you.
         The first connection begins with `hello`, whose id is where it began.
         """
-        known = seq_of(last_event_id)  # a browser that comes back says it here, and the address is still the first one
-        known = seq_of(after) if known is None else known
+        known = parse_sequence(
+            last_event_id
+        )  # a browser that comes back says it here, and the address is still the first one
+        known = parse_sequence(after) if known is None else known
         watcher = await live.subscribe(owner, thread_id, after=known)
-        return EventStream(_frames(watcher, request, caller, showings.to(owner), says_hello=known is None))
+        return EventStream(_frames(watcher, request, caller, showings.get_for(owner), says_hello=known is None))
 
     return router
 
 
 async def _frames(
-    watcher: Subscription, request: Request, caller: Caller, shown: Shown, *, says_hello: bool
+    watcher: Subscription, request: Request, caller: Caller, shown: EventRenderer, *, says_hello: bool
 ) -> AsyncGenerator[bytes]:
-    yield f"retry: {COME_BACK_MS}\n\n".encode()
+    yield f"retry: {RECONNECT_MS}\n\n".encode()
     if says_hello:
         yield b"".join(_frame("hello", as_json({"seq": watcher.seq}), seq=watcher.seq))
     # Who is not let in any more is not told so here: coming back, they get a 401 that says why.
     with suppress(Unauthorized):
-        async with aclosing(told(watcher, request, caller)) as events:
+        async with aclosing(follow_events(watcher, request, caller)) as events:
             async for event in events:
-                for piece in _pieces(await _shown(event, shown)):
+                for piece in _split_frame(await _render_event(event, shown)):
                     yield piece
 
 
-async def _shown(event: LiveEvent, shown: Shown) -> Frame:
+async def _render_event(event: LiveEvent, shown: EventRenderer) -> Frame:
     match event:
         case Said(seq=seq):
             return _frame("message", await shown.message(event), seq=seq)
@@ -106,12 +115,12 @@ def _frame(name: str, data: bytes, *, seq: int | None = None) -> Frame:
     return f"{number}event: {name}\ndata: ".encode(), data, b"\n\n"
 
 
-def _pieces(frame: Frame) -> Iterator[bytes]:
+def _split_frame(frame: Frame) -> Iterator[bytes]:
     before, data, after = frame
-    if len(data) <= PIECE:
+    if len(data) <= CHUNK_BYTES:
         yield before + data + after
         return
     yield before
-    for start in range(0, len(data), PIECE):
-        yield data[start : start + PIECE]  # of what all who watch share, never a copy of the whole
+    for start in range(0, len(data), CHUNK_BYTES):
+        yield data[start : start + CHUNK_BYTES]  # of what all who watch share, never a copy of the whole
     yield after

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from fastapi.responses import StreamingResponse
 
 from rapport.channels.http.auth.authentication import is_operator
-from rapport.channels.http.problems import status_of
+from rapport.channels.http.problems import get_status
 from rapport.channels.http.rendering.json_views import as_json, message_view
 from rapport.core.turn_runner import Ticket
 from rapport.domain.errors import RapportError
@@ -41,7 +41,7 @@ async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
                 yield b": still here\n\n"  # so that nothing in between takes the silence for the end
         reply = await ticket.reply()
     except RapportError as error:
-        yield event("error", {"status": status_of(error), "detail": str(error)})
+        yield event("error", {"status": get_status(error), "detail": str(error)})
         return
     finally:
         ticket.close()

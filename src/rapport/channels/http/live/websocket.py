@@ -12,12 +12,19 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect
 
-from rapport.channels.http.live.watching import Live, Showings, Shown, Subscription, seq_of, told
-from rapport.channels.http.problems import problem, problem_of, status_of, what_is_wrong
+from rapport.channels.http.live.event_feed import (
+    EventRenderer,
+    EventRenderers,
+    Live,
+    Subscription,
+    follow_events,
+    parse_sequence,
+)
+from rapport.channels.http.problems import describe_validation_error, get_status, problem, problem_from_error
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
-from rapport.channels.http.requests.json_bodies import NewMessage, parsed_body
-from rapport.channels.http.routes.conversations import Caller, incoming_of
+from rapport.channels.http.requests.json_bodies import NewMessage, parse_body
+from rapport.channels.http.routes.conversations import Caller, parse_incoming
 from rapport.core.core import Core
 from rapport.core.turn_runner import Ticket
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, RapportError, TooMany, Unauthorized
@@ -46,23 +53,23 @@ def websocket_routes(
     limiter: "Limiter | None" = None,
 ) -> APIRouter:
     router = APIRouter()
-    showings = Showings(renderer)
+    showings = EventRenderers(renderer)
 
     @router.websocket("/api/chat/ws")
     async def talk(websocket: WebSocket) -> None:
         thread_id = websocket.query_params.get("threadId", "")
         try:
             owner = await caller(websocket)
-            watcher = await live.subscribe(owner, thread_id, after=seq_of(websocket.query_params.get("after")))
+            watcher = await live.subscribe(owner, thread_id, after=parse_sequence(websocket.query_params.get("after")))
         except RapportError as error:
-            await websocket.send_denial_response(problem_of(error))
+            await websocket.send_denial_response(problem_from_error(error))
             return
         except HTTPException as error:
             await websocket.send_denial_response(problem(error.status_code, str(error.detail)))
             return
         await websocket.accept()
         desk = _Desk(core, owner, thread_id, max_characters, limiter)
-        await _Talk(websocket, desk, watcher, showings.to(owner), caller).run()
+        await _Talk(websocket, desk, watcher, showings.get_for(owner), caller).run()
 
     return router
 
@@ -78,8 +85,8 @@ class _Desk:
     limiter: "Limiter | None"
 
     async def take(self, websocket: WebSocket, body: Mapping[str, Any]) -> Ticket:
-        message = parsed_body(NewMessage, body)
-        incoming = incoming_of(self.owner, self.thread_id, message, max_characters=self.max_characters)
+        message = parse_body(NewMessage, body)
+        incoming = parse_incoming(self.owner, self.thread_id, message, max_characters=self.max_characters)
         if self.limiter is not None:
             await self.limiter.admit(websocket, self.owner, self.thread_id)
         return await self.core.runner.accept(incoming, listen=True)
@@ -106,7 +113,7 @@ class _Talk:
     websocket: WebSocket
     desk: _Desk
     watcher: Subscription
-    shown: Shown
+    shown: EventRenderer
     caller: Caller
     asked: dict[str, _Asked] = field(default_factory=dict[str, _Asked])
     """By the id of the message."""
@@ -160,11 +167,11 @@ class _Talk:
         except RapportError as error:
             more = {"retryAfter": error.retry_after} if isinstance(error, TooMany) else {}
             detail = "The server could not do this; its log says why." if isinstance(error, Permanent) else str(error)
-            await self._refuse(request_id, status_of(error), detail, **more)
+            await self._refuse(request_id, get_status(error), detail, **more)
             if isinstance(error, Unauthorized):
                 raise
         except RequestValidationError as error:
-            await self._refuse(request_id, 422, what_is_wrong(error))
+            await self._refuse(request_id, 422, describe_validation_error(error))
 
     async def _check_caller(self) -> None:
         """Raise Unauthorized unless the key or session is still the owner's: each message is a request of its own."""
@@ -206,7 +213,7 @@ class _Talk:
             reply = await ticket.reply()
         except RapportError as error:
             if (asked := self.asked.pop(ticket.accepted.message_id, None)) is not None:
-                await self._refuse(asked.request_id, status_of(error), str(error))
+                await self._refuse(asked.request_id, get_status(error), str(error))
             return
         async with self.in_order:
             await self._answer(Said(0, reply))
@@ -220,7 +227,7 @@ class _Talk:
 
     async def _tell(self) -> None:
         try:
-            async with aclosing(told(self.watcher, self.websocket, self.caller)) as events:
+            async with aclosing(follow_events(self.watcher, self.websocket, self.caller)) as events:
                 async for event in events:
                     async with self.in_order:
                         await self._pass_on(event)

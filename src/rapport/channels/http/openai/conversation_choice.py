@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 from ulid import ULID
 
-from rapport.channels.http.openai.requests import Said
+from rapport.channels.http.openai.requests import ParsedMessage
 from rapport.core.core import Core
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.chat_archive import ArchivedMessage
@@ -18,14 +18,14 @@ from rapport.domain.errors import NotFound, Permanent, Transient
 
 log = structlog.get_logger()
 
-LEFT_BEHIND = timedelta(hours=1)
+ORPHANED_AFTER = timedelta(hours=1)
 """No answer takes so long: whoever should have erased the conversation is gone."""
-LOOK_SECONDS = 600.0
+CLEAN_UP_INTERVAL_SECONDS = 600.0
 """How often a process looks for what was left behind."""
-_AT_ONCE = 20
+_CLEAN_UP_BATCH = 20
 
 
-def named_id(owner_id: str, agent_id: str, name: str) -> str:
+def derive_conversation_id(owner_id: str, agent_id: str, name: str) -> str:
     """The id of the conversation of that name: the same for the same owner, agent and name, at any time and anywhere."""
     # Without a time in it, like the conversations of archives: the first 48 bits stay 0.
     told = "\x00".join((owner_id, "openai", agent_id, name)).encode()
@@ -39,9 +39,9 @@ class ConversationChoice:
         self._core = core
         self._look_at = time.monotonic()
 
-    async def named(self, owner_id: str, agent: AgentProfile, name: str) -> str:
+    async def find_or_create(self, owner_id: str, agent: AgentProfile, name: str) -> str:
         """The id of the conversation of that name, which is made if it isn't there."""
-        conversation_id = named_id(owner_id, agent.id, name)
+        conversation_id = derive_conversation_id(owner_id, agent.id, name)
         try:
             await self._core.conversations.get(owner_id, conversation_id)
         except NotFound:
@@ -50,8 +50,8 @@ class ConversationChoice:
             )
         return conversation_id
 
-    async def begin_passing(
-        self, owner_id: str, conversation_id: str, agent: AgentProfile, before: Sequence[Said]
+    async def begin_ephemeral(
+        self, owner_id: str, conversation_id: str, agent: AgentProfile, before: Sequence[ParsedMessage]
     ) -> None:
         """Make a conversation for one answer, in which this was said before."""
         began = datetime.now(UTC) - timedelta(seconds=len(before))
@@ -70,7 +70,7 @@ class ConversationChoice:
             owner_id, conversation_id, agent_id=agent.id, title=None, at=began, messages=history, prefix="openai:"
         )
 
-    async def end_passing(self, owner_id: str, conversation_id: str) -> None:
+    async def end_ephemeral(self, owner_id: str, conversation_id: str) -> None:
         """Erase it. What can't be erased now is found again as left behind."""
         try:
             await self._core.runner.erase(owner_id, conversation_id)
@@ -83,15 +83,17 @@ class ConversationChoice:
         """Now and then, erase what processes that died have left behind."""
         if time.monotonic() < self._look_at:
             return
-        self._look_at = time.monotonic() + LOOK_SECONDS
+        self._look_at = time.monotonic() + CLEAN_UP_INTERVAL_SECONDS
         try:
-            left = await self._core.conversations.list_ephemeral(before=datetime.now(UTC) - LEFT_BEHIND, limit=_AT_ONCE)
+            left = await self._core.conversations.list_ephemeral(
+                before=datetime.now(UTC) - ORPHANED_AFTER, limit=_CLEAN_UP_BATCH
+            )
         except (Transient, Permanent) as error:
             log.warning("openai.left_behind", conversationId=None, reason=str(error))
             return
         for owner_id, conversation_id in left:
-            await self.end_passing(owner_id, conversation_id)
+            await self.end_ephemeral(owner_id, conversation_id)
         if left:
             log.info("openai.cleaned_up", conversations=len(left))
-        if len(left) == _AT_ONCE:
+        if len(left) == _CLEAN_UP_BATCH:
             self._look_at = time.monotonic()  # there may be more

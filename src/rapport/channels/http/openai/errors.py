@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from rapport.channels.http.problems import status_of
+from rapport.channels.http.problems import get_status
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, RapportError, TooLarge, TooMany, Transient
@@ -25,7 +25,7 @@ _CODES = {
     429: "rate_limit_exceeded",
     503: "unavailable",
 }
-_UNTOLD = "The server could not do this; its log says why."
+_SERVER_ERROR = "The server could not do this; its log says why."
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     "default": {
@@ -36,7 +36,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """How the routes under `/v1` answer what they can't do, as `/openapi.json` tells it."""
 
 
-class Unsuitable(InvalidInput):
+class UnsupportedField(InvalidInput):
     """A field that can't be taken as it is, by OpenAI's name for it."""
 
     def __init__(self, message: str, *, param: str, code: str | None = None) -> None:
@@ -49,7 +49,7 @@ class NoSuchModel(NotFound):
     """A model that is no agent of this server."""
 
 
-def told_passing(error: RapportError) -> RapportError:
+def as_not_kept(error: RapportError) -> RapportError:
     """The same error for whoever asked in a conversation that is not kept: nothing of it will be answered later."""
     if not isinstance(error, Transient):
         return error
@@ -64,8 +64,8 @@ def error_value(error: RapportError) -> dict[str, Any]:
     status = openai_status(error)
     if status == 500:
         log.error("chat.error", errorType=type(error).__name__, message=str(error))
-        return _value(500, _UNTOLD)
-    if isinstance(error, Unsuitable):
+        return _value(500, _SERVER_ERROR)
+    if isinstance(error, UnsupportedField):
         return _value(status, str(error), param=error.param, code=error.code)
     if isinstance(error, NoSuchModel):
         return _value(status, str(error), param="model", code="model_not_found")
@@ -88,9 +88,9 @@ def error_response(error: RapportError, *, headers: Mapping[str, str] | None = N
 
 def openai_status(error: RapportError) -> int:
     """The status that clients of OpenAI's expect: they would send again what is answered with a 409."""
-    if isinstance(error, Unsuitable) and isinstance(error.__cause__, TooLarge):
+    if isinstance(error, UnsupportedField) and isinstance(error.__cause__, TooLarge):
         return 413
-    return 400 if isinstance(error, Conflict) else status_of(error)
+    return 400 if isinstance(error, Conflict) else get_status(error)
 
 
 class OpenAIRoute(StrictRoute):
@@ -109,14 +109,14 @@ class OpenAIRoute(StrictRoute):
             except HTTPException as error:
                 return json_response(_value(error.status_code, str(error.detail)), error.status_code)
             except Exception as error:  # noqa: BLE001 - logged whole, and told in the shape that the client reads
-                return _unexpected(error)
+                return _answer_unexpected(error)
 
         return shaped
 
 
-def _unexpected(error: Exception) -> Response:
+def _answer_unexpected(error: Exception) -> Response:
     log.exception("chat.error", errorType=type(error).__name__, message="unexpected", exc_info=error)
-    return json_response(_value(500, _UNTOLD), 500)
+    return json_response(_value(500, _SERVER_ERROR), 500)
 
 
 def _value(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from rapport.agents.profiles import find_agent, list_agents
-from rapport.channels.http.openai.errors import NoSuchModel, Unsuitable
+from rapport.channels.http.openai.errors import NoSuchModel, UnsupportedField
 from rapport.context.fence import escape_fence
 from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimate_tokens
 from rapport.domain.agent_profile import AgentProfile
@@ -68,7 +68,7 @@ class CompletionBody(_Tolerant):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ParsedMessage:
     """One of the given messages, checked."""
 
     role: Literal["user", "assistant"]
@@ -77,7 +77,7 @@ class Said:
     is_bot: bool = False
 
 
-def agent_of_model(name: str) -> AgentProfile:
+def require_model(name: str) -> AgentProfile:
     """The agent that a client calls a model."""
     if (agent := find_agent(name)) is None:
         known = ", ".join(f"`{agent_id}`" for agent_id in sorted(agent.id for agent in list_agents()))
@@ -85,56 +85,58 @@ def agent_of_model(name: str) -> AgentProfile:
     return agent
 
 
-def refuse_what_is_not_done(body: CompletionBody) -> None:
+def refuse_unsupported(body: CompletionBody) -> None:
     """A request that counts on something that will not happen is told so, rather than answered beside the point."""
     if body.n not in (None, 1):
-        raise Unsuitable("One answer is given to a request: `n` is 1.", param="n", code="unsupported_value")
+        raise UnsupportedField("One answer is given to a request: `n` is 1.", param="n", code="unsupported_value")
     for param in ("tools", "functions"):
         if getattr(body, param):
-            raise Unsuitable(
+            raise UnsupportedField(
                 f"`{param}` are not supported: the agents use tools of their own.",
                 param=param,
                 code="unsupported_parameter",
             )
     for param in ("tool_choice", "function_call"):
         if getattr(body, param) not in (None, "none", "auto"):
-            raise Unsuitable(
+            raise UnsupportedField(
                 f"`{param}` is not supported: there are no tools to choose from.",
                 param=param,
                 code="unsupported_parameter",
             )
     if body.response_format is not None and body.response_format.get("type") != "text":
-        raise Unsuitable(
+        raise UnsupportedField(
             "Answers are text: no other `response_format` is supported.",
             param="response_format",
             code="unsupported_value",
         )
 
 
-def asked(body: CompletionBody, *, max_characters: int) -> Said:
+def parse_last_message(body: CompletionBody, *, max_characters: int) -> ParsedMessage:
     """What is to be answered: the last of the messages, which has to be the user's."""
     last = len(body.messages) - 1
     message = body.messages[last]
     if message.role != "user":
-        raise Unsuitable(
+        raise UnsupportedField(
             "The last message has to be the user's: it is what gets an answer.", param=f"messages.{last}.role"
         )
-    with _about(f"messages.{last}"):
-        return Said("user", check_content(_content(message.content or ""), limit=max_characters), _author(message.name))
+    with _name_field(f"messages.{last}"):
+        return ParsedMessage(
+            "user", check_content(_content(message.content or ""), limit=max_characters), _author(message.name)
+        )
 
 
-def told_before(body: CompletionBody, *, max_characters: int) -> list[Said]:
+def parse_earlier_messages(body: CompletionBody, *, max_characters: int) -> list[ParsedMessage]:
     """What a turn is given of the messages before the last, oldest first; what the client has set comes before them all.
 
     What is too old for a turn to look at is left out here.
     """
-    talk: list[Said] = []
+    talk: list[ParsedMessage] = []
     settings: list[str] = []
     for number, message in reversed(list(enumerate(body.messages[:-1]))):
         is_setting = message.role in ("system", "developer")
         if not is_setting and len(talk) == MAX_CHAT_HISTORY:
             continue
-        with _about(f"messages.{number}"):
+        with _name_field(f"messages.{number}"):
             content = _content(message.content or "")
             if isinstance(content, str) and not visible(content):
                 continue  # such as an answer that only called tools
@@ -142,14 +144,14 @@ def told_before(body: CompletionBody, *, max_characters: int) -> list[Said]:
             if is_setting:
                 settings.append(text_of(content))
             else:
-                talk.append(_said(message, content))
+                talk.append(_parse_message(message, content))
     if settings:
-        told = Said("user", _fenced(_SETTINGS, "\n\n".join(reversed(settings))), _SET_BY, is_bot=True)
+        told = ParsedMessage("user", _fence(_SETTINGS, "\n\n".join(reversed(settings))), _SET_BY, is_bot=True)
         talk = [*talk[: MAX_CHAT_HISTORY - 1], told]
     return talk[::-1]
 
 
-def tokens_sent(body: CompletionBody) -> int:
+def count_sent_tokens(body: CompletionBody) -> int:
     """About how many tokens the given messages have, images aside."""
     return sum(estimate_tokens(_words(message.content)) for message in body.messages)
 
@@ -160,15 +162,15 @@ def _words(content: str | Sequence[Mapping[str, Any]] | None) -> str:
     return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
 
 
-def _said(message: CompletionMessage, content: Content) -> Said:
+def _parse_message(message: CompletionMessage, content: Content) -> ParsedMessage:
     if message.role == "assistant":
-        return Said("assistant", content)
+        return ParsedMessage("assistant", content)
     if message.role == "user":
-        return Said("user", content, _author(message.name))
-    return Said("user", _fenced(_RESULT, text_of(content)), _TOOL, is_bot=True)
+        return ParsedMessage("user", content, _author(message.name))
+    return ParsedMessage("user", _fence(_RESULT, text_of(content)), _TOOL, is_bot=True)
 
 
-def _fenced(what: str, text: str) -> str:
+def _fence(what: str, text: str) -> str:
     return f"{what}\n<<<\n{escape_fence(text)}\n>>>"
 
 
@@ -213,9 +215,9 @@ def _image(value: object) -> Part:
 
 
 @contextmanager
-def _about(param: str) -> Generator[None]:
+def _name_field(param: str) -> Generator[None]:
     """Whatever is wrong in here is wrong with that field."""
     try:
         yield
     except InvalidInput as error:
-        raise Unsuitable(str(error), param=param) from error
+        raise UnsupportedField(str(error), param=param) from error

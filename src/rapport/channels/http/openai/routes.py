@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from rapport.agents.profiles import list_agents
-from rapport.channels.http.openai.conversation_choice import ConversationChoice, named_id
-from rapport.channels.http.openai.errors import ERRORS, OpenAIRoute, Unsuitable, error_response, told_passing
+from rapport.channels.http.openai.conversation_choice import ConversationChoice, derive_conversation_id
+from rapport.channels.http.openai.errors import ERRORS, OpenAIRoute, UnsupportedField, as_not_kept, error_response
 from rapport.channels.http.openai.requests import (
     MAX_NAME,
     CompletionBody,
-    agent_of_model,
-    asked,
-    refuse_what_is_not_done,
-    tokens_sent,
-    told_before,
+    count_sent_tokens,
+    parse_earlier_messages,
+    parse_last_message,
+    refuse_unsupported,
+    require_model,
 )
 from rapport.channels.http.openai.responses import CompletionView, Envelope, ModelsView, ModelView, model_view
 from rapport.channels.http.openai.stream import CompletionStream
@@ -52,7 +52,7 @@ def openai_routes(core: Core, caller: Caller, *, max_characters: int, limiter: L
 
     @router.get("/models/{model_id}", response_model=ModelView, summary="An agent, as a model")
     async def model(model_id: str, _owner: str = owner_id) -> Response:
-        return json_response(model_view(agent_of_model(model_id)))
+        return json_response(model_view(require_model(model_id)))
 
     @router.post(
         "/chat/completions",
@@ -62,12 +62,12 @@ def openai_routes(core: Core, caller: Caller, *, max_characters: int, limiter: L
         " goes on. Otherwise the messages are a conversation of their own, erased when the answer has been given.",
     )
     async def complete(request: Request, body: CompletionBody, owner: str = owner_id) -> Response:
-        refuse_what_is_not_done(body)
-        agent = agent_of_model(body.model)
+        refuse_unsupported(body)
+        agent = require_model(body.model)
         name = _header(request, "X-Conversation-Id")
         if name is None and not body.user:
-            return await completions.in_passing(request, body, owner, agent)
-        return await completions.going_on(request, body, owner, agent, conversation_id=name)
+            return await completions.answer_ephemerally(request, body, owner, agent)
+        return await completions.answer_in_conversation(request, body, owner, agent, conversation_id=name)
 
     @router.api_route("/{path:path}", methods=_ANY_METHOD, include_in_schema=False)
     async def nothing(request: Request, path: str) -> Response:
@@ -81,27 +81,27 @@ class _Completions:
     """Two ways to an answer."""
 
     core: Core
-    places: ConversationChoice
+    conversations: ConversationChoice
     limiter: Limiter | None
     max_characters: int
 
-    async def going_on(
+    async def answer_in_conversation(
         self, request: Request, body: CompletionBody, owner: str, agent: AgentProfile, *, conversation_id: str | None
     ) -> Response:
         """Say the last message in a conversation that is there before and after; it has its own memory of the rest."""
-        said = asked(body, max_characters=self.max_characters)
+        said = parse_last_message(body, max_characters=self.max_characters)
         key = _header(request, "Idempotency-Key") or _header(request, "X-Client-Message-Id")
         user = checked_text(body.user or "", what="user", limit=MAX_NAME)
-        here = conversation_id or named_id(owner, agent.id, user)
+        here = conversation_id or derive_conversation_id(owner, agent.id, user)
         if self.limiter is not None:
             await self.limiter.admit(request, owner, here)
         if conversation_id is None:
-            await self.places.named(owner, agent, user)
+            await self.conversations.find_or_create(owner, agent, user)
         else:
             await self._refuse_other_agent(owner, here, agent)
         incoming = Incoming(owner, here, said.content, said.author, client_message_id=key, awaits_reply=True)
         ticket = await self.core.runner.accept(incoming, listen=body.stream is True)
-        envelope = Envelope(ticket.accepted, tokens_sent(body), kept=True)
+        envelope = Envelope(ticket.accepted, count_sent_tokens(body), kept=True)
         headers = {"X-Conversation-Id": here}
         if body.stream:
             return CompletionStream(ticket, envelope, headers=headers, counts_tokens=body.counts_tokens)
@@ -113,36 +113,38 @@ class _Completions:
         answer.headers.update(headers)
         return answer
 
-    async def in_passing(self, request: Request, body: CompletionBody, owner: str, agent: AgentProfile) -> Response:
+    async def answer_ephemerally(
+        self, request: Request, body: CompletionBody, owner: str, agent: AgentProfile
+    ) -> Response:
         """Answer the messages as a conversation of their own, of which nothing is left when the answer has been given.
 
         If the client doesn't wait for it, a stream's is erased at once, and another when its turn is over.
         """
-        said = asked(body, max_characters=self.max_characters)
-        before = told_before(body, max_characters=self.max_characters)
+        said = parse_last_message(body, max_characters=self.max_characters)
+        before = parse_earlier_messages(body, max_characters=self.max_characters)
         here = new_ephemeral_id()
         if self.limiter is not None:
             await self.limiter.admit(request, owner, here)
-        await self.places.clean_up()
+        await self.conversations.clean_up()
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self.places.end_passing, owner, here)
-            await self.places.begin_passing(owner, here, agent, before)
+            stack.push_async_callback(self.conversations.end_ephemeral, owner, here)
+            await self.conversations.begin_ephemeral(owner, here, agent, before)
             incoming = Incoming(owner, here, said.content, said.author)
             ticket = await self.core.runner.accept(incoming, listen=body.stream is True)
-            envelope = Envelope(ticket.accepted, tokens_sent(body), kept=False)
+            envelope = Envelope(ticket.accepted, count_sent_tokens(body), kept=False)
             if body.stream:
                 erase = stack.pop_all().aclose
                 return CompletionStream(ticket, envelope, counts_tokens=body.counts_tokens, afterwards=erase)
             try:
                 reply = await ticket.reply()
             except Transient as error:
-                raise told_passing(error) from error
+                raise as_not_kept(error) from error
             return json_response(envelope.completion(reply))
 
     async def _refuse_other_agent(self, owner: str, conversation_id: str, agent: AgentProfile) -> None:
         conversation = await self.core.conversations.get(owner, conversation_id)
         if conversation.agent_id != agent.id:
-            raise Unsuitable(f"This conversation is one with `{conversation.agent_id}`.", param="model")
+            raise UnsupportedField(f"This conversation is one with `{conversation.agent_id}`.", param="model")
 
 
 def _header(request: Request, name: str) -> str | None:

@@ -168,7 +168,7 @@ def _image(token: Token, *, linked: bool) -> Iterator[Token]:
 def _with_links(token: Token) -> Iterator[Token]:
     end = 0
     for found in _ADDRESS.finditer(token.content):
-        address = _trimmed(found[0])
+        address = _trim_address(found[0])
         if len(address) <= len("https://"):
             continue
         if found.start() > end:
@@ -181,7 +181,7 @@ def _with_links(token: Token) -> Iterator[Token]:
         yield _text(token.content[end:])
 
 
-def _trimmed(address: str) -> str:
+def _trim_address(address: str) -> str:
     """An address in a sentence, without what belongs to the sentence."""
     address = address.rstrip(".,;:!?'*_~|")
     while address.endswith((")", "]", "}")) and address.count(address[-1]) > address.count(
@@ -219,7 +219,7 @@ def _link_sources(state: StateCore) -> None:
     last.children = children
 
 
-def _kept(tag: str, name: str, value: str) -> str | None:
+def _keep_attribute(tag: str, name: str, value: str) -> str | None:
     """The value of an attribute, if it is one that the parser writes: nothing gets through here that it should not."""
     match name:
         case "href":
@@ -247,7 +247,7 @@ _CLEANER = nh3.Cleaner(
         "td": {"class"},
         "th": {"class"},
     },
-    attribute_filter=_kept,
+    attribute_filter=_keep_attribute,
     url_schemes={"http", "https", "mailto"},
     link_rel="noopener noreferrer nofollow",
     strip_comments=True,

@@ -92,7 +92,7 @@ class Connections:
     def make_room(self, open_connections: int) -> bool:
         """Close the connection that has waited longest if there are too many; False when there are and none waits."""
         if self._most_open is None:
-            self._most_open = most_connections()
+            self._most_open = count_allowed_connections()
         if open_connections <= self._most_open:
             return True
         for phase in (Phase.REFUSED, Phase.HEADER, Phase.IDLE, Phase.BODY):
@@ -137,7 +137,7 @@ class Connections:
         return found
 
 
-def most_connections() -> int:
+def count_allowed_connections() -> int:
     """Return how many connections leave enough of the open files that this process may have for everything else."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:

@@ -10,12 +10,12 @@ from rapport.domain.errors import InvalidInput
 _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-def cursor_text(at: datetime, id_: str) -> str:
+def format_cursor(at: datetime, id_: str) -> str:
     """A place in a list, as clients hand it back."""
     return f"{at.astimezone(UTC):{_FORMAT}}~{id_}"
 
 
-def cursor_of(text: str, *, is_id: Callable[[str], object]) -> tuple[datetime, str]:
+def parse_cursor(text: str, *, is_id: Callable[[str], object]) -> tuple[datetime, str]:
     """The place that a client names; raises InvalidInput if it is none of ours."""
     at, _, id_ = text.partition("~")
     try:

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
-MAX_BODY = 2_000_000
+MAX_BODY_BYTES = 2_000_000
 """Bytes of a JSON request. Uploads have routes of their own."""
 
 
@@ -24,8 +24,8 @@ class _StrictRequest(Request):
             size = 0
             async for part in self.stream():
                 size += len(part)
-                if size > MAX_BODY:
-                    raise HTTPException(413, f"The request is larger than {MAX_BODY:,} bytes.")
+                if size > MAX_BODY_BYTES:
+                    raise HTTPException(413, f"The request is larger than {MAX_BODY_BYTES:,} bytes.")
                 parts.append(part)
             self._body = b"".join(parts)
         return self._body
@@ -59,7 +59,7 @@ class Body(BaseModel):
 AnyBody = TypeVar("AnyBody", bound=Body)
 
 
-def parsed_body(kind: type[AnyBody], value: object) -> AnyBody:
+def parse_body(kind: type[AnyBody], value: object) -> AnyBody:
     """A body that was not parsed by its route, with the same errors."""
     try:
         return kind.model_validate(value)

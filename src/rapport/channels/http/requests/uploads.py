@@ -17,17 +17,17 @@ from starlette.types import Message
 
 from rapport.domain.errors import Busy, InvalidInput, TooLarge, TooMany
 
-_AROUND = 100_000
+_FORM_OVERHEAD_BYTES = 100_000
 """Bytes that fields and boundaries may take beside the file."""
-_PATIENCE = 200_000_000
+_DRAIN_BYTES = 200_000_000
 """How much more than the limit is listened to, so that a client which is still sending can read the answer."""
 
 
-OF_ONE_OWNER = 4
+MAX_PER_OWNER = 4
 """Uploads of one owner at a time: each is held in memory until it has become a note."""
-AT_ONCE = 8
+MAX_SHARED = 8
 """Uploads at a time of all owners; beyond it, only who has none under way may begin one."""
-MOST = 32
+MAX_UPLOADS = 32
 
 
 @dataclass(slots=True)
@@ -37,12 +37,12 @@ class Uploads:
     _under_way: Counter[str] = field(default_factory=Counter[str])
 
     @contextmanager
-    def one_more(self, owner_id: str) -> Generator[None]:
+    def reserve(self, owner_id: str) -> Generator[None]:
         """Count one upload while the block lasts; raises TooMany when the owner has enough, Busy when everybody has."""
         mine, all_ = self._under_way[owner_id], self._under_way.total()
-        if mine >= OF_ONE_OWNER:
+        if mine >= MAX_PER_OWNER:
             raise TooMany(f"{mine} files of yours are being read already; send this one in a moment.", retry_after=5)
-        if all_ >= (AT_ONCE if mine else MOST):
+        if all_ >= (MAX_SHARED if mine else MAX_UPLOADS):
             raise Busy("The server is reading as many files as it can; send this one again in a moment.", retry_after=5)
         self._under_way[owner_id] += 1
         try:
@@ -64,13 +64,15 @@ class Upload:
 
 async def read_upload(request: Request, *, max_bytes: int) -> Upload:
     """Return the file in the field `file`; raises InvalidInput or TooLarge, and ClientDisconnect for one that is cut off."""
-    body = await _body(request, max_bytes + _AROUND)
+    body = await _body(request, max_bytes + _FORM_OVERHEAD_BYTES)
 
     async def replay() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
     try:
-        async with Request(request.scope, replay).form(max_files=1, max_fields=8, max_part_size=_AROUND) as form:
+        async with Request(request.scope, replay).form(
+            max_files=1, max_fields=8, max_part_size=_FORM_OVERHEAD_BYTES
+        ) as form:
             file = form.get("file")
             if not isinstance(file, UploadFile):
                 raise InvalidInput("The form has no file: send it in the field `file`.")
@@ -86,12 +88,14 @@ async def _body(request: Request, limit: int) -> bytes:
     size = 0
     async for part in request.stream():
         size += len(part)
-        if size > limit + _PATIENCE:
+        if size > limit + _DRAIN_BYTES:
             raise HTTPException(413, "The upload is far too large.")
         if size > limit:
             parts.clear()
         else:
             parts.append(part)
     if size > limit:
-        raise TooLarge(f"The upload has {size:,} bytes; at most {limit - _AROUND:,} are accepted. Split the file.")
+        raise TooLarge(
+            f"The upload has {size:,} bytes; at most {limit - _FORM_OVERHEAD_BYTES:,} are accepted. Split the file."
+        )
     return b"".join(parts)

@@ -133,12 +133,12 @@ def context_routes(core: Core, caller: Caller) -> APIRouter:
         question = check_query(q)
         topic = None if topic is None else checked_text(topic, what="topic", limit=200)
         hits = await core.explanations.search(owner, thread_id, question, thread_id=topic, limit=limit)
-        return json_response({"messages": [found_view(one) for one in hits]})
+        return json_response({"messages": [search_hit_view(one) for one in hits]})
 
     return router
 
 
-def found_view(hit: SearchHit) -> dict[str, Any]:
+def search_hit_view(hit: SearchHit) -> dict[str, Any]:
     """A message that was found, for the owner of the conversation."""
     return {
         "id": hit.message.id,

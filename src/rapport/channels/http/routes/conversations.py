@@ -64,7 +64,7 @@ def conversation_routes(
     )
     async def say(request: Request, conversation_id: str, body: NewMessage, owner: str = owner_id) -> Response:
         streaming = "text/event-stream" in request.headers.get("accept", "")
-        incoming = incoming_of(owner, conversation_id, body, max_characters=max_characters)
+        incoming = parse_incoming(owner, conversation_id, body, max_characters=max_characters)
         if limiter is not None:
             await limiter.admit(request, owner, conversation_id)
         ticket = await core.runner.accept(incoming, listen=streaming)
@@ -85,7 +85,7 @@ async def create_conversation(core: Core, owner_id: str, body: NewConversation, 
     """Create the conversation that a request describes."""
     return await core.conversations.create(
         owner_id,
-        agent_id=agent_named(body.agent, default_agent),
+        agent_id=resolve_agent(body.agent, default_agent),
         kind=body.kind,
         title=None if body.title is None else checked_text(body.title, what="title", limit=200),
     )
@@ -94,7 +94,7 @@ async def create_conversation(core: Core, owner_id: str, body: NewConversation, 
 _NAMES = ("client_message_id", "reply_to_id", "thread_id", "platform_id", "reply_to_platform_id")
 
 
-def incoming_of(owner: str, conversation_id: str, body: NewMessage, *, max_characters: int) -> Incoming:
+def parse_incoming(owner: str, conversation_id: str, body: NewMessage, *, max_characters: int) -> Incoming:
     """A request's message, checked. Whatever else a client would like to attach has no field to come in by."""
     for name in _NAMES:
         if (value := getattr(body, name)) is not None:
@@ -136,6 +136,6 @@ def _author(author: AuthorBody | str | None, *, what: str) -> Author | None:
     )
 
 
-def agent_named(name: str | None, default: str) -> str:
+def resolve_agent(name: str | None, default: str) -> str:
     """The agent a client asks for."""
     return default if name is None else require_agent(name).id

@@ -15,7 +15,7 @@ from rapport.domain.follow_up_outcomes import Outcomes, outcomes_by_type
 from rapport.domain.read_models import HourlyReplies
 from rapport.metrics import Metrics
 
-MOST_HOURS = 31 * 24
+MAX_HOURS = 31 * 24
 
 
 class HourView(BaseModel):
@@ -69,7 +69,7 @@ def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter
     owner_id = Depends(caller)
 
     @router.get("", response_model=InsightView, summary="How the last hours went")
-    async def insight(hours: Annotated[int, Query(ge=1, le=MOST_HOURS)] = 24, owner: str = owner_id) -> Response:
+    async def insight(hours: Annotated[int, Query(ge=1, le=MAX_HOURS)] = 24, owner: str = owner_id) -> Response:
         activity = await core.monitoring.load_activity(owner, hours=hours)
         replies = activity.hours
         return json_response(
@@ -90,7 +90,9 @@ def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter
                 ],
                 "guard": _share(sum(hour.guarded for hour in replies), replies),
                 "fallbacks": _share(sum(hour.fallen_back for hour in replies), replies),
-                "followups": [_followed_up(kind, came) for kind, came in outcomes_by_type(activity.follow_ups).items()],
+                "followups": [
+                    _follow_up_view(kind, came) for kind, came in outcomes_by_type(activity.follow_ups).items()
+                ],
             }
         )
 
@@ -102,7 +104,7 @@ def _share(count: int, hours: Sequence[HourlyReplies]) -> dict[str, Any]:
     return {"count": count, "share": round(count / every, 4) if every else None}
 
 
-def _followed_up(kind: TriggerType, came: Outcomes) -> dict[str, Any]:
+def _follow_up_view(kind: TriggerType, came: Outcomes) -> dict[str, Any]:
     rate = came.response_rate
     return {
         "trigger_type": kind,

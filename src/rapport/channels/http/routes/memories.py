@@ -14,9 +14,9 @@ from rapport.channels.http.rendering.json_views import (
     memory_stats_view,
     memory_view,
 )
-from rapport.channels.http.requests.cursors import cursor_of, cursor_text
+from rapport.channels.http.requests.cursors import format_cursor, parse_cursor
 from rapport.channels.http.requests.json_bodies import MemoryBody, MemoryEdit, StrictRoute
-from rapport.channels.http.routes.conversations import Caller, agent_named
+from rapport.channels.http.routes.conversations import Caller, resolve_agent
 from rapport.domain.ids import is_id
 from rapport.domain.memory import MemoryCandidate
 from rapport.memory.memory_store import MAX_QUERY, MemoryStore
@@ -37,7 +37,7 @@ def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
     )
     async def create(body: MemoryBody, agent: Agent = None, owner: str = owner_id) -> Response:
         remark = MemoryCandidate(body.content, key=body.key, origin="user")
-        return json_response(memory_view(await memories.create(owner, _named(agent), remark)), 201)
+        return json_response(memory_view(await memories.create(owner, _resolve_agent(agent), remark)), 201)
 
     @router.get("", response_model=MemoriesView, summary="What an agent remembers about you, the newest first")
     async def page(
@@ -46,10 +46,10 @@ def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
         before: str | None = None,
         owner: str = owner_id,
     ) -> Response:
-        after = None if before is None else cursor_of(before, is_id=is_id)
-        found = await memories.page(owner, _named(agent), limit=limit + 1, before=after)
+        after = None if before is None else parse_cursor(before, is_id=is_id)
+        found = await memories.page(owner, _resolve_agent(agent), limit=limit + 1, before=after)
         shown = found[:limit]
-        following = cursor_text(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
+        following = format_cursor(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
         return json_response({"memories": [memory_view(one) for one in shown], "next": following})
 
     @router.get("/search", response_model=FoundMemoriesView, summary="What an agent remembers about something")
@@ -59,14 +59,14 @@ def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=100)] = 10,
         owner: str = owner_id,
     ) -> Response:
-        found = await memories.search(owner, _named(agent), q, limit)
+        found = await memories.search(owner, _resolve_agent(agent), q, limit)
         return json_response(
             {"memories": [{**memory_view(one), "similarity": similarity} for one, similarity in found]}
         )
 
     @router.get("/stats", response_model=MemoryStatsView, summary="How much an agent remembers about you")
     async def stats(agent: Agent = None, owner: str = owner_id) -> Response:
-        return json_response(memory_stats_view(await memories.stats(owner, _named(agent))))
+        return json_response(memory_stats_view(await memories.stats(owner, _resolve_agent(agent))))
 
     @router.patch(
         "/{memory_id}",
@@ -77,17 +77,17 @@ def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
     async def edit(memory_id: str, body: MemoryEdit, agent: Agent = None, owner: str = owner_id) -> Response:
         takes_key_away = body.key is None and "key" in body.model_fields_set
         edited = await memories.edit(
-            owner, _named(agent), memory_id, content=body.content, key="" if takes_key_away else body.key
+            owner, _resolve_agent(agent), memory_id, content=body.content, key="" if takes_key_away else body.key
         )
         return json_response(memory_view(edited))
 
     @router.delete("/{memory_id}", status_code=204, summary="Erase a memory")
     async def delete(memory_id: str, agent: Agent = None, owner: str = owner_id) -> Response:
-        await memories.delete(owner, _named(agent), memory_id)
+        await memories.delete(owner, _resolve_agent(agent), memory_id)
         return Response(status_code=204)
 
     return router
 
 
-def _named(agent: str | None) -> str:
-    return agent_named(agent, COMPANION.id)
+def _resolve_agent(agent: str | None) -> str:
+    return resolve_agent(agent, COMPANION.id)

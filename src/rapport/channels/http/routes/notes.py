@@ -14,8 +14,8 @@ from rapport.channels.http.rendering.json_views import (
     note_view,
     passage_view,
 )
-from rapport.channels.http.requests.cursors import cursor_of, cursor_text
-from rapport.channels.http.requests.json_bodies import NoteBody, StrictRoute, parsed_body
+from rapport.channels.http.requests.cursors import format_cursor, parse_cursor
+from rapport.channels.http.requests.json_bodies import NoteBody, StrictRoute, parse_body
 from rapport.channels.http.requests.uploads import Uploads, read_upload
 from rapport.channels.http.routes.conversations import Caller
 from rapport.core.core import Core
@@ -64,7 +64,7 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
         summary="Add a note: JSON, or a file as multipart/form-data",
     )
     async def add(request: Request, owner: str = owner_id) -> Response:
-        body, file = await _sent(request, owner, reader, uploads)
+        body, file = await _read_note(request, owner, reader, uploads)
         added = await core.notes.library.add(
             owner,
             body.text,
@@ -73,16 +73,16 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
             file_name=file and file.name,
             file_title=file.title if file else "",
         )
-        return json_response(_added_view(added), 201 if added.is_new else 200)
+        return json_response(_stored_note_view(added), 201 if added.is_new else 200)
 
     @router.get("", response_model=NotesView, summary="Your notes, the latest first")
     async def page(
         limit: Annotated[int, Query(ge=1, le=500)] = 50, before: str | None = None, owner: str = owner_id
     ) -> Response:
-        after = None if before is None else cursor_of(before, is_id=NOTE_ID.fullmatch)
+        after = None if before is None else parse_cursor(before, is_id=NOTE_ID.fullmatch)
         found = await core.notes.list_recent(owner, limit=limit + 1, before=after)
         shown = found[:limit]
-        following = cursor_text(shown[-1].updated_at, shown[-1].id) if len(found) > limit else None
+        following = format_cursor(shown[-1].updated_at, shown[-1].id) if len(found) > limit else None
         return json_response({"notes": [note_view(note) for note in shown], "next": following})
 
     @router.get("/search", response_model=PassagesView, summary="What the notes say to a question")
@@ -109,11 +109,11 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
 
     @router.put("/{note_id}", response_model=NoteView, openapi_extra=_BODY, summary="Replace a note's text")
     async def replace(request: Request, note_id: str, owner: str = owner_id) -> Response:
-        body, _ = await _sent(request, owner, reader, uploads)
+        body, _ = await _read_note(request, owner, reader, uploads)
         if body.id is not None and body.id != note_id:
             raise InvalidInput("The id in the body is not the one in the address.")
         return json_response(
-            _added_view(await core.notes.library.replace(owner, note_id, body.text, title=_title(body.title)))
+            _stored_note_view(await core.notes.library.replace(owner, note_id, body.text, title=_title(body.title)))
         )
 
     @router.delete("/{note_id}", status_code=204, summary="Delete a note")
@@ -131,28 +131,30 @@ class _File(NamedTuple):
     title: str
 
 
-async def _sent(request: Request, owner_id: str, reader: FileReader, uploads: Uploads) -> tuple[NoteBody, _File | None]:
+async def _read_note(
+    request: Request, owner_id: str, reader: FileReader, uploads: Uploads
+) -> tuple[NoteBody, _File | None]:
     """A note as JSON or as a file, whichever was sent; and what is known of the file."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         sent = await request.json()
         if not isinstance(sent, dict):
             raise HTTPException(422, "The body is not a JSON object.")
-        return parsed_body(NoteBody, cast("object", sent)), None
+        return parse_body(NoteBody, cast("object", sent)), None
     if kind != "multipart/form-data":
         raise HTTPException(
             415, "Send a note as JSON (`Content-Type: application/json`) or a file as multipart/form-data."
         )
-    with uploads.one_more(owner_id):
+    with uploads.reserve(owner_id):
         upload = await read_upload(request, max_bytes=reader.limits.max_bytes)
         if "text" in upload.fields:
             raise InvalidInput("The form has a file and a text: send one of them.")
         document = await reader.read(upload.name, upload.data)
     file = _File(f"{FileName.of(upload.name).stem}.{document.format_name}", document.title)
-    return parsed_body(NoteBody, {**upload.fields, "text": document.text}), file
+    return parse_body(NoteBody, {**upload.fields, "text": document.text}), file
 
 
-def _added_view(added: Added) -> dict[str, Any]:
+def _stored_note_view(added: Added) -> dict[str, Any]:
     return {**note_view(added.note), "unchanged": added.unchanged}
 
 

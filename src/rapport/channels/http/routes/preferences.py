@@ -36,7 +36,7 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
 
     @router.put("/api/preferences", response_model=PreferencesView, summary="Set your time zone and quiet hours")
     async def prefer(body: PreferencesBody, owner: str = owner_id) -> Response:
-        changed = await core.follow_ups.update_preference(owner, lambda before: _preference(body, before=before))
+        changed = await core.follow_ups.update_preference(owner, lambda before: _merge_preference(body, before=before))
         return json_response(preference_view(changed))
 
     @router.get(
@@ -59,7 +59,7 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
     return router
 
 
-def _preference(body: PreferencesBody, *, before: Preference) -> Preference:
+def _merge_preference(body: PreferencesBody, *, before: Preference) -> Preference:
     """What is wanted now: what was sent, and of the rest what was set before."""
     sent = body.model_fields_set
     begin = None if body.quiet_from is None else hour_of(body.quiet_from)

@@ -19,14 +19,14 @@ from rapport.channels.http.rendering.json_views import (
     thread_view,
 )
 from rapport.channels.http.rendering.message_html import Renderer
-from rapport.channels.http.requests.cursors import cursor_of, cursor_text
+from rapport.channels.http.requests.cursors import format_cursor, parse_cursor
 from rapport.channels.http.requests.json_bodies import Body, NewConversation, StrictRoute
 from rapport.channels.http.routes.conversations import Caller, create_conversation
 from rapport.core.core import Core
 from rapport.domain.ids import is_id
 from rapport.domain.text_checks import checked_text
 
-MOST_PEOPLE = 50
+MAX_PEOPLE = 50
 
 Limit = Annotated[int, Query(ge=1, le=500, description="How many at most")]
 Render = Annotated[Literal["html"] | None, Query(description="`html`: each message also as HTML")]
@@ -64,12 +64,12 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
 
     @router.get("", response_model=ThreadsView, summary="Conversations, the latest first")
     async def recent(limit: Limit = 50, before: str | None = None, q: Words = None, owner: str = owner_id) -> Response:
-        cursor = None if before is None else cursor_of(before, is_id=is_id)
+        cursor = None if before is None else parse_cursor(before, is_id=is_id)
         words = "" if q is None else checked_text(q, what="q", limit=200)
         found = await core.conversations.list_recent(owner, limit=limit + 1, before=cursor, words=words)
         page = found[:limit]
         last = page[-1].conversation if page else None
-        following = cursor_text(last.last_at, last.id) if last and len(found) > limit else None
+        following = format_cursor(last.last_at, last.id) if last and len(found) > limit else None
         return json_response({"threads": [thread_view(one) for one in page], "next": following})
 
     @router.patch("/{thread_id}", response_model=ThreadView, summary="Name a conversation; null: it has no name")
@@ -101,7 +101,7 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
 
     @router.get("/{thread_id}/people", response_model=PeopleView, summary="Who speaks there, the latest first")
     async def people(thread_id: str, owner: str = owner_id) -> Response:
-        participants = await core.conversations.load_participants(owner, thread_id, limit=MOST_PEOPLE)
+        participants = await core.conversations.load_participants(owner, thread_id, limit=MAX_PEOPLE)
         agent = participants.agent
         return json_response(
             {

@@ -18,10 +18,10 @@ from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, RapportError, Unauthorized
 from rapport.domain.live_updates import AccessChanged, LiveEvent, Remembered, Said, Showing
 
-SILENCE_SECONDS = 15.0
-KNOWN_SECONDS = 15.0
+KEEPALIVE_SECONDS = 15.0
+ACCESS_CACHE_SECONDS = 15.0
 """How long a key or a session is believed on an open connection without a hint that it may have ended."""
-MOST_DIGITS = 18
+MAX_DIGITS = 18
 
 
 class Subscription(Protocol):
@@ -43,27 +43,27 @@ class Live(Protocol):
     def on_access_change(self, callback: Callable[[], None]) -> None: ...
 
 
-def seq_of(text: str | None) -> int | None:
+def parse_sequence(text: str | None) -> int | None:
     """Up to where a client knows everything, as it says; None if it doesn't."""
     if text is None or not text.strip():
         return None
-    if not (text.strip().isdecimal() and text.isascii() and len(text) <= MOST_DIGITS):
+    if not (text.strip().isdecimal() and text.isascii() and len(text) <= MAX_DIGITS):
         raise InvalidInput("`after` (or `Last-Event-ID`) is the id of an event that was sent before: a number.")
     return int(text)
 
 
-async def told(watcher: Subscription, connection: HTTPConnection, caller: Caller) -> AsyncGenerator[LiveEvent]:
+async def follow_events(watcher: Subscription, connection: HTTPConnection, caller: Caller) -> AsyncGenerator[LiveEvent]:
     """Yield what happens for as long as it can be read; then it ends, and may be asked for again.
 
     Raises Unauthorized as soon as the caller is not let in any more.
     """
-    known_until = time.monotonic() + KNOWN_SECONDS
-    async with aclosing(watcher.events(silence=SILENCE_SECONDS)) as events:
+    known_until = time.monotonic() + ACCESS_CACHE_SECONDS
+    async with aclosing(watcher.events(silence=KEEPALIVE_SECONDS)) as events:
         try:
             async for event in events:
                 if isinstance(event, AccessChanged) or time.monotonic() >= known_until:
                     await caller(connection)
-                    known_until = time.monotonic() + KNOWN_SECONDS
+                    known_until = time.monotonic() + ACCESS_CACHE_SECONDS
                 if not isinstance(event, AccessChanged):
                     yield event
         except Unauthorized:
@@ -74,17 +74,17 @@ async def told(watcher: Subscription, connection: HTTPConnection, caller: Caller
             return
 
 
-class Showings:
+class EventRenderers:
     """How messages are shown to operators and to everybody else, each rendered once."""
 
     def __init__(self, renderer: Renderer) -> None:
-        self._of = {operator: Shown(renderer, operator=operator) for operator in (True, False)}
+        self._of = {operator: EventRenderer(renderer, operator=operator) for operator in (True, False)}
 
-    def to(self, owner_id: str) -> Shown:
+    def get_for(self, owner_id: str) -> EventRenderer:
         return self._of[is_operator(owner_id)]
 
 
-class Shown:
+class EventRenderer:
     """Shows messages as JSON, with their HTML."""
 
     def __init__(self, renderer: Renderer, *, operator: bool) -> None:
