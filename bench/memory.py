@@ -29,6 +29,7 @@ from rapport.builtin.prompt_reader import Turn, Window
 from rapport.builtin.summary_text import summarise
 from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.conversation import Message, Role
+from rapport.domain.embedder import Embedder
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
 from rapport.domain.ids import new_id
 from rapport.domain.memory import MemoryCandidate
@@ -39,7 +40,6 @@ from rapport.memory.memory_store import MemoryStore
 from rapport.memory.query import Query, query_for
 from rapport.memory.recall import NEAR_ENOUGH, Recall, memories_block
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
-from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.memories import Memories
 
@@ -106,6 +106,10 @@ class OnceEach:
     @property
     def name(self) -> str:
         return self._embedder.name
+
+    @property
+    def min_similarity(self) -> float:
+        return self._embedder.min_similarity
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from bench.questions import COMPARISON, DEVELOPMENT, EVERYDAY, FRESH, NAMED, QuestionSet, load_questions
 from rapport.cli.calibration_plot import draw_curve
+from rapport.domain.embedder import Embedder
 from rapport.domain.note import Chunk
 from rapport.retrieval.calibration import MAX_PASSAGES, Calibration, calibrate
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.library import Library
-from rapport.retrieval.ports import Embedder
 from rapport.retrieval.retriever import TOP, make_retriever
 from rapport.storage.database import Database
 from rapport.storage.migrate import migrate, schema_lock

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from bench.context.inputs import chat_path
 from bench.context.windows import Said, read
 from rapport.domain.conversation import LOCAL_USER
+from rapport.domain.embedder import Embedder
 from rapport.ingest.embed_messages import prepare_text
-from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.messages.message_vectors import ensure_index
 

@@ -38,11 +38,11 @@ from rapport.cli.context_filter import read
 from rapport.context.engine import SelectionOptions, select_context
 from rapport.domain.context_selection import RECENT
 from rapport.domain.conversation import LOCAL_USER, Author, Message
+from rapport.domain.embedder import Embedder
 from rapport.domain.ids import new_id
 from rapport.domain.note import Vector
 from rapport.logs import configure_logging
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
-from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.messages.chat_search import search_chat
 from rapport.storage.messages.neighbours import load_linked, recent, vector_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.context.chats import Chat, Lines
+from rapport.domain.embedder import Embedder
 from rapport.domain.note import Vector
-from rapport.retrieval.ports import Embedder
 
 
 @dataclass

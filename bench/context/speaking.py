@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 
 from bench.context.site import Site, Times, spread
 from rapport.domain.conversation import LOCAL_USER, Author, Incoming
+from rapport.domain.embedder import Embedder
 from rapport.ingest.accept import accept
 from rapport.ingest.embed_messages import MessageEmbedding
-from rapport.retrieval.ports import Embedder
 from rapport.runtime.embedding_loop import EmbeddingLoop
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database

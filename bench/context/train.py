@@ -34,7 +34,7 @@ from rapport.context.relevance.pair_features import (
     list_pairs,
 )
 from rapport.context.relevance.scorer import LOOKBACKS, MIN_LINK_PROBABILITY
-from rapport.retrieval.embedders.wordllama import DIMENSIONS, word_table
+from rapport.retrieval.embedders.wordllama import DIMENSIONS, open_word_table
 
 WEIGHTS = Path(__file__).parents[2] / "src" / "rapport" / "context" / "relevance" / "weights.json"
 SPREAD = (
@@ -159,7 +159,7 @@ _drawing: tuple[Windows, Any] | None = None
 
 def _begin(path: Path) -> None:
     global _drawing
-    _drawing = (Windows(read(path)), word_table())
+    _drawing = (Windows(read(path)), open_word_table())
 
 
 def _batch(order: tuple[int, int]) -> list[tuple[Window, np.ndarray, np.ndarray]]:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from rapport.channels.telegram.bot import TelegramBot
     from rapport.core.core import Core
     from rapport.delivery.sender import OutgoingChannel
+    from rapport.domain.embedder import Embedder
     from rapport.memory.memory_store import MemoryStore
     from rapport.metrics import Metrics
     from rapport.retrieval.library import Library
-    from rapport.retrieval.ports import Embedder
     from rapport.retrieval.retriever import Retriever
     from rapport.runtime.worker import Worker
     from rapport.storage.database import Database
@@ -117,7 +117,7 @@ async def open_app(
         from rapport.memory.memory_store import MemoryStore
         from rapport.memory.recall import Recall
         from rapport.metrics import Metrics
-        from rapport.retrieval.embedders.question_cache import RecentQuestions
+        from rapport.retrieval.embedders.question_cache import QuestionCache
         from rapport.retrieval.embedders.registry import close_embedder, make_embedder
         from rapport.retrieval.library import Library
         from rapport.retrieval.retriever import make_retriever
@@ -144,7 +144,7 @@ async def open_app(
         await verify_metadata(agent.graph, saver)
         embedder = make_embedder(settings.embeddings, environment=os.environ)
         stack.push_async_callback(close_embedder, embedder)
-        questions = RecentQuestions(embedder)
+        questions = QuestionCache(embedder)
         memory = MemoryStore(database, embedder)
         tools = TurnDeps(
             database,
@@ -241,7 +241,7 @@ def _telegram(settings: Settings, api: BotApi, runtime: Worker, core: Core, data
 def make_context_selector(settings: Settings, database: Database, embedder: Embedder) -> ContextSelector:
     """Chooses context as the settings say."""
     from rapport.context.engine import SelectionOptions
-    from rapport.retrieval.embedders.wordllama import word_table
+    from rapport.retrieval.embedders.wordllama import open_word_table
     from rapport.turns.group_context import ContextSelector
 
     choice = SelectionOptions(
@@ -249,7 +249,7 @@ def make_context_selector(settings: Settings, database: Database, embedder: Embe
         lookback=settings.lookback_limit,
         gap_minutes=settings.time_threshold,
         min_similarity=embedder.min_similarity,
-        words=word_table(),
+        words=open_word_table(),
     )
     return ContextSelector(database, embedder, choice)
 
@@ -275,7 +275,7 @@ async def _warm_up(embedder: Embedder, database: Database, chooser: ContextSelec
     if outdated_memories:
         log.warning("memories.outdated", memories=outdated_memories, embedder=embedder.name, remedy="rapport reindex")
     if (notes or memories) and isinstance(embedder, LocalEmbedder):
-        embedder.warm()
+        embedder.start_loading()
 
 
 def _import_slow_modules() -> None:

@@ -13,12 +13,12 @@ from rapport.context.engine import AGENT_HANDLES, MAX_EXCHANGES, SelectionOption
 from rapport.context.relevance.chat_lines import build_lines
 from rapport.domain.context_selection import CandidateMessages, ContextSelection
 from rapport.domain.conversation import Author, Message
-from rapport.retrieval.embedders.wordllama import word_table
+from rapport.retrieval.embedders.wordllama import open_word_table
 from tests.context.cast import Chat, Said, chats
 from tests.support.cases import every_case
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
-RELEVANT = SelectionOptions(words=word_table())
+RELEVANT = SelectionOptions(words=open_word_table())
 
 
 def selected(chat: Chat, choice: SelectionOptions = RELEVANT, *, links: bool) -> tuple[ContextSelection, list[Message]]:

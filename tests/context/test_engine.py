@@ -14,12 +14,12 @@ from rapport.context.relevance.grouping import MIN_SCORE, choose_lines
 from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.context_selection import SHOWN_CHARACTERS, CandidateMessages, Strategy
 from rapport.domain.conversation import Author, Message
-from rapport.retrieval.embedders.wordllama import word_table
+from rapport.retrieval.embedders.wordllama import open_word_table
 from tests.support.cases import every_case
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 DAY = 24 * 60.0
-RELEVANT = SelectionOptions(words=word_table())
+RELEVANT = SelectionOptions(words=open_word_table())
 STRATEGIES: tuple[Strategy, ...] = ("relevant", "time_gap", "thread", "recent")
 
 

@@ -18,6 +18,7 @@ class HandMade:
     """Gives each text the vector it was told, and any other one a direction of its own."""
 
     name: str = "hand-made"
+    min_similarity: float = 0.3
     known: dict[str, Vector] = field(default_factory=dict[str, Vector])
     fails: Exception | None = None
     asked: list[str] = field(default_factory=list[str])

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from rapport.domain.errors import Permanent
 from rapport.retrieval.embedders import bundled
-from rapport.retrieval.embedders.local import data_file
+from rapport.retrieval.embedders.local import find_data_file
 from rapport.retrieval.embedders.minilm import MAX_TOKENS, VOCABULARY, MiniLM
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ async def refusal(embedder: MiniLM) -> str:
 
 async def test_weights_that_were_exchanged_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied = tmp_path / bundled.MODEL_PACKAGE
-    tamper(copied / bundled.MODEL_FILE, data_file(bundled.MODEL_PACKAGE, bundled.MODEL_FILE).read_bytes())
+    tamper(copied / bundled.MODEL_FILE, find_data_file(bundled.MODEL_PACKAGE, bundled.MODEL_FILE).read_bytes())
     (copied / "__init__.py").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     told = await refusal(MiniLM())

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapport.cli.calibration_plot import draw_curve
+from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Transient
 from rapport.domain.note import Chunk, Vector
 from rapport.retrieval import calibration as measuring
 from rapport.retrieval.calibration import Calibration, Sampled, calibrate
 from rapport.retrieval.chunking import chunks_of, embedded_text, points_of
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
-from rapport.retrieval.ports import Embedder
 from rapport.retrieval.relevance import Measure, Measured
 
 SUBJECTS = {

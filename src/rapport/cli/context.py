@@ -54,7 +54,7 @@ def select_(
 
     from rapport.cli.context_filter import answer_all
     from rapport.context.engine import SelectionOptions
-    from rapport.retrieval.embedders.wordllama import word_table
+    from rapport.retrieval.embedders.wordllama import open_word_table
 
     if math.isnan(gap):
         raise typer.BadParameter("it is a number of minutes.", param_hint="--gap")
@@ -62,7 +62,7 @@ def select_(
     def complain(reason: str) -> None:
         typer.secho(f"rapport: {_plain(reason)}", fg="red", err=True)
 
-    choice = SelectionOptions(strategy, tokens=tokens, lookback=lookback, gap_minutes=gap, words=word_table())
+    choice = SelectionOptions(strategy, tokens=tokens, lookback=lookback, gap_minutes=gap, words=open_word_table())
     try:
         is_good = answer_all(sys.stdin.buffer, sys.stdout.buffer, choice, explain=explain, complain=complain)
     except KeyboardInterrupt:

@@ -11,12 +11,12 @@ from typing import TypeAlias, get_args
 
 import structlog
 
+from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.live_updates import MemoryChange
 from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, SAME, WARN_AT, Memory, MemoryCandidate, Origin
 from rapport.domain.note import Vector
 from rapport.domain.text_checks import checked_text, visible
-from rapport.memory.ports import Embedder
 from rapport.memory.same_fact import adds_nothing, can_be_same, pieces_of
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories

@@ -20,8 +20,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rapport.domain.embedder import Embedder
 from rapport.domain.note import Chunk, Vector
-from rapport.retrieval.ports import Embedder
 from rapport.retrieval.relevance import Measure, Measured
 
 Sampled: TypeAlias = tuple[str, str, Chunk, Vector]

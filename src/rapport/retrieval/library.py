@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.note import NOTE_ID, Chunk, Note, Vector
 from rapport.domain.text_checks import visible
 from rapport.retrieval.chunking import chunks_of, embedded_text, points_of
 from rapport.retrieval.files.document import fit_on_one_line
 from rapport.retrieval.note_ids import make_note_id
-from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.migrate import schema_lock
 from rapport.storage.notes.notes import NewNote, Notes, ensure_vector_index, has_vector_index

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from rapport.domain.embedder import Embedder
 from rapport.domain.note import Vector
-from rapport.retrieval.ports import Embedder
 from rapport.retrieval.standalone_question import plain, telling
 
 LISTING = (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rapport.domain.embedder import Embedder
 from rapport.domain.note import Found, NoteCounts, Passage, Vector, about_listing, about_opening
 from rapport.retrieval.overviews import Phrasings, asks_for_overview, named_in
-from rapport.retrieval.ports import Embedder
 from rapport.retrieval.relevance import TOP, Measure, Measured, relevance
 from rapport.retrieval.standalone_question import plain, standalone, telling
 

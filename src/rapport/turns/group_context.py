@@ -15,11 +15,11 @@ from rapport.context.named_participants import find_named_participants
 from rapport.context.question import derive_question, drop_empty_replies, get_author_id, has_subject, is_bare
 from rapport.domain.context_selection import RECENT, CandidateMessages, ContextSelection, Strategy
 from rapport.domain.conversation import Message
+from rapport.domain.embedder import Embedder
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.note import Vector
 from rapport.domain.read_models import SearchHit
 from rapport.domain.text_checks import checked_text
-from rapport.retrieval.ports import Embedder
 from rapport.retrieval.standalone_question import plain, standalone
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database

@@ -11,6 +11,7 @@ import structlog
 from rapport.agents.failures import ModelFailed
 from rapport.context.situation import Situation
 from rapport.domain.agent_profile import AgentProfile
+from rapport.domain.embedder import Embedder
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.follow_up import PLANNED, Plan
 from rapport.domain.memory import MemoryCandidate
@@ -18,7 +19,6 @@ from rapport.domain.note import Vector
 from rapport.followups.own_words import find_own_messages, is_founded
 from rapport.followups.reflection_form import REFLECTION_PROMPT, Reflection, is_unfounded, plan_from, transcript
 from rapport.memory.memory_store import Prepared
-from rapport.memory.ports import Embedder
 from rapport.replies.defusing import make_storable
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.reflections import Paused, Reflections

@@ -17,11 +17,11 @@ import httpx
 import pytest
 from pypdf import PdfReader, PdfWriter
 
+from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, Transient
 from rapport.domain.note import NOTE_ID, Vector
 from rapport.retrieval.library import Added, Library
 from rapport.retrieval.note_ids import make_note_id
-from rapport.retrieval.ports import Embedder
 from rapport.storage.database import Database
 from rapport.storage.notes.notes import Notes
 from tests.channels.http.test_auth import make_key, until_closed

@@ -9,10 +9,10 @@ from typing import Any
 
 from rapport.domain.errors import Permanent
 from rapport.retrieval.embedders.local import LocalEmbedder
-from rapport.retrieval.embedders.vector_checks import sound_vectors
+from rapport.retrieval.embedders.vector_checks import check_vectors
 
 MIN_SIMILARITY = 0.30
-BATCH = 8
+BATCH_SIZE = 8
 
 
 class FastEmbed(LocalEmbedder):
@@ -22,7 +22,7 @@ class FastEmbed(LocalEmbedder):
         if importlib.util.find_spec("fastembed") is None:
             raise Permanent(f"fastembed:{model} needs the package fastembed: `pip install fastembed`.")
         name = f"fastembed:{model}"
-        super().__init__(name, min_similarity=MIN_SIMILARITY, load=lambda: _Model(name, model), batch=BATCH)
+        super().__init__(name, min_similarity=MIN_SIMILARITY, load=lambda: _Model(name, model), batch_size=BATCH_SIZE)
 
 
 class _Model:
@@ -31,11 +31,11 @@ class _Model:
         self._name = name
         self._model = library.TextEmbedding(model_name=model, threads=1)
 
-    def passages(self, texts: Sequence[str]) -> list[list[float]]:
-        return self._sound(self._model.passage_embed(list(texts), batch_size=BATCH), len(texts))
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+        return self._check(self._model.passage_embed(list(texts), batch_size=BATCH_SIZE), len(texts))
 
-    def question(self, text: str) -> list[float]:
-        return self._sound(self._model.query_embed(text), 1)[0]
+    def embed_question(self, text: str) -> list[float]:
+        return self._check(self._model.query_embed(text), 1)[0]
 
-    def _sound(self, rows: Iterable[Any], count: int) -> list[list[float]]:
-        return sound_vectors([row.tolist() for row in rows], count=count, of=self._name)
+    def _check(self, rows: Iterable[Any], count: int) -> list[list[float]]:
+        return check_vectors([row.tolist() for row in rows], count=count, embedder=self._name)

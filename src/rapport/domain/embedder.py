@@ -1,4 +1,4 @@
-"""What this room needs of an embedder."""
+"""Define the embedder: the model that turns texts into vectors for notes, memories and chat search."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Which vectors these are: the index remembers it, and vectors of another name are never compared with them."""
+        """Identify the vectors: the index stores this name, and vectors of different names are never compared."""
         ...
 
     @property
     def min_similarity(self) -> float:
-        """The similarity below which a passage is about something else, as measured for this embedder (RAG-3)."""
+        """Return the similarity below which a passage is about something else, as measured for this embedder (RAG-3)."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each passage. May take long; other tasks and questions go on meanwhile."""
+        """Return one vector for each passage. It may take long; other tasks and questions go on meanwhile."""
         ...
 
     async def embed_question(self, question: str) -> Vector:
-        """The vector to look for. Never waits behind a long `embed`."""
+        """Return the vector to search with. Never waits behind a long `embed`."""
         ...
