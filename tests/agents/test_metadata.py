@@ -1,4 +1,4 @@
-"""What tells a synthetic message from a real one, and the proof at start that it is kept (AUTO-4, AUTO-5)."""
+"""Find what tells a synthetic message from a real one, and the proof at start that it is kept (AUTO-4, AUTO-5)."""
 
 from __future__ import annotations
 

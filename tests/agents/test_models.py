@@ -226,7 +226,7 @@ def refusal(status: int, text: str = "no", **headers: str) -> Answer:
 
 
 def stream(parts: Sequence[bytes], *, then: Callable[[asyncio.Transport], None] | None = None) -> Answer:
-    """The parts as they are; `then` does something to the connection instead of ending the response."""
+    """Return the parts as they are; `then` does something to the connection instead of ending the response."""
 
     async def answer(request: web.Request, _body: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -249,7 +249,7 @@ async def hangs_up(request: web.Request, _body: dict[str, Any]) -> web.StreamRes
 
 
 class Provider:
-    """What was asked, and what will be answered; without a script it says hello."""
+    """Hold what was asked, and what will be answered; without a script it says hello."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -280,7 +280,7 @@ async def provider() -> AsyncGenerator[Provider]:
 
 @tool
 def weather(city: str, days: int = 1) -> str:
-    """What the weather will be in a city."""
+    """Return what the weather will be in a city."""
     return f"{city}: {days}"
 
 

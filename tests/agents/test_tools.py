@@ -1,4 +1,4 @@
-"""What a model may do beside talking, within limits."""
+"""Find what a model may do beside talking, within limits."""
 
 from __future__ import annotations
 

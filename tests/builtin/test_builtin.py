@@ -66,7 +66,7 @@ CITATION = re.compile(r"\[source:\s*([A-Za-z0-9_-]+)\]")
 
 
 def say(*lines: str | BaseMessage, system: str | None = None) -> str:
-    """The reply to a list of messages; plain strings are people's."""
+    """Return the reply to a list of messages; plain strings are people's."""
     messages: list[BaseMessage] = [SystemMessage(system)] if system else []
     messages += [HumanMessage(line) if isinstance(line, str) else line for line in lines]
     return text_of(BuiltinChatModel().invoke(messages))
@@ -79,7 +79,7 @@ def text_of(message: BaseMessage) -> str:
 
 
 def talk(*lines: str | BaseMessage, system: str | None = None) -> list[str]:
-    """A whole conversation: every reply becomes part of what follows."""
+    """Return a whole conversation: every reply becomes part of what follows."""
     history: list[str | BaseMessage] = []
     replies: list[str] = []
     for line in lines:
@@ -495,7 +495,7 @@ def test_the_message_replied_to_is_what_a_view_is_about() -> None:
 
 
 def called(call: str, *chat: tuple[str, float, str], anchor: int | None = None, by: str = "Dan") -> str:
-    """What is said to a call in a group after (speaker, minutes ago, text), as a turn gives it to the model."""
+    """Return what is said to a call in a group after (speaker, minutes ago, text), as a turn gives it to the model."""
     now = datetime(2025, 11, 18, 14, 5, tzinfo=UTC)
     told = [
         Message(
@@ -685,7 +685,7 @@ HOLE = re.compile(r"\{(\w+)\}")
 
 
 def readings(line: str) -> list[list[str]]:
-    """What a line has taken from the conversation, by each template that it can be read as."""
+    """Return what a line has taken from the conversation, by each template that it can be read as."""
     line = re.sub(r"^Hi \w+! ", "", line)
     shapes = [re.escape(HOLE.sub("\0", template)).replace("\0", "(.+?)") for template in TEMPLATES]
     return [[uncapitalised(each) for each in match.groups()] for s in shapes if (match := re.fullmatch(s, line))]

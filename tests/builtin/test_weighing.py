@@ -25,7 +25,7 @@ from rapport.domain.conversation_kind import GROUP
 from tests.support.cases import every_case
 
 Line = tuple[str, str] | tuple[str, str, int]
-"""Who says what, and to which line it replies."""
+"""Says who says what, and to which line it replies."""
 AGENT = "the agent"
 CITED = re.compile(r"\[source: ([\w-]+)\]")
 
@@ -33,7 +33,7 @@ CITED = re.compile(r"\[source: ([\w-]+)\]")
 def called(
     call: str, chat: Sequence[Line], *, by: str, about: int | None = None, notes: dict[str, str] | None = None
 ) -> str:
-    """What is said to a call in a group after these lines, as a turn gives it to the model."""
+    """Return what is said to a call in a group after these lines, as a turn gives it to the model."""
     now = datetime(2025, 11, 18, 14, 5, tzinfo=UTC)
     told = [
         Message(

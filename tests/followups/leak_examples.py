@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def lines(text: str) -> list[str]:
-    """The replies of a block, one to a line; ⏎ stands for a line break within one."""
+    """Return the replies of a block, one to a line; ⏎ stands for a line break within one."""
     return [line.strip().replace(" ⏎ ", "\n") for line in text.strip().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Whether a follow-up may be made: each gate by itself, their order, and quiet hours by anybody's clock (AUTO-10)."""
+"""Find whether a follow-up may be made: each gate by itself, their order, and quiet hours by anybody's clock (AUTO-10)."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ CHANGING_INSTANTS = st.builds(minutes, CHANGES, st.integers(-1_440, 2_880))
 
 
 def slowly_quiet(quiet: QuietHours, now: datetime) -> bool:
-    """The same by watching that clock minute by minute for days: begun when it has shown a time that late, over when it will
+    """Return the same by watching that clock minute by minute for days: begun when it has shown a time that late, over when it will
     never again show one before the end."""
     if quiet.begin == quiet.end:
         return False

@@ -1,4 +1,4 @@
-"""Whether a memory or a matter is made of what the person wrote themselves (ADR 36)."""
+"""Find whether a memory or a matter is made of what the person wrote themselves (ADR 36)."""
 
 from __future__ import annotations
 

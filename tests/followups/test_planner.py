@@ -1,4 +1,4 @@
-"""When and about what to follow up: short dialogues with what the rules make of them, and what holds for any text (AUTO-1)."""
+"""Find when and about what to follow up: short dialogues with what the rules make of them, and what holds for any text (AUTO-1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MINUTE = 60
 
 
 def dialogue(*lines: str) -> list[Message]:
-    """What was said, line by line: "U: …" by the user, "A: …" by the agent, "F: …" by the agent unasked."""
+    """Return what was said, line by line: "U: …" by the user, "A: …" by the agent, "F: …" by the agent unasked."""
     return [_message(number, line) for number, line in enumerate(lines)]
 
 
@@ -43,7 +43,7 @@ def planned(*lines: str, matters: Sequence[str] = (), autonomy: Autonomy = LIMIT
 
 
 def made(matter: str, *sources: str, minutes: float = 60, is_inferred: bool = False) -> PastFollowUp:
-    """A follow-up so many minutes after the beginning."""
+    """Return a follow-up so many minutes after the beginning."""
     at = BEGAN + timedelta(minutes=minutes)
     return PastFollowUp(matter, sources, at, is_inferred=is_inferred, in_this_silence=False)
 

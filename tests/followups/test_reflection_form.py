@@ -1,4 +1,4 @@
-"""What a model is asked for when a conversation pauses, and what of its answer is followed (AUTO-1)."""
+"""Find what a model is asked for when a conversation pauses, and what of its answer is followed (AUTO-1)."""
 
 from __future__ import annotations
 

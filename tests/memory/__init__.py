@@ -1,1 +1,1 @@
-"""What is remembered: the book, its routes, its commands, and the rules around it."""
+"""Find what is remembered: the book, its routes, its commands, and the rules around it."""

@@ -1,4 +1,4 @@
-"""What is remembered of what people say about themselves, and everything that is not (MEM)."""
+"""Find what is remembered of what people say about themselves, and everything that is not (MEM)."""
 
 from __future__ import annotations
 

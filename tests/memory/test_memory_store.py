@@ -39,7 +39,7 @@ def book(database: Database, embedder: HandMade) -> MemoryStore:
 
 @pytest.fixture
 async def reading(database: Database) -> AsyncGenerator[MemoryStore]:
-    """A book with the bundled embedder."""
+    """Return a book with the bundled embedder."""
     bundled = MiniLM()
     yield MemoryStore(database, bundled)
     await asyncio.to_thread(bundled.close)

@@ -1,4 +1,4 @@
-"""What memories are looked up by: a person's words, never the system's, and the log says which (MEM-2, AUTO-13)."""
+"""Find what memories are looked up by: a person's words, never the system's, and the log says which (MEM-2, AUTO-13)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def trigger(trigger_type: TriggerType = "check_in") -> HumanMessage:
 
 
 def triggered(trigger_type: TriggerType = "check_in") -> Message:
-    """A stored row of an earlier follow-up."""
+    """Return a stored row of an earlier follow-up."""
     return said(PROMPTS[trigger_type], synthetic=True, trigger_type=trigger_type)
 
 

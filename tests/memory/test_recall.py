@@ -1,4 +1,4 @@
-"""What comes to mind in a turn: what is near, what always belongs, no more than fits, and never an error (MEM-1, MEM-2)."""
+"""Find what comes to mind in a turn: what is near, what always belongs, no more than fits, and never an error (MEM-1, MEM-2)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class HandMade:
 
 
 def direction(text: str) -> Vector:
-    """A direction for a text: the same every time, and far from any other's."""
+    """Return a direction for a text: the same every time, and far from any other's."""
     chance = random.Random(hashlib.sha256(text.encode()).digest())
     return unit([chance.gauss(0, 1) for _ in range(DIMENSIONS)])
 

@@ -42,7 +42,7 @@ ENTRANCES: dict[str, Callable[[str], str]] = {
     "memory.grammar": lambda text: collapsed(text)[:LONGEST_CLAUSE],
     "memory.": lambda text: collapsed(text[:MAX_CHARACTERS]),
 }
-"""How text comes to the patterns of a module; to those of others as it is."""
+"""Says how text comes to the patterns of a module; to those of others as it is."""
 
 FOLDERS = ("builtin", "channels", "context", "followups", "memory", "retrieval")
 """Those with many patterns are tested apart, so that they share the work; the others together."""

@@ -1,4 +1,4 @@
-"""What the model cites is checked against what was retrieved, whole and while it is being written (RAG-6, RAG-8)."""
+"""Find what the model cites is checked against what was retrieved, whole and while it is being written (RAG-6, RAG-8)."""
 
 from __future__ import annotations
 

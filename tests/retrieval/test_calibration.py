@@ -254,7 +254,7 @@ async def _best(embedder: Embedder, vectors: np.ndarray[tuple[int, int], np.dtyp
 
 
 def _regret(measured: Calibration, answered: list[float], unanswered: list[float]) -> float:
-    """How much balanced accuracy the best threshold of all, chosen with hindsight, would have had more."""
+    """Return how much balanced accuracy the best threshold of all, chosen with hindsight, would have had more."""
 
     def accuracy(threshold: float) -> float:
         return float(np.mean(np.array(answered) >= threshold) + np.mean(np.array(unanswered) < threshold)) / 2

@@ -66,7 +66,7 @@ def said_by(chunks: Iterable[Chunk]) -> str:
 
 
 def missing_from(found: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """What of `wanted` is not found in this order; what is found besides, such as repetitions, does not matter."""
+    """Return what of `wanted` is not found in this order; what is found besides, such as repetitions, does not matter."""
     remaining = iter(found)
     for number, word in enumerate(wanted):
         if word not in remaining:

@@ -238,7 +238,7 @@ async def test_what_can_not_be_loaded_is_said_at_every_use_and_may_work_later() 
 
 
 async def test_closing_refuses_what_waits_and_ends_the_threads() -> None:
-    """What waits is told so by an error of ours: a cancellation that nobody asked for would look like the caller's."""
+    """Return what waits is told so by an error of ours: a cancellation that nobody asked for would look like the caller's."""
     model = Scripted()
     embedder = embedder_with(lambda: model)
     bulk = [asyncio.create_task(embedder.embed(["text"] * 4)) for _ in range(2)]

@@ -42,7 +42,7 @@ async def read(name: str, data: bytes, limits: Limits | None = None) -> Document
 
 
 async def refusal(name: str, data: bytes, limits: Limits | None = None) -> str:
-    """The sentence for the sender."""
+    """Return the sentence for the sender."""
     with pytest.raises(InvalidInput) as raised:
         await read(name, data, limits)
     sentence = str(raised.value)
@@ -54,7 +54,7 @@ async def refusal(name: str, data: bytes, limits: Limits | None = None) -> str:
 
 
 def children() -> set[int]:
-    """The child processes of this one, zombies included."""
+    """Return the child processes of this one, zombies included."""
     return {process.pid for process in psutil.Process().children()}
 
 
@@ -69,7 +69,7 @@ def _nothing_is_left() -> Generator[None]:  # pyright: ignore[reportUnusedFuncti
 
 
 def pdf(*pages: bytes, title: str | None = None, content: tuple[bytes, bytes] | None = None) -> bytes:
-    """A PDF of pages given as drawing commands; `content` = (dictionary, stream) is one page with a stream as given."""
+    """Return a PDF of pages given as drawing commands; `content` = (dictionary, stream) is one page with a stream as given."""
     streams = [content] if content else [(b"", page) for page in pages]
     tree = 2 + 2 * len(streams)
     kids = b" ".join(b"%d 0 R" % (3 + 2 * number) for number in range(len(streams)))
@@ -109,7 +109,7 @@ def page(*lines: str) -> bytes:
 
 
 def swollen_pdf(content: bytes) -> bytes:
-    """A small file whose page is large."""
+    """Return a small file whose page is large."""
     return pdf(content=(b"/Filter /FlateDecode", zlib.compress(content, 9)))
 
 
@@ -136,7 +136,7 @@ def packed(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byt
 
 
 def word_of(body: str, *, prologue: str = "") -> bytes:
-    """A Word document with nothing but a body, given as XML."""
+    """Return a Word document with nothing but a body, given as XML."""
     mc = "http://schemas.openxmlformats.org/markup-compatibility/2006"
     xml = f'{prologue}<w:document xmlns:w="{W}" xmlns:mc="{mc}"><w:body>{body}</w:body></w:document>'
     return packed({"word/document.xml": xml.encode()})
@@ -506,7 +506,7 @@ async def test_a_hostile_title_is_one_clean_line(kind: str) -> None:
 
 
 async def child_of(reading: asyncio.Task[Document], before: set[int]) -> psutil.Process:
-    """The child, as soon as it runs our code."""
+    """Return the child, as soon as it runs our code."""
     while not reading.done():
         for pid in children() - before:
             process = psutil.Process(pid)

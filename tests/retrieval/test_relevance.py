@@ -1,4 +1,4 @@
-"""What the guard compares with its threshold, and which questions are about the notes themselves: both pure."""
+"""Find what the guard compares with its threshold, and which questions are about the notes themselves: both pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which questions stand alone, which lean on the ones before them, and what is looked up for each (RAG-2)."""
+"""Find which questions stand alone, which lean on the ones before them, and what is looked up for each (RAG-2)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Utterance:
     text: str
     speaker: str | None = None
     replying_to: str | None = None
-    """Whose message it replies to, where the line says so."""
+    """Says whose message it replies to, where the line says so."""
 
 
 def utterances(text: str) -> list[Utterance]:

@@ -68,7 +68,7 @@ class Change:
 
 
 Hearer: TypeAlias = Callable[[str, MemoryChange, Memory], None]
-"""Who is told whose memory has changed, and how."""
+"""A function that is told whose memory has changed, and how."""
 
 
 @dataclass(frozen=True, slots=True)

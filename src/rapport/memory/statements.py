@@ -10,7 +10,7 @@ from rapport.domain.text_bounds import collapsed
 from rapport.memory.word_lists import DIETS
 
 MAX_CHARACTERS = 2_500
-"""Who writes more than this at once has pasted it."""
+"""A person who writes more than this at once has pasted it."""
 MAX_WHEN_ASKED = 600
 """"Please note" in a long text stands in a letter, and the letter is not to us."""
 LONGEST_CLAUSE = 240

@@ -67,7 +67,7 @@ class _Line(NamedTuple):
 
     start: int
     row: int
-    """Where the whole line begins."""
+    """Says where the whole line begins."""
     solid: int
     floor: int
     """Nothing from here on is shown while it may be taken out."""
@@ -75,7 +75,7 @@ class _Line(NamedTuple):
     inside: Inside
     code: _Code
     header: _Line | None
-    """Where what goes with this line begins: at `Sources:` alone on a line, or at a blank line in the list below it."""
+    """Says where what goes with this line begins: at `Sources:` alone on a line, or at a blank line in the list below it."""
     is_listed: bool
     """True if the list below such a line, already taken out, may go on here."""
 

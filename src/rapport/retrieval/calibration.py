@@ -34,7 +34,7 @@ MIN_NOTES = 5
 """With fewer there is hardly another note to be compared with."""
 QUESTIONS = 100
 MOST_OF_A_PASSAGE = 3
-"""Where there are few passages, so many questions are made of one."""
+"""The maximum number of questions made from one passage, when there are few passages."""
 ENOUGH_ASKED = 20
 """With fewer questions from the chat model than this, rules make them instead."""
 PATIENCE = 5
@@ -56,7 +56,7 @@ PROMPT = (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What the guard would do at one threshold, if as many questions had an answer as had none."""
+    """Hold what the guard would do at one threshold, if as many questions had an answer as had none."""
 
     threshold: float
     precision: float
@@ -69,7 +69,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What has been measured, and the threshold that follows from it."""
+    """Hold what has been measured, and the threshold that follows from it."""
 
     embedder: str
     positives: tuple[float, ...]
@@ -81,14 +81,14 @@ class Calibration:
     default: float
     """The embedder's own threshold."""
     confident: bool
-    """Whether the threshold should be used; if not, `note` says why."""
+    """True if the threshold should be used; if not, `note` says why."""
     note: str
 
 
 async def calibrate(
     passages: Sequence[Sampled], embedder: Embedder, measure: Measure, *, ask: Ask | None = None, seed: int = 7
 ) -> Calibration:
-    """The threshold for these notes, the same every time for the same sample (as far as `ask` says the same).
+    """Return the threshold for these notes, the same every time for the same sample (as far as `ask` says the same).
 
     Raises Transient when the embedder can't embed now. A chat model that fails is done without.
     """
@@ -151,7 +151,7 @@ def _unmeasured(embedder: Embedder, why: str) -> Calibration:
 
 
 def _told_apart(positives: Sequence[float], negatives: Sequence[float]) -> float:
-    """Where the guard errs as often on the one kind as on the other, so that its precision and its recall are the same.
+    """Return where the guard errs as often on the one kind as on the other, so that its precision and its recall are the same.
 
     Read off two bell curves laid over the two kinds: the point of the raw counts is mostly chance, and wanders from one
     sample of questions to the next several times as far as this one.
@@ -240,7 +240,7 @@ def _by_place(passage: Sampled) -> tuple[str, str]:
 
 
 def _made_up(title: str, chunk: Chunk, common: Counter[str], chance: random.Random) -> str:
-    """A question of a few of the rarer words of one sentence, often with a word of its heading; "" where there are none."""
+    """Return a question of a few of the rarer words of one sentence, often with a word of its heading; "" where there are none."""
     sentences = [words for part in _SENTENCE.split(chunk.text) if len(words := _words(part)) >= 3]
     words = list(dict.fromkeys(chance.choice(sentences) if sentences else _words(chunk.text)))
     wanted = chance.choice(_WORDS_ASKED)
@@ -282,7 +282,7 @@ async def _asked(chosen: Sequence[Sampled], ask: Ask) -> list[tuple[str, str]]:
 
 
 def _only_the_question(reply: str) -> str:
-    """The reply's last line of some words, without quotes and numbering; "" if there is none, or an essay."""
+    """Return the reply's last line of some words, without quotes and numbering; "" if there is none, or an essay."""
     lines = [line.strip().strip("\"'“”*`").lstrip("-0123456789.) ") for line in reply.splitlines()]
     found = [line for line in lines if 2 <= len(line.split()) <= 40]
     return found[-1] if found else ""
@@ -334,4 +334,4 @@ What should I wear to a funeral? / Who is playing in the concert hall tonight? /
 How do I forgive a friend? / what film should we watch tonight
 """
 GENERAL_QUESTIONS = tuple(question.strip() for line in _GENERAL.strip().splitlines() for question in line.split(" / "))
-"""What people ask about everything under the sun: hardly any notes answer one of them, and if so it is put aside."""
+"""General questions: hardly any notes answer one of them, and if so it is put aside."""

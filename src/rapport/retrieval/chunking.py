@@ -12,17 +12,17 @@ from rapport.domain.note import Chunk
 from rapport.retrieval.outline import Block, Section, Shape, clipped, outline_of
 
 TARGET_TOKENS = 150
-"""What neighbours are joined up to: some 450 characters of English. A vector of more is about too many things."""
+"""The size up to which neighbours are joined: some 450 characters of English. A vector of more is about too many things."""
 LOOSE_TOKENS = 200
-"""What a paragraph may have before it is cut."""
+"""The maximum size of a paragraph before it is cut."""
 MAX_TOKENS = 240
-"""What no chunk exceeds by the estimate: the bundled embedder reads 256 tokens, headings and all."""
+"""The estimated maximum of any chunk: the bundled embedder reads 256 tokens, headings and all."""
 TINY_TOKENS = 40
 """A line that introduces or ends something stays with it, even over the target."""
 OVERLAP = 120
-"""How many characters of the passage before are repeated where a paragraph or a table is cut."""
+"""The number of characters of the passage before are repeated where a paragraph or a table is cut."""
 LEAD_TOKENS = 45
-"""What the title and the headings may take before an embedded text."""
+"""The maximum for the title and the headings before an embedded text."""
 
 _TARGET, _LOOSE, _MAX, _TINY, _LEAD = (
     10 * tokens for tokens in (TARGET_TOKENS, LOOSE_TOKENS, MAX_TOKENS, TINY_TOKENS, LEAD_TOKENS)
@@ -71,7 +71,7 @@ class _Piece(NamedTuple):
     start: int
     end: int
     joins: bool = True
-    """Whether it may be joined to what stands before it: not where a cut has been made on purpose."""
+    """True if it may be joined to what stands before it: not where a cut has been made on purpose."""
     lead: str = ""
     """A table's head, repeated before rows that have been cut off from it."""
 
@@ -84,7 +84,7 @@ class _Unit(NamedTuple):
 
 
 def chunks_of(text: str, *, title: str = "") -> list[Chunk]:
-    """The passages of a note, in order: every word is in one, none is over `MAX_TOKENS`, and no sentence is cut that fits.
+    """Return the passages of a note, in order: every word is in one, none is over `MAX_TOKENS`, and no sentence is cut that fits.
 
     A first heading that only repeats the title is not in the paths: the title stands beside every chunk anyway.
     """
@@ -99,7 +99,7 @@ def size_of(text: str) -> int:
 
 
 def embedded_text(title: str, chunk: Chunk, text: str) -> str:
-    """What is embedded for some text of a chunk: where it stands, in a few words, and the text.
+    """Return what is embedded for some text of a chunk: where it stands, in a few words, and the text.
 
     Of a long path the innermost headings stay, and a title is left out whose words the headings say already.
     """
@@ -118,7 +118,7 @@ def embedded_text(title: str, chunk: Chunk, text: str) -> str:
 
 
 def points_of(chunk: Chunk) -> list[str]:
-    """What a passage says, point by point: each is embedded for itself.
+    """Return what a passage says, point by point: each is embedded for itself.
 
     A question is about one sentence more often than about a whole passage, whose vector is about everything in it.
     """
@@ -155,7 +155,7 @@ class _Measured:
         return self._before[end] - self._before[start]
 
     def reach(self, start: int, end: int, limit: int) -> int:
-        """How far from `start` the limit lasts: at least one character, at most to `end`."""
+        """Return how far from `start` the limit lasts: at least one character, at most to `end`."""
         low, high = start + 1, end
         while low < high:
             middle = (low + high + 1) // 2
@@ -215,7 +215,7 @@ def _pieces(source: _Measured, block: Block) -> list[_Piece]:
 
 
 def _rows(source: _Measured, block: Block) -> list[_Piece]:
-    """The rows in parts, each with the table's head before it, so that its cells still have names."""
+    """Return the rows in parts, each with the table's head before it, so that its cells still have names."""
     units = list(_units(source, block.start, block.end, prose=False))
     head = source.text[block.start : block.head].rstrip()
     pieces = _packed(source, units, goal=_TARGET, overlap=False)
@@ -246,12 +246,12 @@ def _packed(source: _Measured, units: list[_Unit], *, goal: int, overlap: bool) 
 
 
 def _repeats(source: _Measured, last: _Unit, following: _Unit) -> bool:
-    """Whether the last sentence of a passage is said again in the next one."""
+    """Return whether the last sentence of a passage is said again in the next one."""
     return last.whole and last.end - last.start <= OVERLAP and source.weight(last.start, following.end) <= _MAX
 
 
 def _units(source: _Measured, start: int, end: int, *, prose: bool) -> Iterator[_Unit]:
-    """What stays whole: sentences (or lines); of one that is too long its lines, its words, and at last its characters."""
+    """Yield what stays whole: sentences (or lines); of one that is too long its lines, its words, and at last its characters."""
     for unit in _sentences(source.text, start, end) if prose else _spans(_LINE, source.text, start, end):
         if source.weight(*unit) <= _MAX:
             yield _Unit(*unit, whole=True)
@@ -288,7 +288,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _ends(text: str, mark: int, stop: int) -> bool:
-    """Whether a mark ends a sentence, and not an abbreviation or a number."""
+    """Return whether a mark ends a sentence, and not an abbreviation or a number."""
     if text[mark] != ".":
         return True
     following = text[stop : stop + 12].lstrip()[:1]

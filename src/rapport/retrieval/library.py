@@ -49,7 +49,7 @@ OnProgress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What adding a note did."""
+    """Hold what adding a note did."""
 
     note: Note
     unchanged: bool = False
@@ -83,7 +83,7 @@ class Library:
         file_title: str = "",
         on_progress: OnProgress | None = None,
     ) -> Added:
-        """A new note. Its id is the given one, or a readable one made from its file's name, its title or its words.
+        """Add a note. Its id is the given one, or a readable one made from its file's name, its title or its words.
 
         `title` is what somebody calls it, `file_title` what its file calls itself, which counts where nobody does.
         The same text again is a no-op. A file that is added again with other content replaces its note; an id
@@ -122,7 +122,7 @@ class Library:
         return await self._store(owner_id, note_id, content, embedded, replace=True)
 
     async def reindex(self, owner_id: str, note_id: str) -> Added:
-        """The same note, embedded by this library's embedder; raises Conflict if it gets another text meanwhile."""
+        """Embed the same note again by this library's embedder; raises Conflict if it gets another text meanwhile."""
         async with self.database.statement() as connection:
             note, text = await Notes(connection).read(owner_id, note_id)
         content = _Content(note.title, text, note.file_name)
@@ -135,7 +135,7 @@ class Library:
             await Notes(connection).delete(owner_id, note_id)
 
     async def _place(self, owner_id: str, content: _Content, note_id: str | None, *, titled: bool) -> Note | _Place:
-        """The note that has this very content already, or else the id to store it under."""
+        """Return the note that has this very content already, or else the id to store it under."""
         async with self.database.statement() as connection:
             notes = Notes(connection)
             if note_id is not None:
@@ -178,7 +178,7 @@ class Library:
         return Added(note, is_new=not replace)
 
     async def _embedded(self, owner_id: str, content: _Content, on_progress: OnProgress | None) -> _Embedded:
-        """The passages with their vectors, for which the index is ready."""
+        """Return the passages with their vectors, for which the index is ready."""
         with self._one_more(owner_id, len(content.text)), self._until_stopped():
             # Cutting a long text takes a while too: not on the loop.
             cut = await asyncio.to_thread(_cut, content)
@@ -250,7 +250,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a note says, as it is stored."""
+    """Hold what a note says, as it is stored."""
 
     title: str
     text: str
@@ -271,7 +271,7 @@ class _Place:
 
 
 def _given_place(note_id: str, content: _Content, found: tuple[Note, bytes] | None, *, titled: bool) -> Note | _Place:
-    """The place under an id given by hand; a title counts only where one was given too."""
+    """Return the place under an id given by hand; a title counts only where one was given too."""
     if found is None:
         return _Place(note_id)
     note, hash_ = found
@@ -281,7 +281,7 @@ def _given_place(note_id: str, content: _Content, found: tuple[Note, bytes] | No
 
 
 async def _free_id(notes: Notes, owner_id: str, wanted: str) -> str:
-    """The wanted id, or the first one with a number after it that nothing else has."""
+    """Return the wanted id, or the first one with a number after it that nothing else has."""
     for number in range(1, MOST_OF_ONE_NAME + 1):
         note_id = wanted if number == 1 else f"{wanted}-{number}"
         if note_id not in RESERVED and await notes.find(owner_id, note_id) is None:
@@ -304,7 +304,7 @@ def _checked(text: str, title: str, file_name: str | None) -> _Content:
 
 
 def _cut(content: _Content) -> Sequence[_Cut]:
-    """The passages of a note; raises InvalidInput if there are none, TooLarge if they say too many things."""
+    """Return the passages of a note; raises InvalidInput if there are none, TooLarge if they say too many things."""
     cut = [
         (chunk, [embedded_text(content.title, chunk, point) for point in points_of(chunk)])
         for chunk in chunks_of(content.text, title=content.title)

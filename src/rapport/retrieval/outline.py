@@ -1,4 +1,4 @@
-"""What a note consists of: sections under headings, and in them paragraphs, list items, tables and fenced code."""
+"""Split a note into its structure: sections under headings, and in them paragraphs, list items, tables and fenced code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 HEADING_CHARACTERS = 80
-"""What a heading may have in a path; a longer one is also the first text of its section, so that no word is lost."""
+"""Says what a heading may have in a path; a longer one is also the first text of its section, so that no word is lost."""
 UNDERLINED_CHARACTERS = 120
 """A longer line above a row of dashes is a paragraph above a rule."""
 
@@ -18,7 +18,7 @@ _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")
 
 
 class Shape(Enum):
-    """How a block may be cut."""
+    """Describe how a block may be cut."""
 
     PROSE = auto()
     CODE = auto()
@@ -41,24 +41,24 @@ class Block(NamedTuple):
     end: int
     shape: Shape = Shape.PROSE
     head: int = 0
-    """Where a table's head ends, if it has one."""
+    """Says where a table's head ends, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands between two headings, and the headings above it, outermost first."""
+    """Hold what stands between two headings, and the headings above it, outermost first."""
 
     path: tuple[str, ...]
     blocks: list[Block] = field(default_factory=list["Block"])
 
 
 def outline_of(text: str, *, title: str = "") -> list[Section]:
-    """The sections of a note in order, each with something in it; a heading over nothing is its own text."""
+    """Return the sections of a note in order, each with something in it; a heading over nothing is its own text."""
     return _Outline(text, title).read()
 
 
 def clipped(name: str) -> str:
-    """A heading as it stands in a path."""
+    """Return a heading as it stands in a path."""
     return name if len(name) <= HEADING_CHARACTERS else name[: HEADING_CHARACTERS - 1].rstrip() + "…"
 
 
@@ -110,14 +110,14 @@ class _Outline:
         return self._paragraph(number)
 
     def _said(self, number: int) -> str:
-        """The text of a line; nothing if there is no such line."""
+        """Return the text of a line; nothing if there is no such line."""
         if number >= len(self._lines):
             return ""
         line = self._lines[number]
         return self._text[line.start : line.end]
 
     def _goes_on(self, number: int) -> bool:
-        """Whether this line follows the one before it without a blank one between them."""
+        """Return whether this line follows the one before it without a blank one between them."""
         return number < len(self._lines) and not self._lines[number].apart
 
     def _block(self, first: int, after: int, shape: Shape = Shape.PROSE, head: int = 0) -> int:
@@ -235,7 +235,7 @@ def _is_fence(bare: str) -> bool:
 
 
 def _is_delimiter(bare: str) -> bool:
-    """The line under a table's head."""
+    """Return the line under a table's head."""
     return "-" in bare and "|" in bare and not bare.strip("|:- \t")
 
 

@@ -66,7 +66,7 @@ _ALIKE = 0.5
 """The similarity to a phrasing that is needed, as a part of the room between the embedder's own threshold and 1."""
 _NAMED = "document"
 _KINDS = frozenset(["document", "note", "file", "page", "text", "source"])
-"""What people call a note, beside its name."""
+"""Says what people call a note, beside its name."""
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _MOST_CHARACTERS = 200
 """A longer message says more than that it wants an overview."""

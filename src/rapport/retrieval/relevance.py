@@ -1,4 +1,4 @@
-"""Whether what was found answers the question: the similarity of the nearest passage, corrected by two more signals.
+"""Decide whether the passages found answer the question: the similarity of the nearest passage, corrected by two more signals.
 
 The similarity alone decides most questions. Around the threshold it is too coarse: it is low for a question that names a
 level, a number or a person, and not low enough for one about a neighbouring subject. ADR 32 says how the constants were chosen.
@@ -13,7 +13,7 @@ from rapport.domain.note import Found
 
 
 class Measured(NamedTuple):
-    """How near the notes come to a question."""
+    """Describe how near the notes come to a question."""
 
     similarity: float
     relevance: float
@@ -24,7 +24,7 @@ Measure: TypeAlias = Callable[[str, str | None], Awaitable[Measured]]
 """Measures a question against the notes, without the note of the id given."""
 
 TOP = 3
-"""How many passages an answer is usually made from."""
+"""The number of passages an answer is usually made from."""
 
 COVERED_FROM, COVERED_FULLY = 0.45, 0.75
 """The share of the question's telling words, by rarity, from which they count, and at which they count in full."""

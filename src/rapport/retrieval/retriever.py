@@ -1,4 +1,4 @@
-"""What the notes say to a question: looked up anew in every turn (RAG-2)."""
+"""Find what the notes say to a question: looked up anew in every turn (RAG-2)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rapport.retrieval.standalone_question import plain, standalone, telling
 TOP_WHEN_CLOSE = 5
 LISTED = 30
 LISTED_CHARACTERS = 240
-"""How many notes a model is told of when somebody asks which there are, and how much of each."""
+"""The number of notes a model is told of when somebody asks which there are, and how much of each."""
 NAMED_NOTES, OPENING = 2, 8
-"""How many notes that somebody names are given, and how many passages of them in all."""
+"""The number of notes that somebody names are given, and how many passages of them in all."""
 CLOSE = 0.05
-"""When the best few differ by less than this, more of them are given: none stands out."""
+"""If the best few differ by less than this, more of them are given, because none stands out."""
 
 
 class PassageSearch(Protocol):
@@ -49,7 +49,7 @@ class Contents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What was found for one question."""
+    """Hold what was found for one question."""
 
     passages: Sequence[Passage]
     best: float
@@ -57,21 +57,21 @@ class Retrieval:
     relevance: float
     """The best similarity, corrected by the question's words and by what else is near."""
     about: str = ""
-    """What the passages are, where they are not what a search found."""
+    """Says what the passages are, where they are not what a search found."""
 
     @property
     def is_relevant(self) -> bool:
-        """Whether anything found answers what was asked."""
+        """Return whether anything found answers what was asked."""
         return bool(self.passages) and self.relevance >= self.min_similarity
 
     @property
     def refusal(self) -> str:
-        """Why nothing found is relevant, for the log."""
+        """Return why nothing found is relevant, for the log."""
         return "low_similarity" if self.best < self.min_similarity else "nothing_stands_out"
 
     @property
     def audit(self) -> list[dict[str, Any]]:
-        """What is kept beside what was cited of it."""
+        """Return what is kept beside what was cited of it."""
         return [
             {"id": one.note_id, "position": one.position, "score": round(one.similarity, 4)} for one in self.passages
         ]
@@ -123,7 +123,7 @@ class Retriever:
     async def find(
         self, owner_id: str, question: str, *, shelf: NoteCounts, limit: int, without: str | None = None
     ) -> Found:
-        """The best `limit` passages for a question that stands alone, without the note of that id."""
+        """Return the best `limit` passages for a question that stands alone, without the note of that id."""
         if not shelf.chunks or not question:
             return Found(0.0)
         return await self.search.passages(
@@ -151,7 +151,7 @@ class Retriever:
         return relevance(found, min_similarity=self.embedder.min_similarity)
 
     def threshold(self, shelf: NoteCounts) -> float:
-        """The relevance that is needed for an answer."""
+        """Return the relevance that is needed for an answer."""
         return self.embedder.min_similarity if shelf.min_similarity is None else shelf.min_similarity
 
 

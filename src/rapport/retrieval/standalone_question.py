@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 LOOK_BACK = 3
-"""How many earlier questions at most are needed to understand one."""
+"""The number of earlier questions at most are needed to understand one."""
 _MAX_CHARACTERS = 1_000
 """An embedder reads the beginning; a question stands there, or at the end of a long message."""
 _FEW = 3
@@ -63,7 +63,7 @@ _JOINS = re.compile(rf"{_AFTER_A_WORD}(?:and|but|or|so|also|then|plus)\b(?:\s+th
 
 
 def plain(question: str) -> str:
-    """The question without who it is addressed to."""
+    """Return the question without who it is addressed to."""
     return _cut(" ".join(_MENTION.sub(" ", question).split()))
 
 
@@ -74,7 +74,7 @@ def telling(question: str) -> str:
 
 
 def standalone(question: str, earlier: Sequence[str]) -> str:
-    """The question with as much of the earlier ones (oldest first) before it as it needs to be understood alone."""
+    """Return the question with as much of the earlier ones (oldest first) before it as it needs to be understood alone."""
     asked = [plain(question)]
     for before in reversed(earlier[-LOOK_BACK:]):
         if not _leans_back(asked[0]):
@@ -90,7 +90,7 @@ def _cut(text: str) -> str:
 
 
 def _leans_back(question: str) -> bool:
-    """Whether a question says too little by itself: it continues, points at something, or has hardly a word of its own."""
+    """Return whether a question says too little by itself: it continues, points at something, or has hardly a word of its own."""
     text = question.replace("’", "'")
     words = _words(text)
     own = [word for word in words if _is_own(word)]
@@ -111,7 +111,7 @@ def _is_own(word: str) -> bool:
 
 
 def _points_back(text: str, own: Sequence[str]) -> bool:
-    """Whether it speaks of something as known that it has not named."""
+    """Return whether it speaks of something as known that it has not named."""
     said = _words(_THERE_IS.sub(" ", _NOW.sub(" ", text)))
     if any(word in _DEMONSTRATIVE for word in said):
         return True
@@ -127,7 +127,7 @@ def _points_back(text: str, own: Sequence[str]) -> bool:
 
 
 def _continues(text: str, own: Sequence[str]) -> bool:
-    """Whether it goes on with what was asked before; a whole sentence after an "and" may be about something else."""
+    """Return whether it goes on with what was asked before; a whole sentence after an "and" may be about something else."""
     if _INSTEAD.match(text):
         return True
     joined = _JOINS.match(text)
@@ -138,7 +138,7 @@ def _continues(text: str, own: Sequence[str]) -> bool:
 
 
 def _is_fragment(words: Sequence[str], own: Sequence[str]) -> bool:
-    """Whether it is a part of a sentence whose rest was said before: "in Berlin?", "how much for children?"."""
+    """Return whether it is a part of a sentence whose rest was said before: "in Berlin?", "how much for children?"."""
     if words[0] in _PREPOSITIONS:
         return not any(word in _AUXILIARY or word in _ASKS for word in words)
     is_sentence = any(word in _AUXILIARY for word in words)

@@ -1,4 +1,4 @@
-"""Which files the bundled embedder is made of, by content (ADR 33).
+"""Pin the files of the bundled embedder, by content (ADR 33).
 
 `hatch_build.py` reads this file when the package is built, before anything is installed: it imports nothing of ours.
 """

@@ -23,7 +23,7 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 QUESTION_TIMEOUT_SECONDS = 10.0
 BATCH_SIZE = 64
 MAX_CHARACTERS = 6_000
-"""What is sent of a text: the providers refuse texts over some 8,000 tokens instead of reading their beginning."""
+"""Says what is sent of a text: the providers refuse texts over some 8,000 tokens instead of reading their beginning."""
 MAX_RETRY_AFTER_SECONDS = 300.0
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class LangChainEmbedder:
 
     @property
     def name(self) -> str:
-        """The LangChain string: which vectors these are."""
+        """Return the LangChain string: which vectors these are."""
         return self._name
 
     @property
@@ -64,7 +64,7 @@ class LangChainEmbedder:
         return MIN_SIMILARITY
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text, requested in batches one after another."""
+        """Return one vector for each text, requested in batches one after another."""
         vectors: list[Vector] = []
         for first in range(0, len(texts), BATCH_SIZE):
             batch = [_trim_text(text) for text in texts[first : first + BATCH_SIZE]]
@@ -75,7 +75,7 @@ class LangChainEmbedder:
         return vectors
 
     async def embed_question(self, question: str) -> Vector:
-        """The vector to look for, with a shorter time-out: somebody is waiting."""
+        """Return the vector to look for, with a shorter time-out: somebody is waiting."""
         asking = self._embeddings.aembed_query(_trim_text(question))
         return self._check([await self._call_provider(asking, seconds=self._question_seconds)], 1)[0]
 
@@ -85,7 +85,7 @@ class LangChainEmbedder:
             await self._close()
 
     async def _call_provider(self, request: Awaitable[T], *, seconds: float) -> T:
-        """What the provider answers within this time, the client's own second try included."""
+        """Return what the provider answers within this time, the client's own second try included."""
         try:
             async with asyncio.timeout(seconds):
                 return await request
@@ -136,7 +136,7 @@ def make_langchain(
     request_seconds: float = REQUEST_TIMEOUT_SECONDS,
     question_seconds: float = QUESTION_TIMEOUT_SECONDS,
 ) -> LangChainEmbedder:
-    """The model behind a `provider:model` string; Permanent with what to set or install if it can't be made."""
+    """Return the model behind a `provider:model` string; Permanent with what to set or install if it can't be made."""
     provider, _, model = name.partition(":")
     if provider == "ollama":
         require_extra(OLLAMA, "RAPPORT_EMBEDDINGS names an Ollama model")
@@ -160,7 +160,7 @@ def make_langchain(
 def _make_settings(
     provider: str, environment: Mapping[str, str], *, seconds: float
 ) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
-    """What this provider's class is to be made with, and how its connections are closed."""
+    """Return what this provider's class is to be made with, and how its connections are closed."""
     if provider == "openai":
         return _make_openai_settings(environment, seconds=seconds)
     if provider == "ollama":

@@ -21,11 +21,11 @@ class LocalModel(Protocol):
     """Weights in memory. Called from two threads at a time."""
 
     def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector of length 1 for each text."""
+        """Return one vector of length 1 for each text."""
         ...
 
     def embed_question(self, text: str) -> list[float]:
-        """The vector of length 1 to look for."""
+        """Return the vector of length 1 to look for."""
         ...
 
 
@@ -48,17 +48,17 @@ class LocalEmbedder:
 
     @property
     def name(self) -> str:
-        """Which vectors these are."""
+        """Return which vectors these are."""
         return self._name
 
     @property
     def min_similarity(self) -> float:
-        """The similarity below which a passage is about something else."""
+        """Return the similarity below which a passage is about something else."""
         return self._min_similarity
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the weights are in memory."""
+        """Return whether the weights are in memory."""
         return self._model is not None
 
     def start_loading(self) -> None:
@@ -67,7 +67,7 @@ class LocalEmbedder:
             self._quick.submit(self._get_model)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text. A caller that is cancelled stops it after the batch at hand."""
+        """Return one vector for each text. A caller that is cancelled stops it after the batch at hand."""
         vectors: list[Vector] = [()] * len(texts)
         # Texts of a length go together: a batch is padded to its longest. Bytes tell tokens better than characters do.
         order = sorted(range(len(texts)), key=lambda number: len(texts[number].encode(errors="replace")))
@@ -81,7 +81,7 @@ class LocalEmbedder:
         return vectors
 
     async def embed_question(self, question: str) -> Vector:
-        """The vector to look for."""
+        """Return the vector to look for."""
         return await self._run_in(self._quick, lambda text: self._get_model().embed_question(text), question)
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class LocalEmbedder:
 
 
 def find_data_file(package: str, *parts: str) -> Path:
-    """A file inside an installed package, of which no line of code is run; Permanent if it is not there."""
+    """Return a file inside an installed package, of which no line of code is run; Permanent if it is not there."""
     spec = importlib.util.find_spec(package)
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (path := Path(folder, *parts)).is_file():
@@ -125,5 +125,5 @@ def find_data_file(package: str, *parts: str) -> Path:
 
 
 def get_first_line(error: BaseException) -> str:
-    """The beginning of what an error says."""
+    """Return the beginning of what an error says."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -22,7 +22,7 @@ MIN_SIMILARITY = 0.40
 NAME = "minilm-l6-v2-int8"
 MAX_TOKENS = 256
 MAX_CHARACTERS = 8_192
-"""What is tokenised of a text: 256 tokens lie well within it."""
+"""Says what is tokenised of a text: 256 tokens lie well within it."""
 BATCH_SIZE = 4
 """Larger ones are no faster on one core, hold more memory and are stopped later."""
 

@@ -10,7 +10,7 @@ from rapport.domain.embedder import Embedder
 from rapport.domain.note import Vector
 
 MAX_CACHED_QUESTIONS = 256
-"""How many questions' vectors are kept: one question is often asked of notes, memories and the chat in one turn."""
+"""The number of questions' vectors are kept: one question is often asked of notes, memories and the chat in one turn."""
 MAX_CACHED_CHARACTERS = 1_000
 """Longer ones are not kept, so that all of it stays under 2 MB."""
 
@@ -34,7 +34,7 @@ class QuestionCache:
         return await self._embedder.embed(texts)
 
     async def embed_question(self, question: str) -> Vector:
-        """The vector to look for; the same question again costs nothing."""
+        """Return the vector to look for; the same question again costs nothing."""
         if (known := self._remembered.get(question)) is not None:
             self._remembered.move_to_end(question)
             return known.tolist()

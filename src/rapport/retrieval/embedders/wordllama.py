@@ -109,7 +109,7 @@ def _load(weights: Path, vocabulary: Path) -> _Table:
 
 
 def _map_matrix(path: Path) -> NDArray[np.float16]:
-    """The one tensor of a safetensors file, mapped: eight bytes of length, a JSON header, and then the numbers."""
+    """Return the one tensor of a safetensors file, mapped: eight bytes of length, a JSON header, and then the numbers."""
     import numpy as np
 
     with path.open("rb") as file:

@@ -104,7 +104,7 @@ class BlockWriter:
             self._tables.pop()
 
     def to_text(self) -> str:
-        """The whole document; everything still open is finished."""
+        """Return the whole document; everything still open is finished."""
         self.end()
         while self._tables:
             self.close_table()

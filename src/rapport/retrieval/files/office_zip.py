@@ -20,7 +20,7 @@ _COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class XmlHandler:
-    """What sees the elements of one part of the document as they pass by; a tree of them is never built."""
+    """Receives the elements of one part of the document as they pass by; a tree of them is never built."""
 
     def start(self, tag: str, attributes: dict[str, str], /) -> None:
         """An element begins."""
@@ -72,5 +72,5 @@ class OfficeZip:
 
 
 def strip_namespace(tag: str) -> str:
-    """A tag or an attribute without its namespace."""
+    """Return a tag or an attribute without its namespace."""
     return tag.rpartition("}")[2]

@@ -13,7 +13,7 @@ _MIN_GAPS = 8
 """A page with fewer lines says less about itself than the rest of the document does."""
 _FULL_LINE_SHARE = 0.7
 _MIN_WIDTH_CHARACTERS = 40
-"""Where no line is longer, they are the rows of a table or a list: nothing says that one goes on in the next."""
+"""If no line is longer, they are the rows of a table or a list: nothing says that one goes on in the next."""
 
 _BULLET = re.compile(r"[•‣▪●◦∙·■□–*-]\s+(?=\S)")
 _NUMBERED = re.compile(r"\(?((\d{1,3}|[a-z])[.)]|\d{1,2}(\.\d{1,2})+)\s")
@@ -33,11 +33,11 @@ class Line:
     height: float | None
     """Its distance from the bottom of the page, if known."""
     size: float
-    """How large its letters are; 0 if unknown."""
+    """The size of its letters; 0 if unknown."""
 
 
 def join_pages(pages: list[list[Line]]) -> str:
-    """The text of all pages, with blank lines between paragraphs; one that goes on over the turn of a page is one."""
+    """Return the text of all pages, with blank lines between paragraphs; one that goes on over the turn of a page is one."""
     everywhere = _find_usual_gap([_measure_gaps(page) for page in pages])
     text: list[str] = []
     for page in pages:
@@ -50,7 +50,7 @@ def join_pages(pages: list[list[Line]]) -> str:
 
 
 def _join_lines(lines: list[Line], usual: float | None) -> list[str]:
-    """The paragraphs of one page. What may be a table keeps its lines; a word cut at a line's end is whole again."""
+    """Return the paragraphs of one page. What may be a table keeps its lines; a word cut at a line's end is whole again."""
     compounds = {word.lower() for line in lines for word in _COMPOUND.findall(line.text)}
     width = _measure_width(lines)
     found: list[str] = []
@@ -77,7 +77,7 @@ def _measure_gaps(lines: list[Line]) -> list[float]:
 
 
 def _find_usual_gap(gaps: list[list[float]]) -> float | None:
-    """How far apart the lines of a paragraph are: wherever there are paragraphs, a third of all lines is in one."""
+    """Return how far apart the lines of a paragraph are: wherever there are paragraphs, a third of all lines is in one."""
     ordered = sorted(gap for page in gaps for gap in page)
     return ordered[len(ordered) // 3] if ordered else None
 
@@ -89,7 +89,7 @@ def _measure_width(lines: list[Line]) -> float:
 
 
 def _starts_paragraph(above: Line, below: Line, usual: float | None) -> bool:
-    """Whether the page shows that a new paragraph begins."""
+    """Return whether the page shows that a new paragraph begins."""
     if above.size and below.size and not 1 / _FONT_SIZE_RATIO < above.size / below.size < _FONT_SIZE_RATIO:
         return True
     if usual is None or above.height is None or below.height is None:

@@ -20,7 +20,7 @@ _MEANINGLESS_TITLE = re.compile(
 
 
 def read(data: bytes, *, limit: int) -> tuple[str, str]:
-    """The title, if the file names a sensible one, and the text; a page that can't be read is said to be missing."""
+    """Return the title, if the file names a sensible one, and the text; a page that can't be read is said to be missing."""
     try:
         reader = PdfReader(BytesIO(data))
         if reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED:
@@ -61,7 +61,7 @@ def _read_text(reader: PdfReader, limit: int) -> str:
 
 
 def _read_lines(page: Any) -> list[Line]:
-    """The lines of a page with their height on it, as far as the pieces that were drawn tell it."""
+    """Return the lines of a page with their height on it, as far as the pieces that were drawn tell it."""
     lines: list[Line] = []
     pieces: list[str] = []
     place: list[tuple[float, float]] = []

@@ -27,7 +27,7 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 
 
 def decode_text(data: bytes, *, declared_encoding: str | None = None) -> str:
-    """The text with `\\n` line ends and no stray control characters; raises Unreadable if it isn't text.
+    """Return the text with `\\n` line ends and no stray control characters; raises UnreadableFile if it isn't text.
 
     `declared` is an encoding to believe when the bytes are not UTF-8.
     """
@@ -42,7 +42,7 @@ def decode_text(data: bytes, *, declared_encoding: str | None = None) -> str:
 
 
 def unify_newlines(text: str) -> str:
-    """Every way to end a line or a page as `\\n`."""
+    """Return the text with every line and page end as `\\n`."""
     return _NEWLINES.sub("\n", text)
 
 
@@ -57,7 +57,7 @@ def clean_text(text: str) -> str:
 
 
 def find_markdown_title(text: str) -> str:
-    """The first heading outside of code, as a line; empty if there is none."""
+    """Return the first heading outside of code, as a line; empty if there is none."""
     fence, previous = "", ""
     for line in text.split("\n"):
         mark = _FENCE.match(line)

@@ -26,7 +26,7 @@ _TRUSTED_ENCODINGS = re.compile(
 
 
 def read(data: bytes, *, limit: int) -> tuple[str, str]:
-    """The title, if the page has one, and the text."""
+    """Return the title, if the page has one, and the text."""
     page = _PageParser(limit)
     page.feed(decode_text(data, declared_encoding=_find_declared_encoding(data)))
     page.close()

@@ -21,7 +21,7 @@ _HIDDEN_ELEMENTS = {"Fallback", "moveFrom", "del", "pPrChange", "rPrChange"}
 
 
 def read(data: bytes, *, limit: int) -> tuple[str, str]:
-    """The title, if the document has one, and the text."""
+    """Return the title, if the document has one, and the text."""
     archive = OfficeZip(data)
     relations = _Relations()
     archive.feed("_rels/.rels", relations)
@@ -41,7 +41,7 @@ def read(data: bytes, *, limit: int) -> tuple[str, str]:
 
 @lru_cache(1024)
 def _get_known_name(tag: str) -> str:
-    """The name of an element that this module knows by name, else empty: drawings have a `p` and a `t` of their own."""
+    """Return the name of an element that this module knows by name, else empty: drawings have a `p` and a `t` of their own."""
     namespace, _, name = tag.rpartition("}")
     known = "wordprocessingml" in namespace or namespace.endswith(("/math", "/markup-compatibility/2006"))
     return name if known else ""
@@ -93,7 +93,7 @@ class _Style:
 
 
 class _Styles(XmlHandler):
-    """What each paragraph style makes of a paragraph, inherited as Word does."""
+    """Hold what each paragraph style makes of a paragraph, inherited as Word does."""
 
     def __init__(self) -> None:
         self._styles: dict[str, _Style] = {}
@@ -115,7 +115,7 @@ class _Styles(XmlHandler):
             self._open.item = _get_value(attributes) != "0"
 
     def get_heading_level(self, identity: str) -> int:
-        """The level from 1 on; 0 for what is no heading."""
+        """Return the level from 1 on; 0 for what is no heading."""
         for style in self._list_ancestry(identity):
             if found := _HEADING_NAME.fullmatch(style.name):
                 return int(found.group(1))
@@ -126,7 +126,7 @@ class _Styles(XmlHandler):
         return 0
 
     def is_list_item(self, identity: str) -> bool:
-        """Whether a paragraph of this style is an item of a list."""
+        """Return whether a paragraph of this style is an item of a list."""
         return next((style.item for style in self._list_ancestry(identity) if style.item is not None), False)
 
     def _list_ancestry(self, identity: str) -> list[_Style]:
@@ -139,7 +139,7 @@ class _Styles(XmlHandler):
 
 @dataclass(slots=True)
 class _ParagraphProperties:
-    """What a paragraph says of itself, beyond its style."""
+    """Hold what a paragraph says of itself, beyond its style."""
 
     style: str = ""
     outline: int | None = None
