@@ -1,1 +1,1 @@
-"""What channels may do, one class for each concern. Channels read and write through it and never import storage."""
+"""Give channels everything they may do, one class for each concern. Channels never import storage."""

@@ -1,4 +1,4 @@
-"""Who is calling: the owner of the key or of the session, or the local user on a loopback server without keys."""
+"""Find the caller: the owner of the key or of the session, or the local user on a loopback server without keys."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def refuse_forged(connection: HTTPConnection) -> None:
 
 
 def _is_own_origin(connection: HTTPConnection, origin: str) -> bool:
-    """Whether an Origin is this very server, its port included."""
+    """Return whether an Origin is this very server, its port included."""
     scheme, _, place = origin.lower().partition("://")
     return scheme in {"http", "https"} and bool(place) and place in _list_own_hosts(connection)
 

@@ -1,4 +1,4 @@
-"""Where a request comes from: the peer's address, or what a proxy that we trust says of it."""
+"""Find a client's address: the peer's, or the one that a trusted proxy reports (ADR 42)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def get_rate_limit_key(address: Address | None) -> str:
-    """What counts as one client: an IPv4 address, or the /64 of an IPv6 one."""
+    """Return the key that counts as one client: an IPv4 address, or the /64 of an IPv6 one."""
     if address is None:
         return UNKNOWN
     if isinstance(address, ipaddress.IPv6Address):

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 Clock = Callable[[], float]
 
 REDIS_TIMEOUT_SECONDS = 0.5
-"""What Redis may take for one request; then this process counts by itself."""
+"""The longest wait for Redis; then this process counts by itself."""
 
 REDIS_RETRY_SECONDS = 5.0
 """Seconds after a failure for which Redis isn't asked, so that few requests wait for one that hangs."""

@@ -1,4 +1,4 @@
-"""What live channels need of the runtime, and how they show what they are told."""
+"""Follow the events of a conversation, and render them for clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_DIGITS = 18
 
 
 class Subscription(Protocol):
-    """Who is told what happens in a conversation."""
+    """A subscription to the events of a conversation."""
 
     @property
     def seq(self) -> int:
@@ -36,7 +36,7 @@ class Subscription(Protocol):
 
 
 class Live(Protocol):
-    """What tells them."""
+    """The source of subscriptions."""
 
     async def subscribe(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Subscription: ...
 

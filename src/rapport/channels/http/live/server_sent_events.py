@@ -28,7 +28,7 @@ CHUNK_BYTES = 16_384
 """Bytes that are sent at once: what waits for a client is this much, and not a picture."""
 
 Frame: TypeAlias = tuple[bytes, bytes, bytes]
-"""What stands before the data, the data, and what stands after it."""
+"""The bytes before the data, the data, and the bytes after it."""
 
 
 class EventStream(StreamingResponse):

@@ -77,7 +77,7 @@ def _limit_kernel_buffer(transport: Transport) -> None:
 
 
 class _StallGuard(asyncio.Protocol):
-    """What a protocol needs to have patience, and an end of it."""
+    """A protocol that closes its connection when the client stops reading."""
 
     patience: StallTimer | None = None
 

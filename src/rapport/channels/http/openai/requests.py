@@ -1,4 +1,4 @@
-"""What a client of OpenAI's sends, as this server understands it; what it can't do is refused by name."""
+"""Parse requests of OpenAI clients; refuse by name the fields that are not supported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class StreamOptions(_Tolerant):
 
 
 class CompletionBody(_Tolerant):
-    """What is read of a request. How the answer is to be sampled (`temperature`, `max_tokens`, `stop` …) is the agent's
+    """The fields that are read. How the answer is to be sampled (`temperature`, `max_tokens`, `stop` …) is the agent's
     business: such fields are accepted and change nothing."""
 
     model: Annotated[str, Field(max_length=MAX_NAME)]
@@ -112,7 +112,7 @@ def refuse_unsupported(body: CompletionBody) -> None:
 
 
 def parse_last_message(body: CompletionBody, *, max_characters: int) -> ParsedMessage:
-    """What is to be answered: the last of the messages, which has to be the user's."""
+    """Return the message to answer: the last of the messages, which has to be the user's."""
     last = len(body.messages) - 1
     message = body.messages[last]
     if message.role != "user":
@@ -126,7 +126,7 @@ def parse_last_message(body: CompletionBody, *, max_characters: int) -> ParsedMe
 
 
 def parse_earlier_messages(body: CompletionBody, *, max_characters: int) -> list[ParsedMessage]:
-    """What a turn is given of the messages before the last, oldest first; what the client has set comes before them all.
+    """Return what a turn is given of the messages before the last, oldest first; what the client has set comes before them all.
 
     What is too old for a turn to look at is left out here.
     """

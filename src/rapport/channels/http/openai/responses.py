@@ -37,7 +37,7 @@ class UsageView(BaseModel):
 
 
 class RapportView(BaseModel):
-    """What OpenAI has no place for. `conversation_id` is null if nothing of the conversation is kept."""
+    """Fields that OpenAI does not have. `conversation_id` is null if nothing of the conversation is kept."""
 
     conversation_id: str | None
     message_id: str
@@ -76,7 +76,7 @@ def model_view(agent: AgentProfile) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What is the same in everything that is said of one answer; it is known before the answer is."""
+    """The fields that all parts of one answer share; it is known before the answer is."""
 
     accepted: Accepted
     prompt_tokens: int

@@ -78,7 +78,7 @@ async def _frames(ticket: Ticket, envelope: Envelope, *, counts_tokens: bool) ->
 
 
 def _rest(reply: Message, streamed: str) -> str:
-    """What is still to be streamed: all of it if another process has answered, or did so before the client came back."""
+    """Return the text still to be streamed: all of it if another process has answered, or did so before the client came back."""
     if not reply.text.startswith(streamed):
         # The model failed in the middle, or another process began anew: what was streamed can't be taken back.
         raise _Replaced(f"What was streamed so far is not the answer. The answer is: {reply.text}")

@@ -28,7 +28,7 @@ class ConversationView(BaseModel):
 
 
 class LastMessageView(BaseModel):
-    """What was said last: the beginning of it, on one line."""
+    """The beginning of the last message, on one line."""
 
     author: str | None
     role: Literal["user", "assistant"]

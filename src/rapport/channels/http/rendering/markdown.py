@@ -24,7 +24,7 @@ MOST_WORK = 4_000
 15 µs each, and a text that is written to be read has far fewer."""
 
 _MOST_TAGS = 20
-"""So many characters of HTML for each of the text, and no more: a table of many columns would make thousands of one."""
+"""The most characters of HTML for each character of text: a table of many columns would make thousands of one."""
 _MOST_CELLS = 20_000
 """Of tables, as many as there could be: lines times the widest of them."""
 _DEEPEST = 20
@@ -112,7 +112,7 @@ def _show_source(
 
 
 def _for_a_chat(state: StateCore) -> None:
-    """What was parsed, made fit for a message among others."""
+    """Parsed text, made fit for a message among others."""
     for number, token in enumerate(state.tokens):
         state.env["is_too_deep"] |= token.nesting == 1 and token.level >= _DEEPEST - 1
         match token.type:

@@ -80,6 +80,6 @@ def _render(keys: Sequence[_Key]) -> dict[_Key, str]:
 
 
 def _key(message: Message) -> _Key:
-    """What the HTML depends on. Only a reply has sources: a tag that somebody else typed is no citation."""
+    """Return the cache key of the HTML. Only a reply has sources: a tag that somebody else typed is no citation."""
     sources = (source["id"] for source in message.sources) if message.role == "assistant" else ()
     return message.text, tuple(sources)

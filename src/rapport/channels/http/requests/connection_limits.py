@@ -23,7 +23,7 @@ from rapport.channels.http.problems import problem
 log = structlog.get_logger()
 
 LINGER_BYTES = 1_000_000
-"""What is read and thrown away of a client that was refused, so that it can read why."""
+"""The bytes that are read and thrown away of a client that was refused, so that it can read why."""
 MOST_PIPELINED = 100
 FRAMING_FACTOR = 8
 """Bytes around one byte of a body: a chunk of one byte takes five."""
@@ -42,7 +42,7 @@ class ReceivingLimits:
     upload_seconds: float = 300.0
     """For a whole upload (multipart/form-data)."""
     upload_bytes_per_second: float = 1_000.0
-    """What an upload brings at least, in every `window_seconds`."""
+    """The bytes that an upload brings at least, in every `window_seconds`."""
     window_seconds: float = 10.0
     idle_seconds: float = 35.0
     """Between two requests. uvicorn's own limit (30 s) is not set again after every kind of request."""

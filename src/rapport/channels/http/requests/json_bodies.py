@@ -95,7 +95,7 @@ class MemoryEdit(Body):
 
 
 class SnapshotBody(Body):
-    """What a message replies to, for a channel that can't be sure whether that message is stored here."""
+    """The message that is replied to, for a channel that can't be sure whether that message is stored here."""
 
     id: Annotated[str | None, Field(min_length=1, max_length=200)] = None
     author: Annotated[str, Field(min_length=1, max_length=200)] | AuthorBody | None = None

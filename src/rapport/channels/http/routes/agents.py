@@ -47,7 +47,7 @@ def agent_routes(caller: Caller) -> APIRouter:
 
 
 def agent_view(agent: AgentProfile) -> dict[str, Any]:
-    """What is told of an agent; what it is told itself stays inside."""
+    """Return the public fields of an agent; its instructions stay inside."""
     return {
         "id": agent.id,
         "name": agent.name,

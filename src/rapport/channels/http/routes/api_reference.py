@@ -113,7 +113,7 @@ def _fields(fields: Json, needed: set[str]) -> Iterator[str]:
 
 
 def _type(schema: Json) -> str:
-    """What a value is, with a link to where its parts are told."""
+    """Return the type of a value, with a link to its definition."""
     if reference := schema.get("$ref"):
         name = escape(str(reference).removeprefix(_SCHEMAS))
         return f'<a href="#{name}">{name}</a>'

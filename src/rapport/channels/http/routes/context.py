@@ -64,7 +64,7 @@ class MomentView(BaseModel):
 
 
 class ContextView(BaseModel):
-    """What a reply was made from.
+    """The messages, memories and notes that a reply was made from.
 
     `message_id` is what was answered (of something said unasked, the reply itself). `stored` says whether this was kept
     with the reply, or is what would be chosen now. `looked_up` names the tools with which the model saw more of the chat.

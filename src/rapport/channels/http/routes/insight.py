@@ -36,7 +36,7 @@ class PhaseView(BaseModel):
 
 
 class ShareView(BaseModel):
-    """So many of the turns; `share` is null when there were none."""
+    """A count of turns; `share` is null when there were none."""
 
     count: int
     share: float | None

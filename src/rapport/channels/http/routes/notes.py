@@ -125,7 +125,7 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
 
 
 class _File(NamedTuple):
-    """What a note's file is called, and what it calls itself."""
+    """A note's file name, and the title inside the file."""
 
     name: str
     title: str

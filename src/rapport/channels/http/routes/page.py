@@ -34,7 +34,7 @@ _KINDS = {
     ".woff2": "font/woff2",
     ".webmanifest": "application/manifest+json",
 }
-"""What a page is made of. Other files in the folder are not served."""
+"""The types of files that are served. Other files in the folder are not served."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from rapport.metrics import CONTENT_TYPE, Metrics
 
 
 class PreferencesBody(Body):
-    """What isn't sent stays as it is; null for both of the quiet hours means none."""
+    """A missing field stays as it is; null for both of the quiet hours means none."""
 
     time_zone: Annotated[str | None, Field(max_length=64)] = None
     quiet_from: Annotated[str | None, Field(max_length=16)] = None
@@ -60,7 +60,7 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
 
 
 def _merge_preference(body: PreferencesBody, *, before: Preference) -> Preference:
-    """What is wanted now: what was sent, and of the rest what was set before."""
+    """Return the fields that were sent, and the earlier value of the others."""
     sent = body.model_fields_set
     begin = None if body.quiet_from is None else hour_of(body.quiet_from)
     end = None if body.quiet_to is None else hour_of(body.quiet_to)

@@ -43,7 +43,7 @@ class SignIn(Body):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a page says of the server it was served by."""
+    """The facts about the server that the page shows."""
 
     model: str
     telegram: bool = False
@@ -111,7 +111,7 @@ def _problem(server: Server) -> dict[str, str] | None:
 
 
 def _is_encrypted(request: Request) -> bool:
-    """Whether the browser came by https, if need be to a proxy in front of this server.
+    """Return whether the browser came by https, if need be to a proxy in front of this server.
 
     Whoever claims so wrongly gets a cookie that their browser won't send: nothing depends on it being true.
     """
