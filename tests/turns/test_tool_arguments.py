@@ -9,6 +9,7 @@ import pytest
 
 from rapport.agents.tools import MAX_TOOL_ROUNDS
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, remembers, scripted_model
+from tests.support.cases import every_case
 from tests.support.world import World, open_world
 
 NO_OBJECTS = ["[]", "[1, 2]", '"peanuts"', '""', "null", "5", "0", "true", "false", "-1.5e3"]
@@ -38,15 +39,16 @@ async def say(world: World, conversation: str, text: str, *, streamed: bool) -> 
     return (await world.history(conversation))[-1]
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("arguments", NO_OBJECTS)
+@every_case("streamed", [False, True])
+@every_case("arguments", NO_OBJECTS)
 async def test_arguments_that_are_no_object_cost_one_more_call(
     world: World, model: ScriptedModel, arguments: str, *, streamed: bool
 ) -> None:
+    before = len(model.calls)
     model.answers += [Uses([ToolCall("upsert_memory", arguments)]), "Anyway, hello."]
     reply = await say(world, await world.conversation(), "I'm allergic to peanuts.", streamed=streamed)
     assert reply["content"] == "Anyway, hello."
-    assert len(model.calls) == 2
+    assert len(model.calls) == before + 2
     assert model.calls[-1].window[-1] == ("tool", MUST_BE_AN_OBJECT)
 
 

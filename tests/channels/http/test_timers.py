@@ -23,6 +23,7 @@ from rapport.metrics import Metrics
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from tests.channels.http.test_auth import make_key, until_closed
+from tests.support.cases import every_case
 from tests.support.world import World, until
 
 PROBLEM = "application/problem+json"
@@ -130,7 +131,7 @@ BAD_DELAYS = [
 ]
 
 
-@pytest.mark.parametrize("delay", BAD_DELAYS)
+@every_case("delay", BAD_DELAYS)
 async def test_a_delay_that_is_none_is_refused(world: World, delay: str) -> None:
     conversation = await world.conversation()
     await set_timer(world, conversation, timer_id="one")
@@ -454,7 +455,7 @@ HOSTILE_ZONES = [
 ]
 
 
-@pytest.mark.parametrize("zone", HOSTILE_ZONES, ids=lambda zone: ascii(zone[:24]))
+@every_case("zone", HOSTILE_ZONES)
 async def test_a_zone_that_is_none_is_refused(world: World, zone: str) -> None:
     refused = await world.http.put("/api/preferences", json={"time_zone": zone})
     detail = assert_problem(refused, 400, 422)
