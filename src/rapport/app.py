@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rapport.domain import failpoints
-from rapport.domain.extras import TELEGRAM, WORDLLAMA, require_extra
+from rapport.domain.extras import WORDLLAMA
 from rapport.settings import Settings
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
     from rapport.agents.graph import LangGraphAgent
     from rapport.agents.health import ModelHealth
-    from rapport.channels.telegram.api import BotApi
-    from rapport.channels.telegram.bot import TelegramBot
+    from rapport.channels.base import Channel, OpenChannel
     from rapport.core.core import Core
-    from rapport.delivery.sender import OutgoingChannel
     from rapport.domain.embedder import Embedder
     from rapport.memory.memory_store import MemoryStore
     from rapport.metrics import Metrics
@@ -55,7 +53,7 @@ class App:
     model: BaseChatModel
     health: ModelHealth
     core: Core
-    telegram: TelegramBot | None = None
+    channels: Mapping[str, Channel]
 
 
 @asynccontextmanager
@@ -96,14 +94,12 @@ async def open_app(
     settings: Settings,
     *,
     model: BaseChatModel | None = None,
-    channels: Mapping[str, OutgoingChannel] | None = None,
-    reaches_out: bool = False,
+    channels: Sequence[OpenChannel[Settings]] = (),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> AsyncGenerator[App]:
-    """Everything wired and running; leaving it drains the turns and closes what was opened.
+    """Yield the wired and running app; on exit drain its turns and close what was opened.
 
-    With `reaches_out` it is also there for those who talk on other platforms, if the settings name any. `now` is the clock
-    that prompts tell the time by.
+    Of `channels` those are opened that the settings configure. `now` is the clock that prompts tell the time by.
     """
     if settings.failpoint:
         failpoints.arm(settings.failpoint)
@@ -113,6 +109,8 @@ async def open_app(
         from rapport.agents.health import ModelHealth
         from rapport.agents.metadata import verify_metadata
         from rapport.agents.models import close_model, make_model
+        from rapport.channels.base import ChannelServices
+        from rapport.channels.registry import open_channels
         from rapport.core.core import make_core
         from rapport.memory.memory_store import MemoryStore
         from rapport.memory.recall import Recall
@@ -146,7 +144,7 @@ async def open_app(
         stack.push_async_callback(close_embedder, embedder)
         questions = QuestionCache(embedder)
         memory = MemoryStore(database, embedder)
-        tools = TurnDeps(
+        deps = TurnDeps(
             database,
             agent,
             make_retriever(questions, PassageSearch(database), NoteIndex(database)),
@@ -158,84 +156,42 @@ async def open_app(
             now=now,
             model=settings.model,
         )
-        api = await stack.enter_async_context(_telegram_api(settings)) if reaches_out else None
-        runtime = Worker(
-            tools, saver, channels={**(channels or {}), **_ways_out(api, database)}, max_turns=settings.max_turns
-        )
-        stack.push_async_callback(runtime.stop)
-        await runtime.start()
-        await _warm_up(embedder, database, tools.context_selector)
+        worker = Worker(deps, saver, max_turns=settings.max_turns)
         library = Library(database, embedder)
         core = make_core(
-            runtime,
+            worker,
             database,
             library,
-            tools.retriever,
+            deps.retriever,
             memory,
-            tools.context_selector,
-            on_timers_changed=runtime.notice_timer_change,
+            deps.context_selector,
+            on_timers_changed=worker.notice_timer_change,
         )
-        telegram = None if api is None else _telegram(settings, api, runtime, core, database)
-        if telegram is not None:
-            runtime.add_source(telegram)
+        services = ChannelServices(core, worker.delivery_loop.post_notice, database, settings.autonomy)
+        opened = await open_channels(channels, settings, services, stack)
+        for channel in opened.values():
+            worker.add_channel(channel.name, channel.outgoing)
+        stack.push_async_callback(worker.stop)
+        await worker.start()
+        await _warm_up(embedder, database, deps.context_selector)
+        for channel in opened.values():
+            if channel.source is not None:
+                worker.add_source(channel.source)
         yield App(
             settings,
             database,
             agent,
-            runtime,
+            worker,
             library,
-            tools.retriever,
+            deps.retriever,
             memory,
-            tools.metrics,
-            tools.context_selector,
+            metrics,
+            deps.context_selector,
             chosen,
             health,
             core,
-            telegram,
+            opened,
         )
-
-
-@asynccontextmanager
-async def _telegram_api(settings: Settings) -> AsyncGenerator[BotApi | None]:
-    """The bot that the settings name, ready to call; None if they name none."""
-    if settings.telegram_bot_token is None:
-        yield None
-        return
-    require_extra(TELEGRAM, "TELEGRAM_BOT_TOKEN is set")
-    from rapport.channels.telegram.api import BotApi
-
-    api = BotApi(settings.telegram_bot_token, url=settings.telegram_api_url)
-    await api.open()
-    try:
-        yield api
-    finally:
-        await api.close_connections()
-
-
-def _ways_out(api: BotApi | None, database: Database) -> dict[str, OutgoingChannel]:
-    if api is None:
-        return {}
-    from rapport.channels.telegram.chat_mapping import CHANNEL
-    from rapport.channels.telegram.writing.channel import TelegramChannel
-
-    return {CHANNEL: TelegramChannel(api, database)}
-
-
-def _telegram(settings: Settings, api: BotApi, runtime: Worker, core: Core, database: Database) -> TelegramBot:
-    from rapport.agents.profiles import COMPANION
-    from rapport.channels.telegram.admission import read_admission
-    from rapport.channels.telegram.bot import TelegramBot
-    from rapport.channels.telegram.commands.run_command import CommandContext
-
-    return TelegramBot(
-        api,
-        read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users),
-        CommandContext(core, settings.autonomy),
-        runtime.delivery_loop.post_notice,
-        database=database,
-        agent_id=COMPANION.id,
-        webhook_url=settings.telegram_webhook_url,
-    )
 
 
 def make_context_selector(settings: Settings, database: Database, embedder: Embedder) -> ContextSelector:

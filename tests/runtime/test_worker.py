@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rapport.delivery.sender import OutcomeUnknown
+from rapport.domain.channel import OutcomeUnknown
 from rapport.domain.conversation import Incoming
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,11 +22,13 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from pydantic import PrivateAttr
 
 from rapport.app import App, open_app
+from rapport.channels.base import Channel, ChannelServices, OpenChannel
 from rapport.channels.http.auth.rate_limits import Limiter
 from rapport.channels.http.live.slow_clients import uvicorn_protocols
 from rapport.channels.http.requests.connection_limits import Connections
+from rapport.channels.registry import CHANNELS
 from rapport.cli.serve import rate_limiter, web_app
-from rapport.delivery.sender import OutcomeUnknown
+from rapport.domain.channel import OutcomeUnknown
 from rapport.domain.follow_up import Timer, TriggerType
 from rapport.domain.ids import new_id
 from rapport.domain.outgoing import Outgoing
@@ -302,6 +304,7 @@ async def open_world(
     limiter: Limiter | None = None,
     connections: Connections | None = None,
     unhealthy_seconds: float = 60.0,
+    channels: Sequence[OpenChannel[Settings]] = (),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     **changes: Any,
 ) -> AsyncGenerator[World]:
@@ -309,9 +312,14 @@ async def open_world(
     settings = settings_for(url, model=model_name, **changes)
     scripted = ScriptedModel()
     channel = RecordingChannel()
+
+    @contextlib.asynccontextmanager
+    async def record(_settings: Settings, _services: ChannelServices) -> AsyncGenerator[Channel]:
+        yield Channel("recording", channel)
+
     async with (
         rate_limiter(settings) as configured,
-        open_app(settings, model=model or scripted, channels={"recording": channel}, reaches_out=True, now=now) as app,
+        open_app(settings, model=model or scripted, channels=(*CHANNELS, *channels, record), now=now) as app,
     ):
         web = web_app(app, limiter or configured, unhealthy_seconds=unhealthy_seconds)
         async with (

@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,12 +18,13 @@ import uvicorn
 
 from rapport.app import App, open_app
 from rapport.channels.http.auth.client_address import parse_trusted_networks
+from rapport.channels.registry import CHANNELS
 from rapport.domain.errors import Permanent
 from rapport.runtime.tasks import run_beside
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter, FastAPI
+    from fastapi import FastAPI
 
     from rapport.channels.http.auth.rate_limits import Limiter
 
@@ -75,7 +76,7 @@ async def serve(settings: Settings) -> None:
     """Serve until told to stop."""
     listening = _listen(settings)  # first of all: a taken port is said at once, not after the database has started
     stop = Stop()
-    async with rate_limiter(settings) as limiter, open_app(settings, reaches_out=True) as app:
+    async with rate_limiter(settings) as limiter, open_app(settings, channels=CHANNELS) as app:
         await refuse_open_door(app)
         from rapport.channels.http.live.slow_clients import uvicorn_protocols
 
@@ -127,21 +128,12 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
         model=app.settings.model,
         limiter=limiter,
         metrics=app.metrics,
-        telegram=app.telegram is not None,
+        telegram="telegram" in app.channels,
         model_health=app.health,
-        called_by=_callers(app),
+        called_by=[router for channel in app.channels.values() for router in channel.routers],
         health=Health(app.worker.heartbeat.seconds_since_heartbeat, unhealthy_seconds),
         trusted=parse_trusted_networks(app.settings.trusted_proxies),
     )
-
-
-def _callers(app: App) -> Sequence[APIRouter]:
-    """Return the routes that other platforms call."""
-    if app.telegram is None or not app.telegram.uses_webhook:
-        return ()
-    from rapport.channels.telegram.webhook import make_webhook_routes
-
-    return (make_webhook_routes(app.telegram.inbox, secret=app.telegram.api.webhook_secret),)
 
 
 @contextlib.asynccontextmanager
@@ -160,7 +152,7 @@ async def rate_limiter(settings: Settings) -> AsyncGenerator[Limiter | None]:
 async def work(settings: Settings) -> None:
     """Run turns until told to stop."""
     stop = Stop()
-    async with open_app(settings, reaches_out=True) as app:
+    async with open_app(settings, channels=CHANNELS) as app:
         spare_the_collector()
         told = asyncio.Event()
         stop.then(lambda _number: told.set())

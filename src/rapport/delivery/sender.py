@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import structlog
 
 from rapport.domain import failpoints
+from rapport.domain.channel import NotYet, OutcomeUnknown, OutgoingChannel, Unreachable
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.outgoing import Outgoing
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.work.outbox import Effect, Outbox
@@ -24,40 +23,6 @@ MAX_BACKOFF_SECONDS = 300.0
 """Seconds between two tries, unless the channel asks for more."""
 MARK_RETRY_SECONDS = 0.5
 """So long it is waited for a database that is away, before it is told again what became of something."""
-
-
-class OutcomeUnknown(Transient):
-    """The send may or may not have arrived: repeating it could show the message twice."""
-
-
-class NotYet(Transient):
-    """It can be done soon, and nothing has gone wrong: it is tried again when it says, however often that was."""
-
-
-class Unreachable(Permanent):
-    """Nobody is there any more: the chat is gone, or whoever it was with wants to hear nothing."""
-
-
-class OutgoingChannel(Protocol):
-    """A way to reach people outside."""
-
-    def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
-        """Deliver what has not arrived yet, part by part, and give the platform's id of each part that has arrived.
-
-        Raises Transient (that part was not delivered), OutcomeUnknown, Unreachable or Permanent.
-        """
-        ...
-
-    async def find_part(self, outgoing: Outgoing) -> str | None:
-        """What the platform calls the next part of it, of which it is not known whether it has arrived; None: it has not.
-
-        Raises OutcomeUnknown if nobody can tell, Transient if that can't be found out now.
-        """
-        ...
-
-    async def show_typing(self, conversation_id: str, message_id: str) -> None:
-        """Let people see for some seconds that an answer to that message is being written. May fail in any way."""
-        ...
 
 
 async def claim_due(

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 import structlog
 
-from rapport.delivery.sender import OutgoingChannel, claim_due, deliver
+from rapport.delivery.sender import claim_due, deliver
+from rapport.domain.channel import OutgoingChannel
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.outgoing import Notice
 from rapport.runtime.tasks import end_all, wait_until_set

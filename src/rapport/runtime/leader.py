@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 import structlog
 
+from rapport.domain.channel import MessageSource
 from rapport.domain.errors import Permanent, Transient
 from rapport.runtime.tasks import end_all
 from rapport.storage.database import Connection, own_connection
@@ -16,22 +16,6 @@ from rapport.storage.work.workers import try_leader_lock
 log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
-
-
-class MessageSource(Protocol):
-    """Where messages come in that have to be fetched."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def loops(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        """What is done, side by side, for as long as the watch is kept: none of them ends by itself."""
-        ...
-
-    def wake(self) -> None:
-        """Something has come in elsewhere."""
-        ...
 
 
 class LeaderLoop:

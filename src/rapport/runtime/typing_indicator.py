@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 import structlog
 
-from rapport.delivery.sender import OutgoingChannel
+from rapport.domain.channel import OutgoingChannel
 from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent
 from rapport.runtime.tasks import end_all

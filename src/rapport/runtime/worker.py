@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
 
-from rapport.delivery.sender import OutgoingChannel
+from rapport.domain.channel import MessageSource, OutgoingChannel
 from rapport.domain.conversation import FETCHED, Incoming, Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
@@ -21,7 +20,7 @@ from rapport.runtime.delivery_loop import DeliveryLoop
 from rapport.runtime.embedding_loop import EmbeddingLoop
 from rapport.runtime.erasure import CheckpointStore, delete_checkpoints, erase_conversation
 from rapport.runtime.heartbeat import Heartbeat, send_hint
-from rapport.runtime.leader import LeaderLoop, MessageSource
+from rapport.runtime.leader import LeaderLoop
 from rapport.runtime.live_updates import LiveUpdates
 from rapport.runtime.orphaned_events import OrphanedEvents, put_back
 from rapport.runtime.post_turn_jobs import PostTurnJobs
@@ -58,7 +57,6 @@ class Worker:
         deps: TurnDeps,
         checkpoints: CheckpointStore,
         *,
-        channels: Mapping[str, OutgoingChannel] | None = None,
         max_turns: int = 256,
     ) -> None:
         self.worker_id = new_id()
@@ -66,7 +64,7 @@ class Worker:
         self._database = deps.database
         self._post_turn_jobs = PostTurnJobs(deps)
         self._embedding_loop = EmbeddingLoop(MessageEmbedding(deps.database, deps.retriever.embedder))
-        self._channels = channels or {}
+        self._channels: dict[str, OutgoingChannel] = {}
         self._checkpoints = checkpoints
         self._max_turns = max_turns
         self._turns: dict[str, _Turn] = {}
@@ -109,6 +107,10 @@ class Worker:
             raise Permanent(
                 "The database accepts no further connection for this worker's presence: is max_connections used up?"
             ) from error
+
+    def add_channel(self, name: str, channel: OutgoingChannel) -> None:
+        """Send what conversations of this channel have to get. Call it before `start`."""
+        self._channels[name] = channel
 
     def add_source(self, source: MessageSource) -> None:
         """Let messages come in there too, from now on; one process at a time sees to it."""

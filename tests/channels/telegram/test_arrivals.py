@@ -71,8 +71,7 @@ async def test_what_was_stored_and_not_worked_through_is_after_a_restart(town: T
     await town.world.worker.stop()
     asked = town.ann_alone.says(town.ann, "hello")
     town.peer.updates.drop()
-    assert town.world.app.telegram is not None
-    assert await town.world.app.telegram.inbox.store([town.peer.updates.made[asked.update_id]]) == 1
+    assert await town.inbox.store([town.peer.updates.made[asked.update_id]]) == 1
     async with restarted(town) as town:
         await town.peer.until_sent(town.ann_alone, 1)
         await town.settled()
@@ -273,9 +272,8 @@ async def test_what_comes_while_the_database_is_away_is_not_lost(
     with database_away(postgres.url_for("postgres"), database_url):
         asked = town.ann_alone.says(town.ann, "are you there?")
         town.team.says(town.ben, f"{TAG} and here?")
-        assert town.world.app.telegram is not None
         with pytest.raises(Transient):
-            await town.world.app.telegram.inbox.store([town.peer.updates.made[asked.update_id]])
+            await town.inbox.store([town.peer.updates.made[asked.update_id]])
         assert asked.update_id in town.peer.updates.pending
     await town.peer.until_sent(town.ann_alone, 2)
     await town.peer.until_sent(town.team, 1)
@@ -287,8 +285,7 @@ async def test_what_comes_while_the_database_is_away_is_not_lost(
 
 async def test_telegram_does_not_forget_what_could_not_be_stored(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only who asks for what comes after an update lets Telegram forget it."""
-    assert town.world.app.telegram is not None
-    inbox = town.world.app.telegram.inbox
+    inbox = town.inbox
     take, failed = inbox.store, asyncio.Event()
 
     async def taking(updates: Sequence[Mapping[str, Any]]) -> int:

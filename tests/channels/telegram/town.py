@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from rapport.channels.telegram import albums, api, bot
 from rapport.channels.telegram import update_worker as reader
+from rapport.channels.telegram.inbox import Inbox
 from rapport.channels.telegram.writing import channel
 from tests.channels.telegram.peer import Chat, Person, Posted, TelegramPeer, telegram_peer
 from tests.support.world import World, open_world, until
@@ -43,6 +44,13 @@ class Town:
     forum: Chat
     club: Chat
     """A basic group of Ann and Ben."""
+
+    @property
+    def inbox(self) -> Inbox:
+        """The inbox of the server's bot."""
+        source = self.world.app.channels["telegram"].source
+        assert isinstance(source, bot.TelegramBot)
+        return source.inbox
 
     async def settled(self) -> None:
         """Until every update is worked through, answered and sent, as far as that can be."""

@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import structlog
 
+from rapport.channels.base import PostNotice
 from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.api import POLL_SECONDS, BotApi, TokenRefused, UpdatesConflict
 from rapport.channels.telegram.chat_mapping import rename_bot
 from rapport.channels.telegram.commands.run_command import COMMANDS, CommandContext
-from rapport.channels.telegram.handle_update import PostNotice, UpdateHandler
+from rapport.channels.telegram.handle_update import UpdateHandler
 from rapport.channels.telegram.inbox import Inbox
 from rapport.channels.telegram.update_types import BotIdentity
 from rapport.channels.telegram.update_worker import UpdateWorker

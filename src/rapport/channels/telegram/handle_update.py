@@ -6,10 +6,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
+from rapport.channels.base import PostNotice
 from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.albums import Albums
 from rapport.channels.telegram.api import BotApi
@@ -46,14 +47,6 @@ NOT_YOURS = "This button is for whoever asked for it."
 _COMMAND_NAMES = frozenset(name for name, _ in COMMANDS)
 _MAX_USERNAMES = 10_000
 _ADMIN_STATUSES = frozenset({"creator", "administrator"})
-
-
-class PostNotice(Protocol):
-    """Send a notice, once for each name."""
-
-    async def __call__(
-        self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str
-    ) -> None: ...
 
 
 @dataclass(slots=True)

@@ -7,12 +7,12 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+from rapport.channels.base import OutcomeUnknown, Unreachable
 from rapport.channels.telegram.api import BecameSupergroup, Blocked, BotApi, NoAnswer, Refused, TokenRefused
 from rapport.channels.telegram.chat_mapping import find_chat_id, migrate_chat
 from rapport.channels.telegram.writing.delivery_check import DeliveryCheck
 from rapport.channels.telegram.writing.markup import Part, render_parts
 from rapport.core.history import MessageHistory
-from rapport.delivery.sender import OutcomeUnknown, Unreachable
 from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing
 from rapport.storage.database import Database

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rapport.channels.base import NotYet, OutcomeUnknown
 from rapport.channels.telegram.api import NoAnswer, Refused
-from rapport.delivery.sender import NotYet, OutcomeUnknown
 from rapport.domain.errors import Permanent
 from rapport.ingest.archive_rows import as_mapping
 
