@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import structlog
@@ -156,7 +156,8 @@ async def open_app(
             now=now,
             model=settings.model,
         )
-        worker = Worker(deps, saver, max_turns=settings.max_turns)
+        retention = timedelta(days=settings.retention_days) if settings.retention_days else None
+        worker = Worker(deps, saver, max_turns=settings.max_turns, retention=retention)
         library = Library(database, embedder)
         core = make_core(
             worker,

@@ -74,6 +74,9 @@ class Metrics:
             ("kind",),
             registry=registry,
         )
+        self._deleted = Counter(
+            "rapport_retention_deleted", "Rows deleted after the retention time.", ("table",), registry=registry
+        )
         self._received = Counter("rapport_messages_received", "Messages that people sent.", registry=registry)
 
     def followed_up(
@@ -117,6 +120,10 @@ class Metrics:
     def model_failed(self, problem: Problem) -> None:
         """Count a call of the model that has failed."""
         self._model_errors.labels(_one_of(problem, PROBLEMS)).inc()
+
+    def count_deleted(self, table: str, rows: int) -> None:
+        """Count rows that were deleted after the retention time."""
+        self._deleted.labels(table).inc(rows)
 
     def received(self) -> None:
         """Somebody said something."""

@@ -37,6 +37,7 @@ class Settings(BaseSettings):
     lookback_limit: Annotated[int, Field(ge=1, le=RECENT)] = LOOKBACK_LIMIT
     time_threshold: Annotated[float, Field(gt=0, allow_inf_nan=False)] = TIME_THRESHOLD
     autonomy: bool = True
+    retention_days: Annotated[int, Field(ge=0, le=36_500)] = 30
     rate_limit: bool = False
     redis_url: Annotated[str | None, Field(validation_alias=AliasChoices("REDIS_URL"), repr=False)] = None
     trusted_proxies: str = ""

@@ -282,6 +282,7 @@ def settings_for(url: str, **changes: Any) -> Settings:
         "max_turns": 64,
         "failpoint": None,
         "autonomy": True,
+        "retention_days": 30,
         "rate_limit": False,
         "redis_url": None,
         "trusted_proxies": "",

@@ -79,6 +79,10 @@ class Plan:
     """The ids of the person's messages that it comes from: what one of them says is brought up once."""
 
 
+MAX_COMPARED_FOLLOW_UPS = 20
+"""Latest delivered follow-ups of a conversation that a new one is compared with."""
+
+
 @dataclass(frozen=True, slots=True)
 class PastFollowUp:
     """A follow-up that was made."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import datetime
 from typing import Protocol
 
 from rapport.domain.errors import Permanent, Transient
@@ -18,6 +19,8 @@ class CheckpointStore(Protocol):
     async def run(self) -> None: ...
 
     async def flush(self) -> None: ...
+
+    async def sweep(self, before: datetime) -> int: ...
 
     async def adelete_thread(self, thread_id: str) -> None: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 
 import structlog
 
@@ -24,6 +25,7 @@ from rapport.runtime.leader import LeaderLoop
 from rapport.runtime.live_updates import LiveUpdates
 from rapport.runtime.orphaned_events import OrphanedEvents, put_back
 from rapport.runtime.post_turn_jobs import PostTurnJobs
+from rapport.runtime.retention import RetentionLoop
 from rapport.runtime.tasks import end_all, wait_until_set
 from rapport.runtime.ticket import Ticket
 from rapport.runtime.timer_loop import TimerLoop
@@ -58,12 +60,14 @@ class Worker:
         checkpoints: CheckpointStore,
         *,
         max_turns: int = 256,
+        retention: timedelta | None = None,
     ) -> None:
         self.worker_id = new_id()
         self._deps = deps
         self._database = deps.database
         self._post_turn_jobs = PostTurnJobs(deps)
         self._embedding_loop = EmbeddingLoop(MessageEmbedding(deps.database, deps.retriever.embedder))
+        self._retention_loop = RetentionLoop(deps.database, checkpoints, deps.metrics, retention=retention)
         self._channels: dict[str, OutgoingChannel] = {}
         self._checkpoints = checkpoints
         self._max_turns = max_turns
@@ -96,7 +100,8 @@ class Worker:
             asyncio.create_task(self.timer_loop.run(), name="timekeeper"),
             asyncio.create_task(self._checkpoints.run(), name="working state"),
             asyncio.create_task(self._embedding_loop.run(), name="indexing"),
-            asyncio.create_task(self.live_updates.run(), name="live"),
+            asyncio.create_task(self.live_updates.run(), name="live updates"),
+            asyncio.create_task(self._retention_loop.run(), name="retention"),
         ]
         if self._channels:
             self._loops.append(asyncio.create_task(self.delivery_loop.run(), name="delivery"))

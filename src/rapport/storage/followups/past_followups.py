@@ -5,11 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from rapport.domain.follow_up import PastFollowUp
-
-_MOST = 20
-"""How many of the latest are read. They are searched for among five times as many that fired: in a chat that was muted for
-years nearly all were held back."""
+from rapport.domain.follow_up import MAX_COMPARED_FOLLOW_UPS, PastFollowUp
 
 # As one JSON value, so that it fits into a statement that reads other things. `c` is the conversation's row.
 BROUGHT_UP = f"""
@@ -19,8 +15,8 @@ CASE WHEN c.last_followup_at IS NULL THEN '[]'::jsonb ELSE (
         SELECT * FROM (
             SELECT topic, sources, ended_at, origin, state, user_message_count = c.user_message_count AS is_same_silence
             FROM timers WHERE owner_id = c.owner_id AND conversation_id = c.id AND fired_at IS NOT NULL
-            ORDER BY fired_at DESC LIMIT {5 * _MOST}) AS latest
-        WHERE state = 'delivered' LIMIT {_MOST}) AS made) END
+            ORDER BY fired_at DESC LIMIT {5 * MAX_COMPARED_FOLLOW_UPS}) AS latest
+        WHERE state = 'delivered' LIMIT {MAX_COMPARED_FOLLOW_UPS}) AS made) END
 """
 
 

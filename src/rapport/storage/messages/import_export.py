@@ -59,6 +59,7 @@ FROM messages m LEFT JOIN LATERAL (
 WHERE m.conversation_id = %(conversation)s AND m.owner_id = %(owner)s AND m.role = 'user' AND NOT m.synthetic
   AND starts_with(ltrim(m.content, E' \\t\\r\\n'), %(marker)s) AND starts_with(m.client_message_id, %(key)s)
   AND NOT EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id)
+  AND NOT EXISTS (SELECT FROM messages r WHERE r.conversation_id = m.conversation_id AND r.event_id = m.id)
 ORDER BY m.created_at, m.id
 FOR UPDATE OF m
 """

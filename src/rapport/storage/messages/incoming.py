@@ -107,7 +107,8 @@ _STORE_DATED = _STORE.format(
 # By either unique index, one after the other: what the first finds is what counts.
 _KNOWN = f"""
 SELECT (SELECT agent_id FROM conversations c WHERE c.id = m.conversation_id),
-       EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id), m.*
+       EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id)
+       OR EXISTS (SELECT FROM messages r WHERE r.conversation_id = m.conversation_id AND r.event_id = m.id), m.*
 FROM (
     (SELECT {COLUMNS} FROM messages
      WHERE conversation_id = %(conversation)s AND client_message_id = %(client_id)s AND owner_id = %(owner)s)
@@ -153,6 +154,7 @@ WITH line AS (
     UPDATE conversations SET open_event_count = open_event_count + 1
     WHERE id = %(conversation)s AND owner_id = %(owner)s AND {_FOR_AGENT}
       AND NOT EXISTS (SELECT FROM events WHERE conversation_id = %(conversation)s AND id = %(message)s)
+      AND NOT EXISTS (SELECT FROM messages WHERE conversation_id = %(conversation)s AND event_id = %(message)s)
     RETURNING user_message_count
 )
 INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, user_message_count)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import structlog
@@ -56,9 +55,6 @@ _SWEEP = (
 
 FLUSH_SECONDS = 0.2
 MAX_PENDING = 64
-SWEEP_SECONDS = 60.0
-KEPT = timedelta(days=1)
-"""How long an operator can look at the working state of a turn."""
 
 
 class Checkpoints(AsyncPostgresSaver):
@@ -78,15 +74,11 @@ class Checkpoints(AsyncPostgresSaver):
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Write what is pending and remove what is old, again and again, until cancelled."""
-        sweep_at = 0.0
+        """Write what is pending, again and again, until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             try:
                 await self.flush()
-                if time.monotonic() >= sweep_at:
-                    await self.sweep(datetime.now(UTC) - KEPT)
-                    sweep_at = time.monotonic() + SWEEP_SECONDS
             except (Transient, Permanent) as error:
                 log.warning("checkpoints.dropped", reason=str(error))
 
