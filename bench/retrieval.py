@@ -131,7 +131,7 @@ async def read_in(database: Database, embedder: Embedder, owner: str, questions:
 async def recalls(database: Database, embedder: Embedder, owner: str, questions: QuestionSet) -> dict[str, float]:
     """For each way of searching: how much of what answers a question is among the notes of the first three passages."""
     async with database.statement() as connection:
-        shelf = await Notes(connection).shelf(owner, embedder.name)
+        shelf = await Notes(connection).get_counts(owner, embedder.name)
     found: dict[str, float] = {}
     for way, (near, words) in SEARCHES.items():
         search = PassageSearch(database) if near is None or words is None else PassageSearch(database, near, words)
@@ -152,7 +152,7 @@ async def bests(
 ) -> tuple[list[float], list[float]]:
     """The relevance that decides, of every question with an answer and of every one without."""
     async with database.statement() as connection:
-        shelf = await Notes(connection).shelf(owner, embedder.name)
+        shelf = await Notes(connection).get_counts(owner, embedder.name)
     retriever = make_retriever(embedder, PassageSearch(database), NoteIndex(database))
 
     async def best(text: str) -> float:
@@ -164,8 +164,8 @@ async def bests(
 
 async def measured_threshold(database: Database, embedder: Embedder, owner: str) -> Calibration:
     async with database.statement() as connection:
-        passages = await Notes(connection).sample(owner, embedder.name, limit=MAX_PASSAGES)
-        shelf = await Notes(connection).shelf(owner, embedder.name)
+        passages = await Notes(connection).sample_vectors(owner, embedder.name, limit=MAX_PASSAGES)
+        shelf = await Notes(connection).get_counts(owner, embedder.name)
     return await calibrate(
         passages, embedder, make_retriever(embedder, PassageSearch(database), NoteIndex(database)).measure(owner, shelf)
     )
@@ -307,7 +307,7 @@ async def search_speed(database: Database, synthetic: Synthetic, filled: int, fi
         text, vector = synthetic.question()
         as_list: list[float] = vector.tolist()
         begun = time.perf_counter()
-        found = await search.passages(
+        found = await search.find_passages(
             "many", embedder="synthetic", question=text, vector=as_list, chunks=filled, limit=5
         )
         times.append((time.perf_counter() - begun) * 1e3)

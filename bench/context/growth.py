@@ -45,7 +45,7 @@ from rapport.logs import configure_logging
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.storage.database import Database
 from rapport.storage.messages.chat_search import search_chat
-from rapport.storage.messages.neighbours import load_linked, recent, vector_of
+from rapport.storage.messages.neighbours import load_linked, load_recent, load_vector
 from rapport.storage.migrate import migrate, schema_lock
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 from rapport.turns.group_context import ContextSelector, gather_candidates
@@ -139,13 +139,13 @@ async def in_parts(site: Site, chooser: ContextSelector, chat: Chat, place: str,
     vector = site.like(chat)
     async with chooser.database.statement() as connection:
         began = time.perf_counter()
-        before = await recent(connection, LOCAL_USER, chat.id, before=(call.created_at, call.id), limit=RECENT)
+        before = await load_recent(connection, LOCAL_USER, chat.id, before=(call.created_at, call.id), limit=RECENT)
         times.add("the latest 100", place, began)
         began = time.perf_counter()
         links = await load_linked(connection, LOCAL_USER, chat.id, call)
         times.add("what it replies to, and around that", place, began)
         began = time.perf_counter()
-        await vector_of(connection, LOCAL_USER, chat.id, before[-1].id, embedder=chooser.embedder.name)
+        await load_vector(connection, LOCAL_USER, chat.id, before[-1].id, embedder=chooser.embedder.name)
         times.add("the vector of a message", place, began)
         began = time.perf_counter()
         hits = await search_chat(

@@ -15,7 +15,7 @@ from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.runtime.embedding_loop import EmbeddingLoop
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages.neighbours import vector_of
+from rapport.storage.messages.neighbours import load_vector
 
 A_SECOND = 20
 """Messages a second while accepting is timed: a very lively group."""
@@ -88,6 +88,6 @@ async def until_embedded(
         indexing.enqueue(chat)
     began = time.perf_counter()
     async with database.statement() as connection:
-        while await vector_of(connection, LOCAL_USER, chat, last, embedder=embedder) is None:
+        while await load_vector(connection, LOCAL_USER, chat, last, embedder=embedder) is None:
             await asyncio.sleep(0.01)
     return (time.perf_counter() - began) * 1e3

@@ -220,8 +220,8 @@ async def _warm_up(embedder: Embedder, database: Database, chooser: ContextSelec
     from rapport.storage.notes.notes import Notes
 
     async with database.statement() as connection:
-        notes, outdated_notes = await Notes(connection).totals(embedder.name)
-        memories, outdated_memories = await Memories(connection).totals(embedder.name)
+        notes, outdated_notes = await Notes(connection).count_totals(embedder.name)
+        memories, outdated_memories = await Memories(connection).count_totals(embedder.name)
         has_groups = await Conversations(connection).has_groups()
     if has_groups:
         asyncio.get_running_loop().run_in_executor(None, chooser.warm_up)

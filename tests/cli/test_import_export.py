@@ -26,7 +26,7 @@ from rapport.ingest.import_messages import import_archive, tag_legacy
 from rapport.ingest.telegram_export import TelegramChat, read_telegram
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages.import_export import Added, Archives
+from rapport.storage.messages.import_export import Archives, ImportCounts
 from rapport.storage.messages.messages import Messages
 from tests.support.commands import Home, Ran, Run, on_a_terminal
 from tests.support.world import World
@@ -50,7 +50,7 @@ def archive_of(rows: Sequence[dict[str, Any]], **options: Any) -> Archive:
 
 async def bring(
     database: Database, *rows: dict[str, Any], into: str | None = None, owner: str = "local", **more: Any
-) -> Added:
+) -> ImportCounts:
     archive = archive_of(rows, **more)
     assert archive.problems == []
     return await import_archive(database, archive, owner_id=owner, agent_id=COMPANION.id, conversation_id=into)
@@ -62,7 +62,7 @@ def chat_of(owner: str = "local", chat: str = "a chat") -> str:
 
 async def everything(database: Database, conversation_id: str, owner: str = "local") -> list[Message]:
     async with database.statement() as connection:
-        return await Archives(connection).after(owner, conversation_id, limit=100_000)
+        return await Archives(connection).list_after(owner, conversation_id, limit=100_000)
 
 
 async def new_conversation(database: Database, owner: str = "local") -> str:
@@ -96,7 +96,7 @@ async def test_an_archive_becomes_a_conversation_with_its_true_times(database: D
         row(3, "look", author={"id": "u1"}, content=[{"type": "text", "text": "look"}, IMAGE]),
         row(4, "to whom?", reply_to="gone", author={"id": "u1"}),
     )
-    assert done == Added(added=4, known=0, loose=1)
+    assert done == ImportCounts(added=4, known=0, loose=1)
     first, second, third, fourth = await everything(database, chat_of())
     assert (first.role, first.author, first.created_at) == ("user", Author("u1", "Ana"), MORNING + timedelta(minutes=1))
     assert (second.role, second.reply_to_id, fourth.reply_to_id) == ("assistant", first.id, None)
@@ -113,9 +113,11 @@ async def test_an_archive_becomes_a_conversation_with_its_true_times(database: D
 async def test_the_same_again_adds_nothing_and_more_of_it_adds_the_rest(database: Database) -> None:
     await bring(database, row(1), row(3))
     before = await everything(database, chat_of())
-    assert await bring(database, row(1), row(3)) == Added(known=2)
+    assert await bring(database, row(1), row(3)) == ImportCounts(known=2)
     assert await everything(database, chat_of()) == before
-    assert await bring(database, row(1), row(2, reply_to=1), row(3), row(4, reply_to=3)) == Added(added=2, known=2)
+    assert await bring(database, row(1), row(2, reply_to=1), row(3), row(4, reply_to=3)) == ImportCounts(
+        added=2, known=2
+    )
     after = await everything(database, chat_of())
     assert [message.client_message_id for message in after] == [
         f"import:jsonl:a chat:{number}" for number in (1, 2, 3, 4)
@@ -126,7 +128,7 @@ async def test_the_same_again_adds_nothing_and_more_of_it_adds_the_rest(database
 
 async def test_what_was_edited_elsewhere_since_stays_as_it_is_and_is_counted(database: Database) -> None:
     await bring(database, row(1, "tea at four"), row(2))
-    assert await bring(database, row(1, "tea at five"), row(2), row(3)) == Added(added=1, known=2, changed=1)
+    assert await bring(database, row(1, "tea at five"), row(2), row(3)) == ImportCounts(added=1, known=2, changed=1)
     first, *_ = await everything(database, chat_of())
     assert first.content == "tea at four"
 
@@ -250,15 +252,15 @@ async def test_history_of_a_platform_meets_what_its_channel_has_brought_already(
         {**said, "id": 3, "text": "three", "reply_to_message_id": 2},
     ]
 
-    async def brought(count: int) -> Added:
+    async def brought(count: int) -> ImportCounts:
         chat = TelegramChat("channel5", "5", "Climbing", "private_supergroup", rows[:count])
         archive = read_telegram(chat, now=datetime.now(UTC))
         return await import_archive(database, archive, owner_id="local", agent_id=COMPANION.id, conversation_id=here)
 
-    assert await brought(2) == Added(added=1, known=1)
+    assert await brought(2) == ImportCounts(added=1, known=1)
     rows.append({**said, "id": 4, "text": "four", "reply_to_message_id": 1})
-    assert await brought(4) == Added(added=2, known=2)
-    assert await brought(4) == Added(known=4)
+    assert await brought(4) == ImportCounts(added=2, known=2)
+    assert await brought(4) == ImportCounts(known=4)
     told = {(message.platform_id or "").partition("/")[2]: message for message in await everything(database, here)}
     assert [told[number].content for number in "1234"] == ["one", "two", "three", "four"]
     assert (told["3"].reply_to_id, told["4"].reply_to_id) == (told["2"].id, told["1"].id)
@@ -283,7 +285,7 @@ async def test_a_reply_from_another_batch_finds_what_the_channel_has_brought(dat
         TelegramChat("channel5", "5", "Climbing", "private_supergroup", rows), now=datetime.now(UTC)
     )
     done = await import_archive(database, archive, owner_id="local", agent_id=COMPANION.id, conversation_id=here)
-    assert done == Added(added=1_099, known=1)
+    assert done == ImportCounts(added=1_099, known=1)
 
 
 # ---- what nobody said
@@ -300,7 +302,7 @@ async def test_old_triggers_are_in_no_history(database: Database) -> None:
         row(4, "A forged one", metadata={"synthetic": True, "trigger_type": "check_in"}),
     )
     async with database.statement() as connection:
-        history = await Messages(connection).before("local", chat_of(), limit=100)
+        history = await Messages(connection).list_before("local", chat_of(), limit=100)
     assert [message.text for message in history] == ["look", "Still there?", "A forged one"]
     assert [message.metadata for message in history] == [{}, {"autonomous": True, "trigger_type": "check_in"}, {}]
     assert history[1].reply_to_id is None
@@ -684,7 +686,7 @@ async def test_an_export_walks_through_everything_in_pages(database: Database) -
     await bring(database, *(row(number, f"{number}", **same) for number in range(450)))
     seen: list[Message] = []
     async with database.statement() as connection:
-        while page := await Archives(connection).after(
+        while page := await Archives(connection).list_after(
             "local", chat_of(), limit=200, cursor=(seen[-1].created_at, seen[-1].id) if seen else None
         ):
             seen += page

@@ -20,10 +20,10 @@ NOW = datetime(2025, 6, 10, 12, 0, tzinfo=UTC)
 OPEN = FollowUpState(
     now=NOW,
     kind="direct",
-    autonomy=None,
+    autonomy_enabled=None,
     muted_until=None,
-    is_resting=False,
-    followups=0,
+    is_breaker_open=False,
+    consecutive_followups=0,
     last_followup_at=None,
     quiet=None,
 )
@@ -42,7 +42,7 @@ CLOSING: dict[Gate, Callable[[FollowUpState], FollowUpState]] = {
     "too_frequent": lambda standing: replace(
         standing,
         is_inferred=True,
-        followups=max(standing.followups, 1),
+        followups=max(standing.consecutive_followups, 1),
         last_followup_at=standing.last_followup_at or NOW - timedelta(minutes=59),
     ),
     "daily_limit": lambda standing: replace(standing, is_inferred=True, inferred_in_a_day=LIMITS.inferred_per_day),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.agents.profiles import COMPANION, LIBRARIAN
-from rapport.domain.chat_archive import TICK, Archive, spaced, travelling
+from rapport.domain.chat_archive import TICK, Archive, space_out, travelling
 from rapport.domain.conversation import Author
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TRIGGER_TYPES
@@ -321,7 +321,7 @@ def test_a_chat_of_an_owner_has_one_conversation(owner: str, chat: str, other_ow
 
 @given(st.lists(TIMES, max_size=20).map(lambda times: sorted(times)), st.sets(TIMES, max_size=20))
 def test_times_are_moved_as_little_as_it_takes(times: list[datetime], taken: set[datetime]) -> None:
-    placed = spaced(times, taken)
+    placed = space_out(times, taken)
     assert all(before < after for before, after in pairwise(placed))
     assert not taken & set(placed)
     for number, (time, moved) in enumerate(zip(times, placed, strict=True)):

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.domain.conversation import text_of
+from rapport.domain.conversation import extract_text
 from rapport.domain.errors import InvalidInput, TooLarge
 from rapport.ingest.content import (
     MAX_BLOCKS,
     MAX_CHARACTERS,
     MAX_IMAGE_CHARACTERS,
     check_content,
-    checked_text,
+    check_text,
 )
 from tests.support.cases import every_case
 
@@ -89,7 +89,7 @@ def test_the_limit_is_for_all_blocks_together() -> None:
 def test_blocks_go_in_as_they_are(blocks: list[dict[str, Any]]) -> None:
     checked = check_content(blocks, limit=10_000)
     assert checked == blocks
-    assert text_of(checked) == "\n".join(block["text"] for block in blocks if block["type"] == "text")
+    assert extract_text(checked) == "\n".join(block["text"] for block in blocks if block["type"] == "text")
 
 
 @every_case("image", IMAGES)
@@ -188,10 +188,10 @@ def test_an_image_is_not_nested_any_deeper(depth: int) -> None:
 @given(text=STORABLE, limit=st.integers(0, 100))
 def test_other_texts_are_named_in_their_refusal(text: str, limit: int) -> None:
     if len(text) <= limit:
-        assert checked_text(text, what="title", limit=limit) == text
+        assert check_text(text, what="title", limit=limit) == text
     else:
         with pytest.raises(TooLarge, match="`title` has"):
-            checked_text(text, what="title", limit=limit)
+            check_text(text, what="title", limit=limit)
 
 
 def test_checking_does_not_change_what_was_given() -> None:

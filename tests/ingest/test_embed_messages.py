@@ -462,7 +462,7 @@ async def test_who_is_behind_is_known_without_looking_at_messages(database: Data
         )
         await connection.execute("VACUUM ANALYZE conversations, embedding_progress")
         explained = Explained(connection, mode)
-        behind = await chat_index.MessageVectors(explained.as_connection).behind("hand-made", limit=1_000)
+        behind = await chat_index.MessageVectors(explained.as_connection).list_behind("hand-made", limit=1_000)
     assert behind[:2] == ["c000010", "c000500"]
     assert len(behind) == 21
     assert {node.get("Relation Name") for node in explained.nodes()} <= {None, "conversations", "embedding_progress"}

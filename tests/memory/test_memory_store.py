@@ -486,10 +486,10 @@ async def test_memories_move_to_another_embedder(book: MemoryStore, embedder: Ha
         await other.create(ANA, AGENT, MemoryCandidate(TEA))
     await other.create(ANA, AGENT, MemoryCandidate("The user works at a bank."))  # vectors of two lengths in one book
     async with database.statement() as connection:
-        assert await Memories(connection).totals(bundled.name) == (3, 2)
+        assert await Memories(connection).count_totals(bundled.name) == (3, 2)
     assert [await other.reindex_some(limit=1) for _ in range(3)] == [1, 1, 0]
     async with database.statement() as connection:
-        assert await Memories(connection).totals(bundled.name) == (3, 0)
+        assert await Memories(connection).count_totals(bundled.name) == (3, 0)
     [(found, similarity), _] = await other.search(ANA, AGENT, TEA, 5)
     assert (found, round(similarity, 2)) == (made, 1.0)
     assert await book.search(ANA, AGENT, TEA, 5) == []

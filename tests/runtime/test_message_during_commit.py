@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rapport.runtime import worker as runtime
-from rapport.storage.database import own_connection
+from rapport.storage.database import open_dedicated_connection
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
@@ -16,7 +16,7 @@ async def test_a_follow_up_that_is_told_twice_to_give_way_costs_no_connection(wo
     """The process that somebody speaks to ends it at once, and hears of it once more by its own hint."""
     where = await world.conversation()
     await world.says(where, "What do you think about pizza?")
-    async with own_connection(world.database.url) as other, other.transaction():
+    async with open_dedicated_connection(world.database.url) as other, other.transaction():
         await other.execute("SELECT FROM conversations WHERE id = %s FOR NO KEY UPDATE", (where,))
         silence = asyncio.create_task(world.silence(where))
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
@@ -42,7 +42,7 @@ async def test_who_speaks_just_when_a_follow_up_begins_is_answered_at_once(
     async with open_world(database_url) as world:
         where = await world.conversation()
         await world.says(where, "What do you think about pizza?")
-        async with own_connection(database_url) as other, other.transaction():
+        async with open_dedicated_connection(database_url) as other, other.transaction():
             await other.execute("SELECT FROM conversations WHERE id = %s FOR NO KEY UPDATE", (where,))
             world.model.will_wait("Too late.")
             speaking = asyncio.create_task(world.says(where, "And about pasta?"))

@@ -12,9 +12,9 @@ import pytest
 from rapport.domain.read_models import SearchHit
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages.chat_search import EXACT_VECTORS, MOST_EXACT, participants, search_chat
+from rapport.storage.messages.chat_search import EXACT_VECTORS, MAX_EXACT_VECTORS, list_participants, search_chat
 from rapport.storage.messages.message_vectors import MessageVectors, Stretch
-from rapport.storage.messages.neighbours import vector_of
+from rapport.storage.messages.neighbours import load_vector
 from tests.storage.explained import MODES, Explained, PlanMode, plans
 from tests.storage.test_neighbours import NOON, Chat, chat, long_chat
 
@@ -32,7 +32,7 @@ async def remember(database: Database, chat: str, vectors: dict[str, list[float]
     """As the background job stores them."""
     async with database.transaction() as connection:
         stored = MessageVectors(connection)
-        assert await stored.following(chat, embedder, limit=1, characters=10) is not None
+        assert await stored.load_following(chat, embedder, limit=1, characters=10) is not None
         stretch = Stretch(None, NOON, [], is_last=True)
         await stored.store(chat, embedder, stretch, list(vectors.items()))
 
@@ -57,11 +57,11 @@ async def test_the_closest_of_the_older_messages_come_first(chat: Chat, database
         assert await found(limit=1) == [("the same", 1.0)]
         assert await found(owner="eve") == []
         assert await found(embedder="another") == []
-        assert await vector_of(connection, "local", chat.id, near, embedder="e") == pytest.approx(
+        assert await load_vector(connection, "local", chat.id, near, embedder="e") == pytest.approx(
             direction(20), abs=0.001
         )
-        assert await vector_of(connection, "eve", chat.id, near, embedder="e") is None
-        assert await vector_of(connection, "local", chat.id, "unknown", embedder="e") is None
+        assert await load_vector(connection, "eve", chat.id, near, embedder="e") is None
+        assert await load_vector(connection, "local", chat.id, "unknown", embedder="e") is None
 
 
 async def test_messages_without_vectors_are_just_not_found(chat: Chat, database: Database) -> None:
@@ -92,10 +92,10 @@ async def test_a_large_group_is_searched_by_the_index_and_a_small_one_beside_it_
             )
     async with database.statement() as connection:
         await connection.execute("ANALYZE message_vectors")
-        vector = await vector_of(connection, "local", large, "m000000000013", embedder="e")
+        vector = await load_vector(connection, "local", large, "m000000000013", embedder="e")
         assert vector is not None
         # Of the small one all are compared; beside so few others, by whichever way.
-        for (where, walked), mode in product(((large, 150), (small, 2 * MOST_EXACT)), MODES):
+        for (where, walked), mode in product(((large, 150), (small, 2 * MAX_EXACT_VECTORS)), MODES):
             explained = Explained(connection, mode)
             found = await search_chat(
                 explained.as_connection,
@@ -137,7 +137,7 @@ async def test_a_group_that_is_a_small_part_of_all_is_compared_one_by_one(databa
                 " 'reltuples', %s::real)",
                 (among,),
             )
-            vector = await vector_of(connection, "local", where, "m000000000013", embedder="e")
+            vector = await load_vector(connection, "local", where, "m000000000013", embedder="e")
             assert vector is not None
             explained = Explained(connection, mode)
             found = await search_chat(
@@ -256,8 +256,8 @@ async def test_participants_are_those_who_wrote_lately(chat: Chat, database: Dat
     await chat.says("hi", author_id="ben", author_name=None)
     await chat.says("hi", role="assistant", author_id=None, author_name=None)
     async with database.statement() as connection:
-        found = await participants(connection, "local", chat.id, before=datetime.now(UTC))
-        assert await participants(connection, "eve", chat.id, before=datetime.now(UTC)) == []
+        found = await list_participants(connection, "local", chat.id, before=datetime.now(UTC))
+        assert await list_participants(connection, "eve", chat.id, before=datetime.now(UTC)) == []
     assert {(one.id, one.name) for one in found} == {("ana", "Ana"), ("ben", "ben")}
 
 

@@ -11,7 +11,7 @@ from rapport.domain.errors import NotFound
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.message_vectors import ensure_index, has_index
-from rapport.storage.messages.messages import LATELY, Messages
+from rapport.storage.messages.messages import RECENT_MESSAGES, Messages
 from rapport.storage.notes.notes import ensure_vector_index, has_vector_index
 from tests.storage.explained import Explained, PlanMode, plans
 
@@ -53,7 +53,7 @@ async def test_a_part_leads_to_its_message_without_a_walk_of_what_was_sent(datab
     async with database.statement() as connection:
         await connection.execute("ANALYZE messages, outbox")
         explained = Explained(connection, mode)
-        found = await Messages(explained.as_connection).of_platform("local", chats[2], "2001")
+        found = await Messages(explained.as_connection).find_by_platform_id("local", chats[2], "2001")
         assert found is not None
         assert (found.conversation_id, found.id) == (chats[2], numbered(2_000))
         assert explained.whole_scans() == []
@@ -61,9 +61,9 @@ async def test_a_part_leads_to_its_message_without_a_walk_of_what_was_sent(datab
         assert explained.walked("outbox") == 1
         assert explained.pages() <= 40
         messages = Messages(connection)
-        assert await messages.of_platform("eve", chats[2], "2001") is None
-        assert await messages.of_platform("local", chats[2], "2002") is None
-        assert await messages.of_platform("local", chats[2], '"2001"') is None
+        assert await messages.find_by_platform_id("eve", chats[2], "2001") is None
+        assert await messages.find_by_platform_id("local", chats[2], "2002") is None
+        assert await messages.find_by_platform_id("local", chats[2], '"2001"') is None
 
 
 @plans
@@ -72,23 +72,23 @@ async def test_the_latest_reply_is_the_first_that_a_short_walk_meets(database: D
     async with database.statement() as connection:
         await connection.execute("ANALYZE messages")
         explained = Explained(connection, mode)
-        found = await Messages(explained.as_connection).latest_reply("local", chat)
+        found = await Messages(explained.as_connection).find_latest_reply("local", chat)
         assert found is not None
         assert found.id == numbered(10_000)
         assert explained.walked("messages") <= 20
         assert explained.pages() <= 30
-        assert await Messages(connection).latest_reply("eve", chat) is None
+        assert await Messages(connection).find_latest_reply("eve", chat) is None
 
 
 @plans
 async def test_where_nothing_was_answered_for_long_the_walk_ends(database: Database, mode: PlanMode) -> None:
-    chat = await a_talk(database, LATELY + 5_000)
+    chat = await a_talk(database, RECENT_MESSAGES + 5_000)
     await run(database, "UPDATE messages SET role = 'user' WHERE id > %(early)s", early=numbered(100))
     async with database.statement() as connection:
         await connection.execute("VACUUM ANALYZE messages")
         explained = Explained(connection, mode)
-        assert await Messages(explained.as_connection).latest_reply("local", chat) is None
-        assert explained.walked("messages") <= LATELY
+        assert await Messages(explained.as_connection).find_latest_reply("local", chat) is None
+        assert explained.walked("messages") <= RECENT_MESSAGES
         assert explained.sorted() == 0
 
 
@@ -99,19 +99,19 @@ async def test_ids_are_found_by_their_beginnings(database: Database, mode: PlanM
     async with database.statement() as connection:
         await connection.execute("ANALYZE messages, conversations")
         explained = Explained(connection, mode)
-        found = await Messages(explained.as_connection).beginning_with("local", numbered(3_000))
+        found = await Messages(explained.as_connection).find_by_prefix("local", numbered(3_000))
         assert found == [(one, numbered(3_000))]
         assert explained.walked("messages") <= 2
         messages = Messages(connection)
-        assert sorted(await messages.beginning_with("local", numbered(7))) == sorted(
+        assert sorted(await messages.find_by_prefix("local", numbered(7))) == sorted(
             [(one, numbered(7)), (other, numbered(7))]
         )
-        assert await messages.beginning_with("local", numbered(7), other) == [(other, numbered(7))]
-        assert await messages.beginning_with("local", numbered(42)[:-1], other) == []
-        assert len(await messages.beginning_with("local", numbered(42)[:-1], one)) == 5
-        assert await messages.beginning_with("local", numbered(4_000)) == []
-        assert await messages.beginning_with("eve", numbered(7)) == []
-        assert await messages.beginning_with("local", "%") == []
+        assert await messages.find_by_prefix("local", numbered(7), other) == [(other, numbered(7))]
+        assert await messages.find_by_prefix("local", numbered(42)[:-1], other) == []
+        assert len(await messages.find_by_prefix("local", numbered(42)[:-1], one)) == 5
+        assert await messages.find_by_prefix("local", numbered(4_000)) == []
+        assert await messages.find_by_prefix("eve", numbered(7)) == []
+        assert await messages.find_by_prefix("local", "%") == []
 
 
 # ---- what takes long may take long

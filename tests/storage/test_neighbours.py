@@ -17,11 +17,11 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import (
-    BREADTH,
-    REPLIES,
+    MAX_REPLIES,
+    MAX_REPLIES_PER_MESSAGE,
     LinkedMessages,
     load_linked,
-    recent,
+    load_recent,
 )
 from rapport.storage.work.turn_input import PICTURES, load_turn_input
 from tests.storage.explained import Explained, PlanMode, plans
@@ -162,12 +162,12 @@ async def test_a_chain_is_followed_so_far_and_no_further(chat: Chat) -> None:
     for number in range(100):
         said.append(await chat.says(f"and {number}", reply_to_id=said[-1]))
     found = await chat.linked(a_call(chat, reply_to_id=said[50]), depth=20)
-    assert ids(found.chain) == [*said[30:50], *said[51 : 51 + REPLIES]]
+    assert ids(found.chain) == [*said[30:50], *said[51 : 51 + MAX_REPLIES]]
 
 
 async def test_of_very_many_replies_the_latest_are_taken(chat: Chat) -> None:
     anchor = await chat.says("who comes?")
-    replies = [await chat.says("me", reply_to_id=anchor) for _ in range(BREADTH + 15)]
+    replies = [await chat.says("me", reply_to_id=anchor) for _ in range(MAX_REPLIES_PER_MESSAGE + 15)]
     found = await chat.linked(a_call(chat, reply_to_id=anchor))
     assert ids(found.chain) == replies[15:]
 
@@ -246,7 +246,7 @@ async def test_links_are_found_without_walking_the_chat(database: Database, mode
         if (anchor, topic) == (10_001, None):
             assert len(found.around) == 41
         if (anchor, topic) == (5, None):
-            assert len(found.chain) >= BREADTH
+            assert len(found.chain) >= MAX_REPLIES_PER_MESSAGE
         assert "messages" not in explained.whole_scans()
         assert explained.walked("messages") <= 200
         assert explained.sorted() <= 100
@@ -258,7 +258,7 @@ async def test_a_parent_is_found_by_what_its_platform_calls_it(database: Databas
     where = await long_chat(database)
     async with database.statement() as connection:
         explained = Explained(connection, mode)
-        found = await Messages(explained.as_connection).of_platform("local", where, "p10001")
+        found = await Messages(explained.as_connection).find_by_platform_id("local", where, "p10001")
     assert found is not None
     assert found.id == "m000000010001"
     assert explained.walked("messages") == 1
@@ -273,9 +273,9 @@ async def test_the_latest_of_a_topic_or_of_everything(chat: Chat, database: Data
         await chat.says(f"{number}", thread_id="7" if number % 2 else None)
     before = (NOON + timedelta(minutes=9), "m0009")
     async with database.statement() as connection:
-        anywhere = await recent(connection, "local", chat.id, before=before, limit=3)
-        there = await recent(connection, "local", chat.id, before=before, limit=3, thread_id="7")
-        assert await recent(connection, "eve", chat.id, before=before, limit=3) == []
+        anywhere = await load_recent(connection, "local", chat.id, before=before, limit=3)
+        there = await load_recent(connection, "local", chat.id, before=before, limit=3, thread_id="7")
+        assert await load_recent(connection, "eve", chat.id, before=before, limit=3) == []
     assert [message.text for message in anywhere] == ["5", "6", "7"]
     assert [message.text for message in there] == ["3", "5", "7"]
 

@@ -61,7 +61,7 @@ async def search(
     chunks: int = 10,
     limit: int = 5,
 ) -> Found:
-    return await PassageSearch(database).passages(
+    return await PassageSearch(database).find_passages(
         owner, embedder=embedder, question=question, vector=of or vector(1.0), chunks=chunks, limit=limit
     )
 
@@ -69,7 +69,7 @@ async def search(
 async def by_words(database: Database, question: str, *, chunks: int, limit: int) -> Sequence[str]:
     """What is found when meaning counts for nothing."""
     return ids(
-        await PassageSearch(database, near_weight=0.0).passages(
+        await PassageSearch(database, near_weight=0.0).find_passages(
             "ana", embedder=EMBEDDER, question=question, vector=vector(1.0), chunks=chunks, limit=limit
         )
     )
@@ -275,7 +275,7 @@ async def test_the_guard_is_told_how_much_of_the_question_each_passage_has_and_w
 ) -> None:
     await store(database, "level", ("SEV-1 pages the lead", towards(0.6)), ("nothing of it", towards(0.55)))
     await store(database, "other", ("about something else", towards(0.5)))
-    found = await PassageSearch(database).passages(
+    found = await PassageSearch(database).find_passages(
         "ana",
         embedder=EMBEDDER,
         question="when does a sev 1 page the zebra?",
@@ -298,7 +298,7 @@ async def test_a_note_that_is_left_out_is_found_neither_by_meaning_nor_by_words(
 ) -> None:
     await store(database, "zebra", ("the zebra has stripes", towards(0.9)))
     await store(database, "horse", ("the horse has none", towards(0.3)))
-    found = await PassageSearch(database).passages(
+    found = await PassageSearch(database).find_passages(
         "ana", embedder=EMBEDDER, question="zebra", vector=vector(1.0), chunks=chunks, limit=5, without="zebra"
     )
     assert ids(found) == ["horse"]

@@ -15,14 +15,14 @@ async def test_what_was_never_thought_about_is_fresh_and_is_not_afterwards(datab
     accepted = await accept(database, Incoming("local", where, "I live in Porto"), worker_id="w", claim=True)
     async with database.statement() as connection:
         reflections = Reflections(connection)
-        paused = await reflections.paused("local", where, spoken=1)
+        paused = await reflections.load_pause("local", where, user_message_count=1)
         assert paused is not None
         assert [one.text for one in paused.fresh] == ["I live in Porto"]
-        assert await reflections.done("local", where, spoken=1, upto=accepted.created_at)
-        again = await reflections.paused("local", where, spoken=1)
+        assert await reflections.mark_reflected("local", where, user_message_count=1, upto=accepted.created_at)
+        again = await reflections.load_pause("local", where, user_message_count=1)
         assert again is not None
-        assert ([one.text for one in again.said], list(again.fresh)) == (["I live in Porto"], [])
-        assert await reflections.paused("local", where, spoken=0) is None
+        assert ([one.text for one in again.messages], list(again.fresh)) == (["I live in Porto"], [])
+        assert await reflections.load_pause("local", where, user_message_count=0) is None
 
 
 async def test_what_came_from_a_file_is_not_taken_for_the_owners_words(database: Database) -> None:
@@ -35,9 +35,9 @@ async def test_what_came_from_a_file_is_not_taken_for_the_owners_words(database:
         )
     await accept(database, Incoming("local", where, "hello"), worker_id="w", claim=True)
     async with database.statement() as connection:
-        paused = await Reflections(connection).paused("local", where, spoken=1)
+        paused = await Reflections(connection).load_pause("local", where, user_message_count=1)
     assert paused is not None
-    assert [one.text for one in paused.said] == ["I live in Oslo", "hello"]
+    assert [one.text for one in paused.messages] == ["I live in Oslo", "hello"]
     assert [one.text for one in paused.fresh] == ["hello"]
 
 
@@ -47,11 +47,11 @@ async def test_what_was_thought_about_before_something_was_said_unasked_counts_n
     accepted = await accept(database, Incoming("local", where, "hello"), worker_id="w", claim=True)
     async with database.statement() as connection:
         reflections = Reflections(connection)
-        paused = await reflections.paused("local", where, spoken=1)
+        paused = await reflections.load_pause("local", where, user_message_count=1)
         assert paused is not None
         await connection.execute(
             "UPDATE conversations SET consecutive_followups = consecutive_followups + 1 WHERE id = %s", (where,)
         )
-        assert not await reflections.done(
-            "local", where, spoken=1, upto=accepted.created_at, followups=paused.followups
+        assert not await reflections.mark_reflected(
+            "local", where, user_message_count=1, upto=accepted.created_at, followups=paused.consecutive_followups
         )

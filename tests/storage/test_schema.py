@@ -16,7 +16,7 @@ import pytest
 from rapport.domain.errors import Permanent
 from rapport.storage.database import Database
 from rapport.storage.messages.summaries import Summaries
-from rapport.storage.migrate import known, migrate, schema_lock
+from rapport.storage.migrate import list_migrations, migrate, schema_lock
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 from tests.support.waiting import LIMIT_SECONDS
 
@@ -112,7 +112,7 @@ def test_a_running_servers_database_has_the_declared_schema(database_url: str, e
 
 async def test_going_down_and_up_again_changes_nothing(empty_database: str) -> None:
     nothing = shape(empty_database)
-    newest = known()[-1].version
+    newest = list_migrations()[-1].version
     # Each step on its own, so that every down file is proven against the very version before it.
     at: dict[int, Shape] = {0: nothing}
     for version in range(1, newest + 1):
@@ -122,7 +122,7 @@ async def test_going_down_and_up_again_changes_nothing(empty_database: str) -> N
         await run_migrations(empty_database, to=version)
         assert shape(empty_database) == at[version], f"down to {version}"
     assert shape(empty_database) == nothing
-    assert await run_migrations(empty_database) == [f"up {one.version:04d} {one.name}" for one in known()]
+    assert await run_migrations(empty_database) == [f"up {one.version:04d} {one.name}" for one in list_migrations()]
     assert shape(empty_database) == at[newest]
     assert await run_migrations(empty_database) == []
 
@@ -140,12 +140,14 @@ async def test_an_extension_that_is_not_only_ours_stays_when_we_go(empty_databas
             assert url != empty_database
         else:
             connection.execute("CREATE TABLE embeddings (vector vector(3))")
-        assert await run_migrations(url) == [f"up {one.version:04d} {one.name}" for one in known()]
+        assert await run_migrations(url) == [f"up {one.version:04d} {one.name}" for one in list_migrations()]
         await run_migrations(url, to=1)
         assert connection.execute("SELECT to_regclass('points'), to_regtype('vector') IS NOT NULL").fetchall() == [
             (None, True)
         ]
-        assert await run_migrations(url) == [f"up {one.version:04d} {one.name}" for one in known() if one.version > 1]
+        assert await run_migrations(url) == [
+            f"up {one.version:04d} {one.name}" for one in list_migrations() if one.version > 1
+        ]
         if url != empty_database:
             connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
 
@@ -168,7 +170,7 @@ async def test_a_talk_of_version_1_goes_on_and_comes_back_whole(empty_database: 
             "SELECT summary_id, summarized_until = '-infinity', model_failed_at, breaker_open_until FROM conversations"
         ).fetchall() == [(None, True, [], None)]
         async with opened(empty_database) as database, database.statement() as own:
-            backlog = await Summaries(own).backlog("o", "c", limit=100)
+            backlog = await Summaries(own).load_backlog("o", "c", limit=100)
             assert [message.text for message in backlog.messages] == [f"line {n}" for n in range(1, 21)]
             upto = backlog.messages[9]
             summary = await Summaries(own).store("o", "c", text="…", upto=upto, previous=None, source_ids=[])
@@ -224,10 +226,10 @@ async def test_a_group_that_had_moved_is_still_known_by_its_first_id(empty_datab
 
 async def test_several_that_migrate_at_once_do_it_once(empty_database: str) -> None:
     done = await asyncio.gather(*(run_migrations(empty_database) for _ in range(4)))
-    assert sorted(map(len, done)) == [0, 0, 0, len(known())]
+    assert sorted(map(len, done)) == [0, 0, 0, len(list_migrations())]
     with psycopg.connect(empty_database, autocommit=True) as connection:
         rows = connection.execute("SELECT version FROM schema_migrations ORDER BY version").fetchall()
-    assert rows == [(one.version,) for one in known()]
+    assert rows == [(one.version,) for one in list_migrations()]
 
 
 def test_processes_that_migrate_at_once_all_succeed(empty_database: str) -> None:
@@ -254,7 +256,7 @@ def test_processes_that_migrate_at_once_all_succeed(empty_database: str) -> None
         process.stdin.flush()
     results = [process.communicate(timeout=LIMIT_SECONDS) for process in processes]
     assert [err for _, err in results] == ["", ""]
-    assert sorted(out for out, _ in results) == ["0", str(len(known()))]
+    assert sorted(out for out, _ in results) == ["0", str(len(list_migrations()))]
 
 
 async def test_a_failed_migration_leaves_the_schema_as_it_was(empty_database: str) -> None:
@@ -266,12 +268,12 @@ async def test_a_failed_migration_leaves_the_schema_as_it_was(empty_database: st
     assert shape(empty_database) == before
     with psycopg.connect(empty_database, autocommit=True) as connection:
         connection.execute("DROP TABLE outbox")
-    assert len(await run_migrations(empty_database)) == len(known())
+    assert len(await run_migrations(empty_database)) == len(list_migrations())
 
 
 @pytest.mark.parametrize("to", [None, 0])
 async def test_a_database_of_a_newer_version_is_left_alone(database_url: str, to: int | None) -> None:
-    newest = known()[-1].version
+    newest = list_migrations()[-1].version
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("INSERT INTO schema_migrations (version, name) VALUES (%s, 'later')", (newest + 7,))
     before = shape(database_url)
@@ -286,7 +288,7 @@ def test_every_migration_has_its_way_back() -> None:
     downs = [name for name in names if name.endswith(".down.sql")]
     assert [name.replace(".up.", ".down.") for name in ups] == downs
     assert {name for name in names if name.endswith(".sql")} == {*ups, *downs}
-    assert [one.version for one in known()] == list(range(1, len(ups) + 1))
-    for one in known():
+    assert [one.version for one in list_migrations()] == list(range(1, len(ups) + 1))
+    for one in list_migrations():
         assert one.up.strip()
         assert one.down.strip()

@@ -200,10 +200,10 @@ async def test_a_plan_holds_only_while_nobody_speaks(database: Database) -> None
     async with database.statement() as connection:
         timers = Timers(connection)
         plan = {"timer_id": "p", "trigger_type": "check_in", "delay": 60.0}
-        assert await timers.set("local", where, **plan, spoken=1) is not None  # pyright: ignore[reportArgumentType]
+        assert await timers.set("local", where, **plan, user_message_count=1) is not None  # pyright: ignore[reportArgumentType]
     await says(database, where)
     async with database.statement() as connection:
-        assert await Timers(connection).set("local", where, **plan, spoken=1) is None  # pyright: ignore[reportArgumentType]
+        assert await Timers(connection).set("local", where, **plan, user_message_count=1) is None  # pyright: ignore[reportArgumentType]
     assert await pending(database) == []
 
 
@@ -231,7 +231,7 @@ async def test_what_somebody_has_set_is_not_moved_or_cancelled_by_the_planner(da
     async with database.statement() as connection:
         timers = Timers(connection)
         planned = await timers.set(
-            "local", where, timer_id=PLANNED, trigger_type="check_in", delay=60, origin="planner", spoken=0
+            "local", where, timer_id=PLANNED, trigger_type="check_in", delay=60, origin="planner", user_message_count=0
         )
         assert planned is None
         assert not await timers.cancel("local", where, PLANNED, origin="planner")

@@ -135,7 +135,7 @@ async def test_summing_up_walks_what_is_not_covered_yet(database: Database, mode
     async with database.statement() as connection:
         explained = Explained(connection, mode)
         summaries = Summaries(explained.as_connection)
-        backlog = await summaries.backlog("local", conversation, limit=2_000)
+        backlog = await summaries.load_backlog("local", conversation, limit=2_000)
         assert len(backlog.messages) == 14
         assert explained.walked("messages") <= 25
         assert explained.walked("events") <= 2
@@ -164,7 +164,7 @@ async def test_a_backlog_is_read_in_order_and_only_as_far_as_it_is_asked_for(
     await with_statistics(database)
     async with database.statement() as connection:
         explained = Explained(connection, mode)
-        backlog = await Summaries(explained.as_connection).backlog("local", conversation, limit=500)
+        backlog = await Summaries(explained.as_connection).load_backlog("local", conversation, limit=500)
     assert [message.id for message in backlog.messages] == [f"m{n:012}" for n in range(1, 501)]
     assert explained.walked("messages") <= 510
     assert explained.sorted() <= 1
@@ -178,5 +178,5 @@ async def test_of_a_backlog_only_the_words_are_read(database: Database) -> None:
     content = [{"type": "text", "text": "look"}, picture, {"type": "text", "text": "a cat"}]
     await accept(database, Incoming("local", conversation, content), worker_id="somebody", claim=True)
     async with database.statement() as connection:
-        backlog = await Summaries(connection).backlog("local", conversation, limit=10)
+        backlog = await Summaries(connection).load_backlog("local", conversation, limit=10)
     assert [message.content for message in backlog.messages] == ["look\na cat"]

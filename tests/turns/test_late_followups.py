@@ -11,7 +11,7 @@ from rapport.metrics import Metrics
 from rapport.runtime import worker
 from rapport.runtime.timer_loop import TimerLoop
 from rapport.storage.conversations.conversations import Conversations
-from rapport.storage.database import Database, own_connection
+from rapport.storage.database import Database, open_dedicated_connection
 from rapport.storage.followups.timers import Timers
 from rapport.storage.work.outbox import Outbox
 from tests.support.waiting import LIMIT_SECONDS
@@ -117,7 +117,7 @@ async def test_taking_back_never_waits_for_whoever_erases_the_conversation(datab
             )
             return await found.fetchone() is not None
 
-    async with own_connection(database.url) as other, other.transaction():
+    async with open_dedicated_connection(database.url) as other, other.transaction():
         await other.execute("SELECT FROM events WHERE conversation_id = %s FOR UPDATE", (where,))
         erasing = asyncio.create_task(erase())
         await until(waits)
@@ -153,7 +153,7 @@ async def test_the_timekeeper_survives_what_nobody_has_thought_of(database: Data
 
 async def test_an_answer_does_not_wait_for_the_memory(world: World) -> None:
     where = await world.conversation()
-    async with own_connection(world.database.url) as other, other.transaction():
+    async with open_dedicated_connection(world.database.url) as other, other.transaction():
         await other.execute("SELECT pg_advisory_xact_lock(%s, hashtext('local/companion'))", (0x6D65_6D6F,))
         assert (await world.says(where, "I'm allergic to peanuts."))["content"] == "re: I'm allergic to peanuts."
     assert len(world.model.calls) == 1

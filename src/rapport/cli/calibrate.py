@@ -25,8 +25,8 @@ async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:
     console = Console(highlight=False)
     async with open_library(settings) as (library, retriever), _writer(settings) as ask:
         async with library.database.statement() as connection:
-            sample = await Notes(connection).sample(user, library.embedder.name, limit=MAX_PASSAGES)
-            shelf = await Notes(connection).shelf(user, library.embedder.name)
+            sample = await Notes(connection).sample_vectors(user, library.embedder.name, limit=MAX_PASSAGES)
+            shelf = await Notes(connection).get_counts(user, library.embedder.name)
         with console.status("asking questions about the notes…"):
             calibration = await calibrate(sample, library.embedder, retriever.measure(user, shelf), ask=ask)
         _show(calibration, console)
@@ -34,14 +34,14 @@ async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:
             _draw(calibration, png, console)
         if keep and calibration.confident:
             async with library.database.statement() as connection:
-                await Notes(connection).calibrated(user, library.embedder.name, calibration.threshold)
+                await Notes(connection).set_min_similarity(user, library.embedder.name, calibration.threshold)
             console.print(f"From now on [bold]{calibration.threshold:.3f}[/bold] decides for {user}'s notes.")
 
 
 async def reset(settings: Settings, *, user: str) -> None:
     """Go back to the embedder's own threshold."""
     async with open_library(settings) as (library, _), library.database.statement() as connection:
-        await Notes(connection).calibrated(user, library.embedder.name, None)
+        await Notes(connection).set_min_similarity(user, library.embedder.name, None)
     Console(highlight=False).print(
         f"The embedder's own threshold, {library.embedder.min_similarity:.3f}, decides again."
     )

@@ -130,7 +130,7 @@ class Terminal:
             return []
         try:
             async with self._app.database.statement() as connection:
-                latest = await Messages(connection).before(LOCAL_USER, self._conversation.id, limit=4)
+                latest = await Messages(connection).list_before(LOCAL_USER, self._conversation.id, limit=4)
         except RapportError:  # the next look may have more luck
             return []
         return [
@@ -232,7 +232,9 @@ class Terminal:
 
     async def _find_latest(self) -> Conversation | None:
         async with self._app.database.statement() as connection:
-            found = [one.conversation for one in await ConversationListing(connection).recent(LOCAL_USER, limit=20)]
+            found = [
+                one.conversation for one in await ConversationListing(connection).list_recent(LOCAL_USER, limit=20)
+            ]
         return next((one for one in found if one.agent_id == self._profile.id and one.traits is DIRECT), None)
 
     async def _show_history(self, *, limit: int) -> None:
@@ -240,7 +242,7 @@ class Terminal:
             self._console.print("[dim]nothing was said yet[/dim]")
             return
         async with self._app.database.statement() as connection:
-            messages = await Messages(connection).before(LOCAL_USER, self._conversation.id, limit=limit)
+            messages = await Messages(connection).list_before(LOCAL_USER, self._conversation.id, limit=limit)
         for message in messages:
             who = {"user": "you", "system-summary": "summary"}.get(message.role, self._profile.name)
             self._console.print(f"[dim]{message.created_at.astimezone():%d %b %H:%M}[/dim] [bold]{who}[/bold]")

@@ -27,7 +27,7 @@ from rapport.storage.access.api_keys import Keys
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
 from rapport.storage.memories import Memories
-from rapport.storage.migrate import known, migrate, schema_lock
+from rapport.storage.migrate import list_migrations, migrate, schema_lock
 from rapport.storage.notes.notes import Notes
 from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
 
@@ -173,7 +173,7 @@ async def _count_outdated(what: type[Notes | Memories], database: Database, sett
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         async with database.statement() as connection:
-            return await what(connection).totals(embedder.name)
+            return await what(connection).count_totals(embedder.name)
     finally:
         await close_embedder(embedder)
 
@@ -196,7 +196,7 @@ async def _check_database(database: Database, settings: Settings) -> str:
         ).fetchone()
     where = "DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
     pgvector = f"pgvector {vector[0]}" if vector else "without pgvector"
-    return f"Postgres {row[0] if row else '?'} ({where}), schema version {known()[-1].version}, {pgvector}"
+    return f"Postgres {row[0] if row else '?'} ({where}), schema version {list_migrations()[-1].version}, {pgvector}"
 
 
 async def _check_metadata(database: Database, settings: Settings) -> str:
@@ -211,7 +211,7 @@ async def _check_metadata(database: Database, settings: Settings) -> str:
 
 async def _check_access(database: Database, settings: Settings) -> str:
     async with database.statement() as connection:
-        rows = await Keys(connection).every()
+        rows = await Keys(connection).list_all()
     count = sum(row.revoked_at is None for row in rows)
     if rows and not count:
         raise RapportError("every key is revoked, so nobody gets in: `rapport keys create NAME`")

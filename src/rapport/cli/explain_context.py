@@ -20,7 +20,7 @@ from rapport.storage.conversations.conversations import Conversations, no_such_c
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
 from rapport.storage.messages.messages import Messages
-from rapport.storage.messages.neighbours import from_snapshot, in_order
+from rapport.storage.messages.neighbours import read_snapshot, sort_by_time
 from rapport.storage.notes.notes import Notes
 from rapport.turns.explain import Explanation, explain_reply, load_timeline
 from rapport.turns.group_context import check_query
@@ -57,7 +57,7 @@ async def _conversation(connection: Connection, user: str, conversation: str) ->
     """Return the conversation that is meant by its id or the beginning of it, in any case."""
     if not (conversation.isascii() and conversation.isalnum()):
         raise no_such_conversation(conversation.encode(errors="replace").decode())
-    return await Conversations(connection).beginning_with(user, conversation.upper())
+    return await Conversations(connection).get_by_prefix(user, conversation.upper())
 
 
 async def _find_message(connection: Connection, user: str, message: str, conversation: str | None) -> tuple[str, str]:
@@ -70,7 +70,7 @@ async def _find_message(connection: Connection, user: str, message: str, convers
         raise NotFound(f"There is no message {message[:64]!r}.")
     if len(beginning) < SHORTEST:
         raise InvalidInput(f"Give more of the id than {beginning!r}: at least {SHORTEST} characters.")
-    found = await Messages(connection).beginning_with(user, beginning, place)
+    found = await Messages(connection).find_by_prefix(user, beginning, place)
     if len(found) > 1:
         told = ", ".join(id_ for _, id_ in found)
         raise InvalidInput(f"Several messages begin with {beginning!r}: give more of the id. ({told})")
@@ -84,7 +84,7 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
     said = await load_timeline(database, explanation)
     anchor = _anchor(explanation, said)
     if anchor is not None and all(one.id != anchor.id for one in said):
-        said = in_order([anchor, *said])
+        said = sort_by_time([anchor, *said])
     chosen = {one["id"]: Why(one["reasons"], one["score"]) for one in receipt["messages"]}
     gathered = explanation.context
     async with database.statement() as connection:
@@ -110,7 +110,7 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
 def _anchor(explanation: Explanation, said: Sequence[Message]) -> Message | None:
     """Return the anchor of the call: among the chosen messages, or from the call's own snapshot."""
     anchor_id = explanation.receipt["anchor_id"]
-    brought = from_snapshot(explanation.call) if explanation.call else None
+    brought = read_snapshot(explanation.call) if explanation.call else None
     return next((one for one in [*said, *([brought] if brought else [])] if one.id == anchor_id), None)
 
 

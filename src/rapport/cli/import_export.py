@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rapport.domain.chat_archive import Archive, Problem
     from rapport.ingest.telegram_export import TelegramChat
     from rapport.storage.database import Database
-    from rapport.storage.messages.import_export import Added
+    from rapport.storage.messages.import_export import ImportCounts
 
 MAX_BYTES = 200_000_000
 """Of one file: it is read whole, and takes several times its size in memory."""
@@ -187,7 +187,7 @@ def _tell(console: Console, problems: Sequence[Problem], mark: str) -> None:
         console.print(f"{mark} and {len(problems) - MAX_TOLD:,} more")
 
 
-def _summary(archive: Archive, done: Added, conversation_id: str) -> str:
+def _summary(archive: Archive, done: ImportCounts, conversation_id: str) -> str:
     from rapport.domain.synthetic import is_synthetic
 
     if not archive.messages:
@@ -243,13 +243,13 @@ def export(
         from rapport.storage.messages.import_export import Archives
 
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            found = await Conversations(connection).beginning_with(user, conversation)
+            found = await Conversations(connection).get_by_prefix(user, conversation)
             transcript = Transcript(found, include_synthetic)
             agent = find_agent(found.agent_id) or COMPANION
             written = as_jsonl(transcript) if form == "jsonl" else as_markdown(transcript, agent_name=agent.name)
             with _writing(output) as write:
                 cursor = None
-                while page := await Archives(connection).after(user, found.id, limit=200, cursor=cursor):
+                while page := await Archives(connection).list_after(user, found.id, limit=200, cursor=cursor):
                     for message in page:
                         if transcript.is_exported(message):
                             write(written(message))

@@ -49,7 +49,7 @@ def list_() -> None:
         from rapport.storage.access.api_keys import Keys
 
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            rows = await Keys(connection).every()
+            rows = await Keys(connection).list_all()
         if not rows:
             typer.echo("There are no keys: on loopback everybody on this machine is the user `local`.")
             return

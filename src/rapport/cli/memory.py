@@ -46,7 +46,7 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
         _check(agent)
         every: list[Memory] = []
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            while some := await Memories(connection).page(
+            while some := await Memories(connection).list_page(
                 user, agent, limit=1_000, before=(every[-1].created_at, every[-1].id) if every else None
             ):
                 every += some
@@ -184,23 +184,25 @@ async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | No
     from rapport.cli.database import open_migrated_database
     from rapport.domain.errors import NotFound
     from rapport.storage.memories import Memories
-    from rapport.storage.messages.new_messages import News, memory_hint
+    from rapport.storage.messages.new_messages import NewMessages, memory_hint
 
     _check(agent)
     missing = False
     async with open_migrated_database(settings) as database:
         if ids is None:
             async with database.transaction() as connection:
-                await Memories(connection).take_turns(user, agent)
+                await Memories(connection).lock(user, agent)
                 gone = await Memories(connection).delete_all(user, agent)
-                await News(connection).tell([memory_hint(TELLER, "deleted", agent, one, user) for one in gone])
+                await NewMessages(connection).send_hints(
+                    [memory_hint(TELLER, "deleted", agent, one, user) for one in gone]
+                )
             typer.echo(f"Forgot {len(gone):,} {'memory' if len(gone) == 1 else 'memories'}.")
         for memory_id in ids or []:
             try:
                 async with database.transaction() as connection:
-                    await Memories(connection).take_turns(user, agent)
+                    await Memories(connection).lock(user, agent)
                     await Memories(connection).delete(user, agent, memory_id)
-                    await News(connection).tell([memory_hint(TELLER, "deleted", agent, memory_id, user)])
+                    await NewMessages(connection).send_hints([memory_hint(TELLER, "deleted", agent, memory_id, user)])
                 typer.echo(f"Forgot {memory_id}.")
             except NotFound as error:
                 missing = True
@@ -235,7 +237,7 @@ async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
     """Open for as long as the block lasts, with the embedder that the settings name; then servers are told what changed."""
     from rapport.cli.note_library import open_library
     from rapport.memory.memory_store import MemoryStore
-    from rapport.storage.messages.new_messages import News, memory_hint
+    from rapport.storage.messages.new_messages import NewMessages, memory_hint
 
     hints: list[str] = []
 
@@ -248,7 +250,7 @@ async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
         yield book
         if hints:
             async with library.database.statement() as connection:
-                await News(connection).tell(hints)
+                await NewMessages(connection).send_hints(hints)
 
 
 def _check(agent: str) -> None:

@@ -163,7 +163,7 @@ def list_(user: User = LOCAL_USER) -> None:
 
         every: list[Note] = []
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            while some := await Notes(connection).page(
+            while some := await Notes(connection).list_page(
                 user, limit=1_000, before=(every[-1].updated_at, every[-1].id) if every else None
             ):
                 every += some
@@ -253,8 +253,8 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
         console = Console(highlight=False)
         async with open_library(settings) as (library, retriever):
             async with library.database.statement() as connection:
-                shelf = await Notes(connection).shelf(user, retriever.embedder.name)
-                has_some = bool(await Notes(connection).page(user, limit=1))
+                shelf = await Notes(connection).get_counts(user, retriever.embedder.name)
+                has_some = bool(await Notes(connection).list_page(user, limit=1))
             found = await retriever.find(user, plain(question), shelf=shelf, limit=max(limit, TOP))
         for passage in found.passages[:limit]:
             where = " > ".join(name for name in (passage.title, passage.heading) if name)

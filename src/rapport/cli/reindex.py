@@ -47,11 +47,11 @@ async def reindex(settings: Settings) -> tuple[int, int]:
 async def _notes(library: Library, bar: Progress) -> int:
     done = 0
     async with library.database.statement() as connection:
-        _, outdated = await Notes(connection).totals(library.embedder.name)
+        _, outdated = await Notes(connection).count_totals(library.embedder.name)
     task = bar.add_task("notes", total=outdated)
     while True:
         async with library.database.statement() as connection:
-            some = await Notes(connection).outdated(library.embedder.name, limit=50)
+            some = await Notes(connection).list_outdated(library.embedder.name, limit=50)
         if not some:
             return done
         for owner_id, note_id in some:
@@ -65,7 +65,7 @@ async def _notes(library: Library, bar: Progress) -> int:
 async def _memories(book: MemoryStore, bar: Progress) -> int:
     done = 0
     async with book.database.statement() as connection:
-        _, outdated = await Memories(connection).totals(book.embedder.name)
+        _, outdated = await Memories(connection).count_totals(book.embedder.name)
     task = bar.add_task("memories", total=outdated)
     while some := await book.reindex_some():
         done += some
@@ -77,7 +77,7 @@ async def _messages(index: MessageEmbedding, bar: Progress) -> int:
     """Embed the messages that are behind, then remove the vectors of other embedders."""
     done = 0
     async with index.database.statement() as connection:
-        _, outdated = await MessageVectors(connection).totals(index.embedder.name)
+        _, outdated = await MessageVectors(connection).count_totals(index.embedder.name)
     task = bar.add_task("messages", total=outdated or None)
     after = ""
     while some := await index.list_pending_groups(after=after):
@@ -89,6 +89,6 @@ async def _messages(index: MessageEmbedding, bar: Progress) -> int:
                 bar.advance(task, made)
         after = some[-1]
     async with index.database.statement() as connection:
-        while await MessageVectors(connection).forget_others(index.embedder.name, limit=5_000):
+        while await MessageVectors(connection).delete_other_embedders(index.embedder.name, limit=5_000):
             pass
     return done

@@ -197,7 +197,7 @@ async def refuse_open_door(app: App) -> None:
     from rapport.storage.access.api_keys import Keys
 
     async with app.database.statement() as connection:
-        if await Keys(connection).any_active():
+        if await Keys(connection).has_active():
             return
     raise Permanent(
         f"HOST={app.settings.host} can be reached by others, and there is no key yet, so anybody could read and write"

@@ -12,11 +12,11 @@ from rapport.channels.telegram.bot import PRIVACY_REMEDY, make_webhook_url
 from rapport.channels.telegram.inbox import describe_remedy
 from rapport.cli.doctor import Caution
 from rapport.domain.errors import RapportError
-from rapport.domain.text_checks import visible
+from rapport.domain.text_checks import has_visible_text
 from rapport.ingest.archive_rows import as_mapping
 from rapport.settings import Settings
 from rapport.storage.database import Database
-from rapport.storage.telegram import Refused, Updates
+from rapport.storage.telegram import RejectedChat, Updates
 
 MAX_SHOWN = 5
 
@@ -59,7 +59,7 @@ async def report_access(database: Database, settings: Settings) -> str:
     admission = read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users)
     assert settings.telegram_bot_token is not None
     async with database.statement() as connection:
-        tried = await Updates(connection, BotApi(settings.telegram_bot_token).number).refused()
+        tried = await Updates(connection, BotApi(settings.telegram_bot_token).number).list_rejected_chats()
     left = [one for one in tried if one.chat_id not in admission.chats and one.chat_id not in admission.users]
     told = "; ".join(map(_describe_refused, left[:MAX_SHOWN]))
     if admission.is_empty:
@@ -68,9 +68,9 @@ async def report_access(database: Database, settings: Settings) -> str:
     return f"{allowed}. Not let in: {told}" if told else allowed
 
 
-def _describe_refused(refused: Refused) -> str:
+def _describe_refused(refused: RejectedChat) -> str:
     name = "".join(character for character in refused.name if character.isprintable())[:60]
-    who = f"{name} ({refused.chat_id})" if visible(name) else str(refused.chat_id)
+    who = f"{name} ({refused.chat_id})" if has_visible_text(name) else str(refused.chat_id)
     times = "once" if refused.times == 1 else f"{refused.times} times"
     return f"{who} tried {times}: {describe_remedy(refused.chat_id, refused.kind)}"
 

@@ -10,7 +10,7 @@ import typer
 from rapport.cli import follow_up_output as followups
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import InvalidInput
-from rapport.domain.follow_up import TRIGGER_TYPES, Timer, trigger_type_of
+from rapport.domain.follow_up import TRIGGER_TYPES, Timer, find_trigger_type
 from rapport.domain.follow_up_requests import (
     Permission,
     Preference,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rapport.domain.conversation import Conversation
     from rapport.domain.follow_up_outcomes import Outcomes
     from rapport.storage.database import Connection
-    from rapport.storage.followups.follow_up_turns import Tally
+    from rapport.storage.followups.follow_up_turns import OutcomeCount
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ def set_(
     from rapport.storage.followups.timers import Timers
 
     async def job(connection: Connection) -> tuple[Timer, str]:
-        kind = trigger_type_of(trigger_type)
+        kind = find_trigger_type(trigger_type)
         if kind is None:
             raise InvalidInput(f"There is no type {trigger_type[:40]!r}; there are {', '.join(TRIGGER_TYPES)}.")
         where = await _find_conversation(connection, user, conversation)
@@ -230,10 +230,10 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
     from rich.table import Column, Table
 
     from rapport.domain.follow_up_outcomes import outcomes_by_type, outcomes_of
-    from rapport.storage.followups.follow_up_turns import Followups
+    from rapport.storage.followups.follow_up_turns import FollowUpTurns
 
-    async def job(connection: Connection) -> list[Tally]:
-        return await Followups(connection).stats(user, days=days)
+    async def job(connection: Connection) -> list[OutcomeCount]:
+        return await FollowUpTurns(connection).stats(user, days=days)
 
     tallies = _in_database(job)
     total = outcomes_of(tallies)
@@ -296,7 +296,7 @@ async def _find_conversation(connection: Connection, user: str, conversation: st
 
     if not conversation.isascii() or not conversation.isalnum():
         raise no_such_conversation(conversation.encode(errors="replace").decode())
-    return await Conversations(connection).beginning_with(user, conversation.upper())
+    return await Conversations(connection).get_by_prefix(user, conversation.upper())
 
 
 async def _find_timer(connection: Connection, user: str, conversation: str, timer: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rapport.storage.access.api_keys import Keys
-from rapport.storage.access.sessions import LIFETIME as SESSION_LIFETIME
+from rapport.storage.access.sessions import SESSION_LIFETIME as SESSION_LIFETIME
 from rapport.storage.access.sessions import Sessions
 from rapport.storage.database import Database
 
@@ -21,17 +21,17 @@ class Access:
     async def find_key_owner(self, secret: str) -> str | None:
         """Return the owner of an active key; None if it is not one."""
         async with self.database.statement() as connection:
-            return await Keys(connection).owner_of(secret)
+            return await Keys(connection).find_owner(secret)
 
     async def find_session_owner(self, token: str) -> str | None:
         """Return the owner of a session that lasts; None if it is not one."""
         async with self.database.statement() as connection:
-            return await Sessions(connection).owner_of(token)
+            return await Sessions(connection).find_owner(token)
 
     async def has_keys(self) -> bool:
         """Return whether a key was ever made, revoked ones included."""
         async with self.database.statement() as connection:
-            return await Keys(connection).any_ever()
+            return await Keys(connection).has_any()
 
     async def open_session(self, key: str) -> str | None:
         """Return a session token for an active key, valid for SESSION_LIFETIME; None if the key is not active."""

@@ -66,10 +66,12 @@ class ConversationDirectory:
         """
         async with self.database.transaction() as connection:
             archives = Archives(connection)
-            await archives.begin(owner_id, conversation_id, agent_id=agent_id, kind="direct", title=title, at=at)
+            await archives.create_conversation(
+                owner_id, conversation_id, agent_id=agent_id, kind="direct", title=title, at=at
+            )
             await Conversations(connection).allow_followups(owner_id, conversation_id, False)
             if messages:
-                await archives.add(owner_id, conversation_id, messages, prefix=prefix)
+                await archives.import_messages(owner_id, conversation_id, messages, prefix=prefix)
 
     async def get(self, owner_id: str, conversation_id: str) -> Conversation:
         """Return the conversation."""
@@ -84,7 +86,7 @@ class ConversationDirectory:
         With `words`, only those of the latest whose title or recent messages contain them all.
         """
         async with self.database.statement() as connection:
-            return await ConversationListing(connection).recent(owner_id, limit=limit, before=before, words=words)
+            return await ConversationListing(connection).list_recent(owner_id, limit=limit, before=before, words=words)
 
     async def rename(self, owner_id: str, conversation_id: str, title: str | None) -> ListedConversation:
         """Set or remove the title."""
@@ -98,8 +100,8 @@ class ConversationDirectory:
         async with self.database.statement() as connection:
             conversation = await Conversations(connection).get(owner_id, conversation_id)
             listing = ConversationListing(connection)
-            handle = await listing.called(owner_id, conversation_id)
-            people = await listing.people(owner_id, conversation_id, limit=limit)
+            handle = await listing.get_agent_handle(owner_id, conversation_id)
+            people = await listing.list_people(owner_id, conversation_id, limit=limit)
         return Participants(people, get_agent(conversation.agent_id, chat_handle=handle))
 
     async def set_reachable(self, conversation_id: str, is_reachable: bool) -> None:
@@ -107,11 +109,11 @@ class ConversationDirectory:
         async with self.database.statement() as connection:
             conversations = Conversations(connection)
             if is_reachable:
-                await conversations.found_again(conversation_id)
+                await conversations.mark_reachable(conversation_id)
             else:
-                await conversations.lost(conversation_id)
+                await conversations.mark_unreachable(conversation_id)
 
     async def list_ephemeral(self, *, before: datetime, limit: int) -> list[tuple[str, str]]:
         """Return (owner id, conversation id) of ephemeral conversations made before a moment, the oldest first."""
         async with self.database.statement() as connection:
-            return await EphemeralConversations(connection).left_behind(before=before, limit=limit)
+            return await EphemeralConversations(connection).list_leftover(before=before, limit=limit)

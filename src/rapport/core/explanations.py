@@ -10,7 +10,7 @@ from rapport.domain.conversation import Message
 from rapport.domain.errors import NotFound
 from rapport.domain.read_models import SearchHit
 from rapport.storage.memories import Memories
-from rapport.storage.messages.neighbours import from_snapshot, in_order
+from rapport.storage.messages.neighbours import read_snapshot, sort_by_time
 from rapport.storage.notes.notes import Notes
 from rapport.turns.explain import Explanation, explain_reply, load_timeline
 from rapport.turns.group_context import ContextSelector
@@ -49,9 +49,9 @@ class Explanations:
     async def load_details(self, explanation: Explanation) -> ExplanationDetails:
         """Return the messages, note titles and memories that an explanation names, as far as they still exist."""
         messages = await load_timeline(self.selector.database, explanation)
-        quoted = from_snapshot(explanation.call) if explanation.call else None
+        quoted = read_snapshot(explanation.call) if explanation.call else None
         if quoted is not None and quoted.id == explanation.receipt["anchor_id"]:
-            messages = in_order([quoted, *(message for message in messages if message.id != quoted.id)])
+            messages = sort_by_time([quoted, *(message for message in messages if message.id != quoted.id)])
         conversation = explanation.conversation
         titles: dict[str, str] = {}
         texts: dict[str, str] = {}

@@ -14,7 +14,7 @@ from rapport.domain.follow_up_requests import TIMER_ID, Permission, Preference
 from rapport.domain.ids import new_id
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.followups.follow_up_turns import Followups
+from rapport.storage.followups.follow_up_turns import FollowUpTurns
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.timers import Timers, no_such_timer
 
@@ -148,4 +148,4 @@ class FollowUpControls:
     async def load_outcomes(self, owner_id: str, *, days: float) -> Sequence[Counted]:
         """Count what became of the follow-ups that fired in the last `days`."""
         async with self.database.statement() as connection:
-            return await Followups(connection).stats(owner_id, days=days)
+            return await FollowUpTurns(connection).stats(owner_id, days=days)

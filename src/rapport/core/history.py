@@ -15,7 +15,7 @@ from rapport.ingest.accept import apply_edit
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.messages import Messages
-from rapport.storage.messages.neighbours import recent
+from rapport.storage.messages.neighbours import load_recent
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class MessageHistory:
         async with self.database.statement() as connection:
             conversation = await Conversations(connection).get(owner_id, conversation_id)
             messages = Messages(connection)
-            cursor = None if before is None else await messages.position(owner_id, conversation_id, before)
+            cursor = None if before is None else await messages.get_cursor(owner_id, conversation_id, before)
             with bound_contextvars(agentId=conversation.agent_id):  # for the log lines about filtered messages
-                return await messages.before(owner_id, conversation_id, limit=limit, cursor=cursor)
+                return await messages.list_before(owner_id, conversation_id, limit=limit, cursor=cursor)
 
     async def get(self, owner_id: str, conversation_id: str, message_id: str) -> Message:
         """Return one message; raises NotFound if the conversation has no such message."""
@@ -49,12 +49,12 @@ class MessageHistory:
     async def find_by_platform_id(self, owner_id: str, conversation_id: str, platform_id: str) -> Message | None:
         """Return the message that the platform knows by this id; None if it is not stored."""
         async with self.database.statement() as connection:
-            return await Messages(connection).of_platform(owner_id, conversation_id, platform_id)
+            return await Messages(connection).find_by_platform_id(owner_id, conversation_id, platform_id)
 
     async def find_latest_reply(self, owner_id: str, conversation_id: str, *, thread_id: str) -> Message | None:
         """Return what the agent said last in a forum topic, if that is among the latest messages there."""
         async with self.database.statement() as connection:
-            messages = await recent(
+            messages = await load_recent(
                 connection, owner_id, conversation_id, before=(FOREVER, ""), limit=RECENT, thread_id=thread_id
             )
         return next((message for message in reversed(messages) if message.role == "assistant"), None)
@@ -62,7 +62,7 @@ class MessageHistory:
     async def find_topic(self, conversation_id: str, message_id: str) -> str | None:
         """Return the forum topic that a message is in; None if it is in none."""
         async with self.database.statement() as connection:
-            return await Messages(connection).topic(conversation_id, message_id)
+            return await Messages(connection).get_thread_id(conversation_id, message_id)
 
     async def apply_edit(self, incoming: Incoming) -> bool:
         """Store the new text of a message that was edited at `incoming.edited_at`; False if the message is not stored.

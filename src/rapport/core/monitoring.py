@@ -13,7 +13,7 @@ from rapport.domain.follow_up_outcomes import Counted
 from rapport.domain.read_models import HourlyReplies
 from rapport.storage.conversations.statistics import ConversationStatistics
 from rapport.storage.database import Database
-from rapport.storage.followups.follow_up_turns import Followups
+from rapport.storage.followups.follow_up_turns import FollowUpTurns
 from rapport.storage.followups.timers import Timers
 
 PENDING_CACHE_SECONDS = 5.0
@@ -60,6 +60,6 @@ class Monitoring:
     async def load_activity(self, owner_id: str, *, hours: int) -> Activity:
         """Return what happened in an owner's conversations in the last hours."""
         async with self._database.statement() as connection:
-            since, replies = await ConversationStatistics(connection).replies(owner_id, hours=hours)
-            follow_ups = await Followups(connection).stats(owner_id, days=hours / 24)
+            since, replies = await ConversationStatistics(connection).count_replies(owner_id, hours=hours)
+            follow_ups = await FollowUpTurns(connection).stats(owner_id, days=hours / 24)
         return Activity(since, replies, follow_ups)

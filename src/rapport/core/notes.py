@@ -35,7 +35,7 @@ class Notebook:
     async def list_recent(self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None) -> list[Note]:
         """Return notes, the one changed last first; `before` is the (updated_at, id) of the last one seen."""
         async with self.database.statement() as connection:
-            return await Notes(connection).page(owner_id, limit=limit, before=before)
+            return await Notes(connection).list_page(owner_id, limit=limit, before=before)
 
     async def read(self, owner_id: str, note_id: str) -> tuple[Note, str]:
         """Return a note and its text."""
@@ -45,7 +45,7 @@ class Notebook:
     async def search(self, owner_id: str, question: str, *, limit: int) -> NoteSearch:
         """Return the passages that a question is about, whether or not they are close enough to answer it."""
         async with self.database.statement() as connection:
-            counts = await Notes(connection).shelf(owner_id, self.retriever.embedder.name)
+            counts = await Notes(connection).get_counts(owner_id, self.retriever.embedder.name)
         found = await self.retriever.find(owner_id, question, shelf=counts, limit=max(limit, TOP))
         return NoteSearch(
             found.passages[:limit],

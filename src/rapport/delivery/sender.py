@@ -34,7 +34,7 @@ async def claim_due(
     """
     async with database.transaction() as connection:
         outbox = Outbox(connection)
-        await outbox.give_up_own(worker_id=worker_id, except_for=sending)
+        await outbox.mark_own_unconfirmed(worker_id=worker_id, except_for=sending)
         if taken_back := await outbox.take_back():
             log.info("deliver.taken_back", messages=taken_back)
         return await outbox.claim(worker_id=worker_id, channels=channels, limit=limit, patience=GIVE_UP_AFTER_SECONDS)
@@ -43,31 +43,31 @@ async def claim_due(
 async def deliver(database: Database, channels: Mapping[str, OutgoingChannel], effect: Effect) -> None:
     """Send it, or look for it if it may have arrived; and mark what became of it."""
     bound = log.bind(conversationId=effect.conversation_id, messageId=effect.outgoing.id, channel=effect.channel)
-    act = _check_arrival if effect.is_doubtful else _send
+    act = _check_arrival if effect.is_unconfirmed else _send
     try:
         await act(database, channels[effect.channel], effect)
     except (OutcomeUnknown, TimeoutError) as error:
         reason = str(error) or "no answer in time"
-        if effect.is_doubtful:
+        if effect.is_unconfirmed:
             await _give_up(database, effect, error, unknown=True)
             bound.warning("deliver.unknown", reason=reason)
             return
         delay = error.retry_after if isinstance(error, OutcomeUnknown) else 1.0
-        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_doubtful=True))
+        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_unconfirmed=True))
         bound.warning("deliver.doubtful", reason=reason)
     except Transient as error:
         if effect.is_overdue:
-            await _give_up(database, effect, error, unknown=effect.is_doubtful)
+            await _give_up(database, effect, error, unknown=effect.is_unconfirmed)
             bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
             return
         pause = 0.0 if isinstance(error, NotYet) else min(2.0 ** min(effect.attempts, 10), MAX_BACKOFF_SECONDS)
         delay = max(error.retry_after, pause)
-        reason, doubt = str(error), effect.is_doubtful
-        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_doubtful=doubt))
+        reason, doubt = str(error), effect.is_unconfirmed
+        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_unconfirmed=doubt))
         bound.info("deliver.delayed", reason=str(error), delay=delay)
     except Unreachable as error:
         await _give_up(database, effect, error, unknown=False)
-        await _mark(database, lambda outbox: Conversations(outbox.connection).lost(effect.conversation_id))
+        await _mark(database, lambda outbox: Conversations(outbox.connection).mark_unreachable(effect.conversation_id))
         bound.warning("deliver.unreachable", reason=str(error))
     except Permanent as error:
         await _give_up(database, effect, error, unknown=False)
@@ -76,7 +76,7 @@ async def deliver(database: Database, channels: Mapping[str, OutgoingChannel], e
         await _give_up(database, effect, error, unknown=True)
         bound.exception("deliver.unknown", reason=type(error).__name__)
     else:
-        bound.info("deliver.looked_for" if effect.is_doubtful else "deliver.sent")
+        bound.info("deliver.looked_for" if effect.is_unconfirmed else "deliver.sent")
 
 
 async def _send(database: Database, channel: OutgoingChannel, effect: Effect) -> None:
@@ -89,8 +89,8 @@ async def _send(database: Database, channel: OutgoingChannel, effect: Effect) ->
         except StopAsyncIteration:
             break
         failpoints.reach("deliver.sent")
-        await _mark(database, lambda outbox, name=platform_id: outbox.arrived(effect, name))
-    await _mark(database, lambda outbox: outbox.sent(effect))
+        await _mark(database, lambda outbox, name=platform_id: outbox.mark_part_arrived(effect, name))
+    await _mark(database, lambda outbox: outbox.mark_sent(effect))
 
 
 async def _check_arrival(database: Database, channel: OutgoingChannel, effect: Effect) -> None:
@@ -101,7 +101,7 @@ async def _check_arrival(database: Database, channel: OutgoingChannel, effect: E
     except TimeoutError as error:  # who looks changes nothing, and may look again
         raise Transient("Not found within a minute.") from error
     if found is not None:
-        await _mark(database, lambda outbox: outbox.arrived(effect, found))
+        await _mark(database, lambda outbox: outbox.mark_part_arrived(effect, found))
     await _mark(database, lambda outbox: outbox.try_again(effect, error=None))
 
 

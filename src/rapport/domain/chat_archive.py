@@ -12,7 +12,7 @@ from ulid import ULID
 
 from rapport.domain.conversation import Author, Content, Role
 from rapport.domain.conversation_kind import ConversationKind
-from rapport.domain.follow_up import trigger_type_of
+from rapport.domain.follow_up import find_trigger_type
 
 Format: TypeAlias = Literal["jsonl", "telegram"]
 
@@ -95,12 +95,12 @@ class Archive:
         return str(ULID.from_bytes(bytes(6) + hashlib.sha256(name).digest()[:10]))
 
 
-def id_at(moment: datetime) -> str:
+def new_id_at(moment: datetime) -> str:
     """A fresh ULID that says it was made at that moment."""
     return str(ULID.from_datetime(moment))
 
 
-def spaced(times: Iterable[datetime], taken: Set[datetime]) -> list[datetime]:
+def space_out(times: Iterable[datetime], taken: Set[datetime]) -> list[datetime]:
     """The times, which must be in order, moved on by as few microseconds as it takes: each later than the one before,
     and none of them taken."""
     placed: list[datetime] = []
@@ -116,7 +116,7 @@ def travelling(role: Role, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What of a message's metadata leaves with an export, and may come back from a file that is trusted."""
     kept: dict[str, Any] = {name: True for name in _FLAGS[role] if metadata.get(name) is True}
     if kept.get("synthetic") or kept.get("autonomous"):
-        kept["trigger_type"] = trigger_type_of(str(metadata.get("trigger_type"))) or "check_in"
+        kept["trigger_type"] = find_trigger_type(str(metadata.get("trigger_type"))) or "check_in"
     if kept.get("synthetic"):
         kept["lc_source"] = "autonomy"
     words = ("trigger_reason", "edited_at") if kept.get("synthetic") else ("edited_at",)

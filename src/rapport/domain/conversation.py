@@ -79,7 +79,7 @@ class Message:
     @property
     def text(self) -> str:
         """Return the text of the message, without its images."""
-        return text_of(self.content)
+        return extract_text(self.content)
 
     @property
     def additional_kwargs(self) -> Mapping[str, Any]:
@@ -87,7 +87,7 @@ class Message:
         return self.metadata
 
 
-def text_of(content: Content) -> str:
+def extract_text(content: Content) -> str:
     """Return the text blocks of some content, joined by line breaks."""
     if isinstance(content, str):
         return content

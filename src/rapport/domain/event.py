@@ -32,7 +32,7 @@ class ClaimedEvent:
     kind: ConversationKind
     channel: str
     accepted_by: str
-    spoken: int = 0
+    user_message_count: int = 0
     """How often people had spoken in the conversation when the event was made."""
     trigger_type: TriggerType | None = None
     """Set when this is a follow-up: nobody said anything."""
@@ -56,11 +56,11 @@ class Accepted:
     owner_id: str
     agent_id: str
     created_at: datetime
-    answered: bool
+    is_for_agent: bool
     """False when nothing will be said to it: a group message that does not address the agent."""
     claimed: ClaimedEvent | None = None
     """Set when this process may run the event right away."""
-    repeated: bool = False
+    is_repeated: bool = False
     """The client's id was known: nothing was stored now."""
     overtaken: Sequence[tuple[str, str]] = ()
     """Follow-ups that were under way, by id and type: nothing of them may be said any more."""
@@ -79,7 +79,7 @@ class Reply:
     """Whether the model failed, for the breaker; None when no model was asked or it was not let finish."""
     was_refused: bool = False
     """The model failed because it would not take what it was given: it may have been too long."""
-    remarks: Sequence[MemoryCandidate] = ()
+    memory_candidates: Sequence[MemoryCandidate] = ()
     """What the model asked to remember."""
 
 
@@ -88,7 +88,7 @@ class Finished:
     """A turn that was committed: its stored reply, and what is to be done next."""
 
     reply: Message
-    more: bool
+    has_more: bool
     """The conversation's next event waits."""
-    crowded: bool = False
+    needs_summary: bool = False
     """What the model is given of the conversation has become long enough to be summed up."""

@@ -133,12 +133,12 @@ class FollowUpState:
 
     now: datetime
     kind: ConversationKind
-    autonomy: bool | None
+    autonomy_enabled: bool | None
     """What somebody has said about follow-ups in this conversation; None when nobody has."""
     muted_until: datetime | None
-    is_resting: bool
+    is_breaker_open: bool
     """The breaker is open: no model is asked."""
-    followups: int
+    consecutive_followups: int
     last_followup_at: datetime | None
     quiet: QuietHours | None
     is_unreachable: bool = False
@@ -158,6 +158,6 @@ class FollowUpState:
         return TRAITS[self.kind]
 
 
-def trigger_type_of(text: str) -> TriggerType | None:
+def find_trigger_type(text: str) -> TriggerType | None:
     """The type of that name, if there is one."""
     return text if text in TRIGGER_TYPES else None

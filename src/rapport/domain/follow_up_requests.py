@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time
 
 from rapport.domain.errors import InvalidInput
-from rapport.domain.text_checks import checked_text, visible
+from rapport.domain.text_checks import check_text, has_visible_text
 
 SOONEST = 1.0
 LATEST = 30 * 86_400.0
@@ -63,8 +63,8 @@ def checked_delay(seconds: float) -> float:
 
 def checked_reason(reason: str) -> str:
     """A reason that can be stored; an empty one if there is nothing to read in it."""
-    checked = checked_text(reason, what="reason", limit=MAX_REASON)
-    return checked if visible(checked) else ""
+    checked = check_text(reason, what="reason", limit=MAX_REASON)
+    return checked if has_visible_text(checked) else ""
 
 
 def duration_of(text: str) -> float:

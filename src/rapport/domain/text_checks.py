@@ -7,7 +7,7 @@ import unicodedata
 from rapport.domain.errors import InvalidInput, TooLarge
 
 
-def checked_text(text: str, *, what: str, limit: int) -> str:
+def check_text(text: str, *, what: str, limit: int) -> str:
     """`text` if it can be stored and sent on as it is; raises InvalidInput with a sentence for the sender."""
     if len(text) > limit:
         raise TooLarge(f"`{what}` has {len(text):,} characters; the limit is {limit:,}.")
@@ -22,6 +22,6 @@ def checked_text(text: str, *, what: str, limit: int) -> str:
     return text
 
 
-def visible(text: str) -> bool:
+def has_visible_text(text: str) -> bool:
     """Whether there is anything to read in it."""
     return any(not character.isspace() and unicodedata.category(character) not in ("Cc", "Cf") for character in text)

@@ -31,8 +31,8 @@ def find_closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonom
         ("unreachable", lambda: standing.is_unreachable),
         ("conversation", lambda: not _is_wanted(standing)),
         ("muted", lambda: standing.muted_until is not None and standing.now < standing.muted_until),
-        ("resting", lambda: standing.is_resting),
-        ("consecutive", lambda: standing.followups >= autonomy.max_in_a_row),
+        ("resting", lambda: standing.is_breaker_open),
+        ("consecutive", lambda: standing.consecutive_followups >= autonomy.max_in_a_row),
         ("too_soon", lambda: _too_soon(standing, autonomy)),
         ("quiet_hours", lambda: quiet_now(standing.quiet, standing.now)),
         ("too_frequent", lambda: _too_frequent(standing, autonomy)),
@@ -42,7 +42,7 @@ def find_closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonom
 
 
 def _is_wanted(standing: FollowUpState) -> bool:
-    return standing.traits.wants_follow_ups(standing.autonomy)
+    return standing.traits.wants_follow_ups(standing.autonomy_enabled)
 
 
 def _too_soon(standing: FollowUpState, autonomy: Autonomy) -> bool:
@@ -54,7 +54,9 @@ def _too_soon(standing: FollowUpState, autonomy: Autonomy) -> bool:
 
 def _too_frequent(standing: FollowUpState, autonomy: Autonomy) -> bool:
     """Return whether an inferred follow-up comes too early after another one in the same silence."""
-    return standing.is_inferred and standing.followups > 0 and _follows_within(autonomy.inferred_gap, standing)
+    return (
+        standing.is_inferred and standing.consecutive_followups > 0 and _follows_within(autonomy.inferred_gap, standing)
+    )
 
 
 def _follows_within(seconds: float, standing: FollowUpState) -> bool:

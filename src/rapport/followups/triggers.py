@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from langchain_core.messages import HumanMessage
 
-from rapport.domain.follow_up import TriggerType, trigger_type_of
+from rapport.domain.follow_up import TriggerType, find_trigger_type
 
 log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ def synthetic_message(
 
 def parse_trigger_type(name: str) -> TriggerType:
     """Return the type of that name; an unknown name stands for a check-in, and the log says so."""
-    known = trigger_type_of(name)
+    known = find_trigger_type(name)
     if known is None:
         log.warning("autonomy.unknown_trigger", trigger_type=name[:_LONGEST_NAME])
         return "check_in"

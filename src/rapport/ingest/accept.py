@@ -52,12 +52,12 @@ async def _find_parent(connection: Connection, incoming: Incoming) -> Message | 
             raise InvalidInput("`reply_to_id` names no message of this conversation.")
         return parent
     if incoming.reply_to_platform_id is not None:
-        return await messages.of_platform(*where, incoming.reply_to_platform_id)
+        return await messages.find_by_platform_id(*where, incoming.reply_to_platform_id)
     return None
 
 
 async def _find_accepted(arrivals: IncomingMessages, incoming: Incoming) -> Accepted:
-    known = await arrivals.known(incoming)
+    known = await arrivals.find_known(incoming)
     if known is None:  # erased since
         raise no_such_conversation(incoming.conversation_id)
     message, accepted = known
@@ -78,13 +78,13 @@ async def apply_edit(database: Database, incoming: Incoming) -> bool:
     assert incoming.platform_id is not None
     async with database.transaction() as connection:
         arrivals = IncomingMessages(connection)
-        changed = await arrivals.change(incoming)
+        changed = await arrivals.store_edit(incoming)
         if changed is not None:
             audience = find_audience(incoming, None)  # what a message replies to cannot be edited
-            if not audience.is_empty and await arrivals.call(
+            if not audience.is_empty and await arrivals.mark_for_agent(
                 incoming, changed, audience=audience, worker_id="a change"
             ):
                 await Events(connection).hint("queued")
             return True
         where = (incoming.owner_id, incoming.conversation_id)
-        return await Messages(connection).of_platform(*where, incoming.platform_id) is not None
+        return await Messages(connection).find_by_platform_id(*where, incoming.platform_id) is not None

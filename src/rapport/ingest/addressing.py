@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from rapport.agents.profiles import list_agents
 from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.conversation import Audience, Incoming, Message, text_of
+from rapport.domain.conversation import Audience, Incoming, Message, extract_text
 
 MAX_EDITED_AGE = timedelta(hours=1)
 """An edit of an older message is stored and not answered."""
@@ -67,7 +67,7 @@ def find_audience(incoming: Incoming, parent: Message | None) -> Audience:
     )
     mentioned: list[str] = []
     if incoming.mentions_agent is None and is_for_agent(replace(facts, mentions_agent=True)):
-        mentioned = find_mentioned_agents(text_of(incoming.content), incoming.mentions, list_agents())
+        mentioned = find_mentioned_agents(extract_text(incoming.content), incoming.mentions, list_agents())
     return Audience(is_for_agent(replace(facts, is_direct=True)), is_for_agent(facts), mentioned)
 
 

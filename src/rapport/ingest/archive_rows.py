@@ -15,12 +15,12 @@ from typing import Any, Literal, cast
 
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.chat_archive import MAX_REASON, Archive, ArchivedMessage, Format, Problem, travelling
-from rapport.domain.conversation import Author, Content, text_of
+from rapport.domain.conversation import Author, Content, extract_text
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.errors import InvalidInput
-from rapport.domain.follow_up import TriggerType, trigger_type_of
+from rapport.domain.follow_up import TriggerType, find_trigger_type
 from rapport.domain.synthetic import is_synthetic
-from rapport.domain.text_checks import checked_text
+from rapport.domain.text_checks import check_text
 from rapport.ingest.content import MAX_CHARACTERS, MAX_NAME_CHARACTERS, check_content, check_mentions, check_snapshot
 
 MAX_ID = 120
@@ -115,11 +115,11 @@ def find_legacy_trigger(content: Content) -> LegacyTrigger | None:
     """
     if not isinstance(content, str) and any(block.get("type") != "text" for block in content):
         return None
-    found = _LEGACY.fullmatch(text_of(content).strip())
+    found = _LEGACY.fullmatch(extract_text(content).strip())
     if found is None:
         return None
     name = found[1].strip()
-    known = trigger_type_of(name.lower())
+    known = find_trigger_type(name.lower())
     return LegacyTrigger(known or "check_in", found[2].strip()[:MAX_REASON] or None, None if known else name)
 
 
@@ -199,7 +199,7 @@ def _message(
     role = _role(row.get("role"), author, agent)
     metadata = travelling(role, as_mapping(row.get("metadata")) or {}) if trusted else {}
     for name, value in metadata.items():
-        checked_text(str(value), what=f"metadata.{name}", limit=MAX_REASON)
+        check_text(str(value), what=f"metadata.{name}", limit=MAX_REASON)
     replied = row.get("reply_to")
     return ArchivedMessage(
         row_id,
@@ -287,7 +287,7 @@ def _sources(value: object) -> Sequence[Mapping[str, str]]:
         note_id, text = source.get("id"), source.get("text")
         if not isinstance(note_id, str) or _NOTE_ID.fullmatch(note_id) is None or not isinstance(text, str):
             raise InvalidInput("`sources` is a list of `{id, text}`.")
-        found.append({"id": note_id, "text": checked_text(text, what="sources", limit=MAX_SOURCE)})
+        found.append({"id": note_id, "text": check_text(text, what="sources", limit=MAX_SOURCE)})
     return found
 
 
@@ -300,7 +300,7 @@ def read_name(value: object, *, what: str) -> str:
     """Return a name that can be stored; raises InvalidInput."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"`{what}` is missing or isn't a name.")
-    return checked_text(value, what=what, limit=MAX_NAME_CHARACTERS)
+    return check_text(value, what=what, limit=MAX_NAME_CHARACTERS)
 
 
 def read_id(value: object, *, what: str = "id", limit: int = MAX_ID) -> str:
@@ -309,7 +309,7 @@ def read_id(value: object, *, what: str = "id", limit: int = MAX_ID) -> str:
         value = str(value) if value.bit_length() < 200 else None
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"`{what}` is missing or is neither a text nor a whole number.")
-    return checked_text(value, what=what, limit=limit)
+    return check_text(value, what=what, limit=limit)
 
 
 def read_time(value: object, *, now: datetime, what: str = "created_at") -> datetime:

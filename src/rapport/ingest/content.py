@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from rapport.domain.conversation import Author, Content, text_of
+from rapport.domain.conversation import Author, Content, extract_text
 from rapport.domain.errors import InvalidInput, TooLarge
-from rapport.domain.text_checks import checked_text
+from rapport.domain.text_checks import check_text
 
 MAX_CHARACTERS = 32_000
 MAX_BLOCKS = 32
@@ -34,7 +34,7 @@ _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 def check_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
     """Return the content if it can be stored and is within limits; raises InvalidInput with a sentence for the sender."""
     if isinstance(content, str):
-        checked_text(content, what="content", limit=limit)
+        check_text(content, what="content", limit=limit)
         if not content.strip():
             raise InvalidInput("The message is empty: `content` needs at least one visible character.")
         return content
@@ -43,8 +43,8 @@ def check_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
     if len(content) > MAX_BLOCKS:
         raise TooLarge(f"The message has {len(content)} blocks; at most {MAX_BLOCKS} are accepted.")
     blocks = [_check_block(block, limit=limit) for block in content]
-    checked_text(text_of(blocks), what="content", limit=limit)
-    if not text_of(blocks).strip() and all(block["type"] == "text" for block in blocks):
+    check_text(extract_text(blocks), what="content", limit=limit)
+    if not extract_text(blocks).strip() and all(block["type"] == "text" for block in blocks):
         raise InvalidInput("The message is empty: its text blocks have no visible character.")
     return blocks
 
@@ -55,7 +55,7 @@ def check_mentions(mentions: Sequence[str]) -> tuple[str, ...]:
         raise TooLarge(f"`mentions` has {len(mentions)} names; at most {MAX_MENTIONS} are accepted.")
     if not all(name.strip() for name in mentions):
         raise InvalidInput("`mentions` holds an empty name.")
-    return tuple(dict.fromkeys(checked_text(name, what="mentions", limit=MAX_NAME_CHARACTERS) for name in mentions))
+    return tuple(dict.fromkeys(check_text(name, what="mentions", limit=MAX_NAME_CHARACTERS) for name in mentions))
 
 
 def check_snapshot(
@@ -67,15 +67,15 @@ def check_snapshot(
     limit: int = MAX_CHARACTERS,
 ) -> dict[str, Any]:
     """Return the snapshot of a replied-to message as it is stored: `{id?, author?, text, created_at?}`."""
-    if not checked_text(text, what="context_snapshot.text", limit=limit).strip():
+    if not check_text(text, what="context_snapshot.text", limit=limit).strip():
         raise InvalidInput("`context_snapshot.text` is empty: a snapshot is of what somebody said.")
     snapshot: dict[str, Any] = {"text": text}
     if id is not None:
-        snapshot["id"] = checked_text(id, what="context_snapshot.id", limit=MAX_NAME_CHARACTERS)
+        snapshot["id"] = check_text(id, what="context_snapshot.id", limit=MAX_NAME_CHARACTERS)
     if author is not None:
         snapshot["author"] = {
-            "id": checked_text(author.id, what="context_snapshot.author", limit=MAX_NAME_CHARACTERS),
-            "name": checked_text(author.name, what="context_snapshot.author", limit=MAX_NAME_CHARACTERS),
+            "id": check_text(author.id, what="context_snapshot.author", limit=MAX_NAME_CHARACTERS),
+            "name": check_text(author.name, what="context_snapshot.author", limit=MAX_NAME_CHARACTERS),
         }
     if created_at is not None:
         snapshot["created_at"] = _read_time(created_at).isoformat()
@@ -107,7 +107,7 @@ def _check_block(block: Mapping[str, Any], *, limit: int) -> Mapping[str, Any]:
         text = block.get("text")
         if not isinstance(text, str) or set(block) - {"type", "text"}:
             raise InvalidInput('A text block is `{"type": "text", "text": "…"}` and nothing else.')
-        return {"type": "text", "text": checked_text(text, what="content", limit=limit)}
+        return {"type": "text", "text": check_text(text, what="content", limit=limit)}
     if kind == "image" or kind == "image_url":
         return _check_image(block)
     raise InvalidInput("A content block has the type `text` or `image`.")
@@ -117,7 +117,7 @@ def _check_image(block: Mapping[str, Any]) -> Mapping[str, Any]:
     if unknown := set(block) - _IMAGE_KEYS:
         raise InvalidInput(f"An image block has no field {sorted(unknown)[0][:40]!r}.")
     for text in _list_strings(block):
-        checked_text(text, what="content", limit=MAX_IMAGE_CHARACTERS)
+        check_text(text, what="content", limit=MAX_IMAGE_CHARACTERS)
     if not any(_list_strings(block.get(name)) for name in _IMAGE_CARRIERS if block.get(name)):
         raise InvalidInput("An image block needs its image: a `url`, `base64` data or a `file_id`.")
     return dict(block)

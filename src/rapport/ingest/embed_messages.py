@@ -12,7 +12,7 @@ import structlog
 from rapport.agents.profiles import list_agents
 from rapport.domain.errors import RapportError
 from rapport.domain.note import Vector
-from rapport.domain.text_checks import visible
+from rapport.domain.text_checks import has_visible_text
 from rapport.storage.database import Database
 from rapport.storage.messages.message_vectors import MessageVectors, ensure_index, has_index
 from rapport.storage.migrate import schema_lock
@@ -70,19 +70,19 @@ class MessageEmbedding:
     async def list_pending_groups(self, *, limit: int = 1_000, after: str = "") -> list[str]:
         """Return groups in which messages may lack a vector, in the order of their ids."""
         async with self.database.statement() as connection:
-            return await MessageVectors(connection).behind(self.embedder.name, limit=limit, after=after)
+            return await MessageVectors(connection).list_behind(self.embedder.name, limit=limit, after=after)
 
     async def embed_next(self, conversation_id: str) -> EmbeddingStep:
         """Embed the next messages of a group, if any are left. A text that the embedder won't take holds up no others."""
         name = self.embedder.name
         async with self.database.statement() as connection:
-            stretch = await MessageVectors(connection).following(
+            stretch = await MessageVectors(connection).load_following(
                 conversation_id, name, limit=BATCH_MESSAGES, characters=MAX_CHARACTERS
             )
         if stretch is None:
             return EmbeddingStep(0, has_more=False)
         words = [(message_id, prepare_text(text)) for message_id, text in stretch.words]
-        words = [(message_id, text) for message_id, text in words if visible(text)]
+        words = [(message_id, text) for message_id, text in words if has_visible_text(text)]
         made = await self._embed(words) if words else []
         if made:
             await self._ensure_index(len(made[0][1]))

@@ -9,7 +9,7 @@ from rapport.domain.chat_archive import Archive, Problem
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.ingest.archive_rows import LEGACY_MARKER, describe_unknown_type, find_legacy_trigger
 from rapport.storage.database import Database
-from rapport.storage.messages.import_export import Added, Archives
+from rapport.storage.messages.import_export import Archives, ImportCounts
 
 BATCH_MESSAGES = 1_000
 """Messages of one transaction: the conversation is locked for a fraction of a second each."""
@@ -25,19 +25,19 @@ async def import_archive(
     kind: ConversationKind | None = None,
     title: str | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
-) -> Added:
+) -> ImportCounts:
     """Store an archive in the conversation that is named, or in one of its own, which is made or found again.
 
     Interrupted anywhere, the same again does the rest.
     """
-    done = Added()
+    done = ImportCounts()
     target = conversation_id or archive.conversation_id(owner_id)
     for first in range(0, len(archive.messages), BATCH_MESSAGES):
         some = archive.messages[first : first + BATCH_MESSAGES]
         async with database.transaction() as connection:
             archives = Archives(connection)
             if first == 0 and conversation_id is None:
-                await archives.begin(
+                await archives.create_conversation(
                     owner_id,
                     target,
                     agent_id=agent_id,
@@ -45,7 +45,7 @@ async def import_archive(
                     title=title if title is not None else archive.title,
                     at=some[0].created_at,
                 )
-            done += await archives.add(owner_id, target, some, prefix=archive.prefix)
+            done += await archives.import_messages(owner_id, target, some, prefix=archive.prefix)
         on_progress(len(some))
     return done
 
@@ -63,11 +63,11 @@ async def tag_legacy(database: Database, owner_id: str) -> LegacyTagCounts:
     """Tag the triggers of older systems, and the replies to them, in all of an owner's conversations. Twice is once."""
     triggers, replies, warnings = 0, 0, list[Problem]()
     async with database.statement() as connection:
-        conversations = await Archives(connection).every_conversation(owner_id)
+        conversations = await Archives(connection).list_conversation_ids(owner_id)
     for conversation_id in conversations:
         async with database.transaction() as connection:
             archives = Archives(connection)
-            for message, reply_id in await archives.suspects(owner_id, conversation_id, marker=LEGACY_MARKER):
+            for message, reply_id in await archives.find_suspects(owner_id, conversation_id, marker=LEGACY_MARKER):
                 trigger = find_legacy_trigger(message.content)
                 if trigger is None:
                     continue

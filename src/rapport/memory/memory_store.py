@@ -16,7 +16,7 @@ from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.live_updates import MemoryChange
 from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, SAME, WARN_AT, Memory, MemoryCandidate, Origin
 from rapport.domain.note import Vector
-from rapport.domain.text_checks import checked_text, visible
+from rapport.domain.text_checks import check_text, has_visible_text
 from rapport.memory.same_fact import adds_nothing, can_be_same, pieces_of
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
@@ -117,7 +117,7 @@ class MemoryStore:
         [new] = await self._embed([check_content(remark)])
         async with self.database.transaction() as connection:
             memories = Memories(connection)
-            await memories.take_turns(owner_id, agent_id)
+            await memories.lock(owner_id, agent_id)
             if new.remark.key is not None and (taken := await memories.by_key(owner_id, agent_id, new.remark.key)):
                 raise _key_taken(taken)
             if twins := await _twins(memories, owner_id, agent_id, new):
@@ -155,7 +155,7 @@ class MemoryStore:
         if not writes:
             return Applied()
         memories = Memories(connection)
-        await memories.take_turns(owner_id, agent_id)
+        await memories.lock(owner_id, agent_id)
         changes: list[Change] = []
         refused: list[MemoryCandidate] = []
         for write in writes:
@@ -184,14 +184,14 @@ class MemoryStore:
         embedded = None if words is None else (await self._embed([words]))[0]
         async with self.database.transaction() as connection:
             memories = Memories(connection)
-            await memories.take_turns(owner_id, agent_id)
+            await memories.lock(owner_id, agent_id)
             before = await memories.get(owner_id, agent_id, memory_id)
             kept_key = before.key if key is None else new_key
             taken = None if kept_key is None else await memories.by_key(owner_id, agent_id, kept_key)
             if taken is not None and taken.id != memory_id:
                 raise _key_taken(taken)
             if embedded is None or embedded.remark.content == before.content:
-                edited = await memories.keep(before, key=kept_key)
+                edited = await memories.touch(before, key=kept_key)
             elif twins := await _twins(memories, owner_id, agent_id, embedded, but=memory_id):
                 raise _says_the_same(twins[0])
             else:
@@ -203,7 +203,7 @@ class MemoryStore:
         """Forget one, and return what it was; raises NotFound."""
         async with self.database.transaction() as connection:
             memories = Memories(connection)
-            await memories.take_turns(owner_id, agent_id)
+            await memories.lock(owner_id, agent_id)
             gone = await memories.delete(owner_id, agent_id, memory_id)
         self.announce(owner_id, [Change("deleted", gone)])
         return gone
@@ -212,8 +212,8 @@ class MemoryStore:
         """Forget everything; returns how much that was. Again, it is nothing."""
         async with self.database.transaction() as connection:
             memories = Memories(connection)
-            await memories.take_turns(owner_id, agent_id)
-            gone = await memories.page(owner_id, agent_id, limit=CAPACITY)
+            await memories.lock(owner_id, agent_id)
+            gone = await memories.list_page(owner_id, agent_id, limit=CAPACITY)
             await memories.delete_all(owner_id, agent_id)
         self.announce(owner_id, [Change("deleted", one) for one in gone])
         return len(gone)
@@ -223,12 +223,12 @@ class MemoryStore:
     ) -> list[Memory]:
         """Return what is remembered, the newest first; `before` is the (created_at, id) of the last one seen."""
         async with self.database.statement() as connection:
-            return await Memories(connection).page(owner_id, agent_id, limit=limit, before=before)
+            return await Memories(connection).list_page(owner_id, agent_id, limit=limit, before=before)
 
     async def search(self, owner_id: str, agent_id: str, query: str, limit: int) -> list[tuple[Memory, float]]:
         """Return what is remembered about something, best first, with similarities. Raises Transient."""
-        checked_text(query, what="q", limit=MAX_QUERY)
-        if not visible(query):
+        check_text(query, what="q", limit=MAX_QUERY)
+        if not has_visible_text(query):
             return []
         async with self.database.statement() as connection:
             if not await Memories(connection).has_some(owner_id, agent_id, embedder=self.embedder.name):
@@ -238,14 +238,14 @@ class MemoryStore:
     async def near(self, owner_id: str, agent_id: str, vector: Vector, limit: int) -> list[tuple[Memory, float]]:
         """Return what is remembered about something whose vector is known already."""
         async with self.database.statement() as connection:
-            return await Memories(connection).nearest(
+            return await Memories(connection).find_nearest(
                 owner_id, agent_id, embedder=self.embedder.name, vector=vector, limit=limit
             )
 
     async def stats(self, owner_id: str, agent_id: str) -> Stats:
         """Return how full the book is."""
         async with self.database.statement() as connection:
-            held = await Memories(connection).holdings(owner_id, agent_id)
+            held = await Memories(connection).get_statistics(owner_id, agent_id)
         share = held.count / CAPACITY
         return Stats(
             count=held.count,
@@ -260,11 +260,11 @@ class MemoryStore:
     async def reindex_some(self, *, limit: int = 50) -> int:
         """Embed again what another embedder has indexed, of anybody; returns how many were looked at, 0 when done."""
         async with self.database.statement() as connection:
-            some = await Memories(connection).outdated(self.embedder.name, limit=limit)
+            some = await Memories(connection).list_outdated(self.embedder.name, limit=limit)
         vectors = await self._vectors([one.content for one in some])
         for one, vector in zip(some, vectors, strict=True):
             async with self.database.statement() as connection:
-                await Memories(connection).move(one, embedder=self.embedder.name, vector=vector)
+                await Memories(connection).reembed(one, embedder=self.embedder.name, vector=vector)
         return len(some)
 
     async def _embed(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
@@ -281,16 +281,16 @@ class MemoryStore:
 
 def check_content(remark: MemoryCandidate) -> MemoryCandidate:
     """Return the remark as it is stored; raises InvalidInput or TooLarge with a sentence for whoever wrote it."""
-    content = checked_text(remark.content, what="content", limit=MAX_CHARACTERS).strip()
-    if not visible(content):
+    content = check_text(remark.content, what="content", limit=MAX_CHARACTERS).strip()
+    if not has_visible_text(content):
         raise InvalidInput("The memory is empty: `content` needs at least one visible character.")
     return replace(remark, content=content, key=None if remark.key is None else check_key(remark.key))
 
 
 def check_key(key: str) -> str | None:
     """Return the key as it is stored; None for one with nothing in it."""
-    stripped = checked_text(key, what="key", limit=MAX_KEY).strip()
-    return stripped if visible(stripped) else None
+    stripped = check_text(key, what="key", limit=MAX_KEY).strip()
+    return stripped if has_visible_text(stripped) else None
 
 
 async def _upsert(memories: Memories, owner_id: str, agent_id: str, write: Prepared) -> Sequence[Change]:
@@ -300,12 +300,12 @@ async def _upsert(memories: Memories, owner_id: str, agent_id: str, write: Prepa
     twins = await _twins(memories, owner_id, agent_id, write, but=own and own.id)
     if own is not None:
         if own.content == write.remark.content:
-            return [Change("updated", await memories.keep(own, key=key))]
+            return [Change("updated", await memories.touch(own, key=key))]
         target = own
     elif twins:
         target, *twins = twins
         if adds_nothing(write.remark.content, target.content):
-            return [Change("updated", await memories.keep(target, key=target.key or key))]
+            return [Change("updated", await memories.touch(target, key=target.key or key))]
     else:
         made = await _add(memories, owner_id, agent_id, write)
         return [] if made is None else [Change("created", made)]
@@ -320,7 +320,7 @@ async def _twins(
     memories: Memories, owner_id: str, agent_id: str, new: Prepared, *, but: str | None = None
 ) -> list[Memory]:
     """Return the memories that say the same, but for one, the most similar first."""
-    found = await memories.twins(
+    found = await memories.find_similar(
         owner_id,
         agent_id,
         new.remark.content,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.note import NOTE_ID, Chunk, Note, Vector
-from rapport.domain.text_checks import visible
+from rapport.domain.text_checks import has_visible_text
 from rapport.retrieval.chunking import chunks_of, embedded_text, points_of
 from rapport.retrieval.files.document import fit_on_one_line
 from rapport.retrieval.note_ids import make_note_id
@@ -140,10 +140,10 @@ class Library:
             notes = Notes(connection)
             if note_id is not None:
                 return _given_place(note_id, content, await notes.find(owner_id, note_id), titled=titled)
-            if content.file_name is not None and (found := await notes.of_file(owner_id, content.file_name)):
+            if content.file_name is not None and (found := await notes.find_by_file(owner_id, content.file_name)):
                 note, hash_ = found
                 return note if hash_ == content.hash else _Place(note.id, replaces=hash_)
-            if (same := await notes.same(owner_id, content.hash)) is not None:
+            if (same := await notes.find_by_hash(owner_id, content.hash)) is not None:
                 return same
             return _Place(await _free_id(notes, owner_id, make_note_id(content.file_name or content.title)))
 
@@ -296,7 +296,7 @@ def _checked(text: str, title: str, file_name: str | None) -> _Content:
         raise TooLarge(
             f"The note has {len(text):,} characters; at most {MAX_NOTE_CHARACTERS:,} fit into one. Split it into several."
         )
-    if not visible(text):
+    if not has_visible_text(text):
         raise InvalidInput(NO_TEXT)
     if not title.strip():
         title = file_name or next(line for line in text.splitlines() if line.strip()).strip("#*>- \t")

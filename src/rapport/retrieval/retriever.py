@@ -25,7 +25,7 @@ CLOSE = 0.05
 class PassageSearch(Protocol):
     """The search of the storage room."""
 
-    async def passages(
+    async def find_passages(
         self,
         owner_id: str,
         *,
@@ -42,9 +42,11 @@ class PassageSearch(Protocol):
 class Contents(Protocol):
     """The notes as a whole. Both return how much there is, and the part of it that is given."""
 
-    async def listing(self, owner_id: str, *, limit: int, characters: int) -> tuple[int, Sequence[Passage]]: ...
+    async def list_recent(self, owner_id: str, *, limit: int, characters: int) -> tuple[int, Sequence[Passage]]: ...
 
-    async def named(self, owner_id: str, name: str, *, notes: int, passages: int) -> tuple[int, Sequence[Passage]]: ...
+    async def find_by_name(
+        self, owner_id: str, name: str, *, notes: int, passages: int
+    ) -> tuple[int, Sequence[Passage]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Retriever:
         return await self._named(owner_id, asked, shelf) or retrieval
 
     async def _listing(self, owner_id: str, shelf: NoteCounts) -> Retrieval:
-        count, passages = await self.contents.listing(owner_id, limit=LISTED, characters=LISTED_CHARACTERS)
+        count, passages = await self.contents.list_recent(owner_id, limit=LISTED, characters=LISTED_CHARACTERS)
         return Retrieval(passages, 1.0, self.threshold(shelf), 1.0, about_listing(len(passages), count))
 
     async def _named(self, owner_id: str, question: str, shelf: NoteCounts) -> Retrieval | None:
@@ -115,7 +117,7 @@ class Retriever:
         name = named_in(question)
         if not name or not await self.phrasings.ask_about_one(question):
             return None
-        count, passages = await self.contents.named(owner_id, name, notes=NAMED_NOTES, passages=OPENING)
+        count, passages = await self.contents.find_by_name(owner_id, name, notes=NAMED_NOTES, passages=OPENING)
         if not passages:
             return None
         return Retrieval(passages, 1.0, self.threshold(shelf), 1.0, about_opening(len(passages), count))
@@ -126,7 +128,7 @@ class Retriever:
         """Return the best `limit` passages for a question that stands alone, without the note of that id."""
         if not shelf.chunks or not question:
             return Found(0.0)
-        return await self.search.passages(
+        return await self.search.find_passages(
             owner_id,
             embedder=self.embedder.name,
             question=question,

@@ -14,8 +14,8 @@ import structlog
 
 from rapport.domain.errors import Permanent, Transient
 from rapport.runtime.postgres_restart import PostgresRestart
-from rapport.storage.database import Connection, Database, own_connection
-from rapport.storage.work.events import HINTS, Events
+from rapport.storage.database import Connection, Database, open_dedicated_connection
+from rapport.storage.work.events import NOTIFY_CHANNEL, Events
 from rapport.storage.work.workers import Workers
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ class Heartbeat:
         pause = 0.1
         while True:
             try:
-                async with own_connection(self._url) as connection:
+                async with open_dedicated_connection(self._url) as connection:
                     await self._stay_joined(connection)
             except (Transient, Permanent) as error:
                 log.warning("worker.disconnected", worker=self._worker_id, reason=str(error))
@@ -61,7 +61,7 @@ class Heartbeat:
     async def _stay_joined(self, connection: Connection) -> None:
         workers = Workers(connection)
         await workers.join(self._worker_id)
-        await connection.execute(f"LISTEN {HINTS}".encode())
+        await connection.execute(f"LISTEN {NOTIFY_CHANNEL}".encode())
         self.has_peers = await workers.has_others(self._worker_id)
         self._heartbeat_at = time.monotonic()
         self._joined.set()

@@ -10,7 +10,7 @@ import structlog
 from rapport.domain.channel import MessageSource
 from rapport.domain.errors import Permanent, Transient
 from rapport.runtime.tasks import end_all
-from rapport.storage.database import Connection, own_connection
+from rapport.storage.database import Connection, open_dedicated_connection
 from rapport.storage.work.workers import try_leader_lock
 
 log = structlog.get_logger()
@@ -29,7 +29,7 @@ class LeaderLoop:
         """Stand by, keep the watch when it is free, and begin again whatever happens; ends only by being cancelled."""
         while True:
             try:
-                async with own_connection(self._url) as connection:
+                async with open_dedicated_connection(self._url) as connection:
                     while not await try_leader_lock(connection, self._source.name):
                         await asyncio.sleep(POLL_SECONDS)
                     await self._lead(connection)

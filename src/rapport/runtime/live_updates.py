@@ -20,10 +20,10 @@ from rapport.domain.live_updates import MemoryChange, Remembered
 from rapport.domain.memory import Memory
 from rapport.runtime.subscriptions import ConversationFeed, MemoryFeed, RunningTurn, Subscription
 from rapport.runtime.tasks import wait_until_set
-from rapport.storage.access.api_keys import HINTED_CHARACTERS
+from rapport.storage.access.api_keys import MAX_HINT_CHARACTERS
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
-from rapport.storage.messages.new_messages import ConversationPosition, News, memory_hint
+from rapport.storage.messages.new_messages import ConversationPosition, NewMessages, memory_hint
 
 log = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class LiveUpdates:
         if known is not None and len(known.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise TooMany(f"{MAX_SUBSCRIPTIONS} connections of yours are open already: close some.", retry_after=10)
         async with self._database.statement() as connection:
-            standing = await News(connection).standing(owner_id, conversation_id)
+            standing = await NewMessages(connection).get_position(owner_id, conversation_id)
         # A number that was never given here is none: what it would keep back is wanted.
         seq = standing.newest if after is None else min(max(after, 0), standing.newest)
         return Subscription(
@@ -199,7 +199,7 @@ class LiveUpdates:
         for hear in self._access_callbacks:
             hear()
         for owner_id, recollections in self._memory_feeds.items():
-            if owner_id[:HINTED_CHARACTERS] == owner:
+            if owner_id[:MAX_HINT_CHARACTERS] == owner:
                 recollections.change_access()
 
     # ---- the loop
@@ -226,7 +226,7 @@ class LiveUpdates:
         if hints := list(self._hints):
             self._hints.clear()
             async with self._database.statement() as connection:
-                await News(connection).tell(hints)
+                await NewMessages(connection).send_hints(hints)
 
     async def _poll_changes(self) -> None:
         """Read what is new: everywhere when it is time, else only where something is known to have happened."""
@@ -240,12 +240,12 @@ class LiveUpdates:
             return
         async with self._database.statement() as connection:
             if places:
-                await self._update_feeds(places, News(connection))
+                await self._update_feeds(places, NewMessages(connection))
             for kind, agent_id, memory_id, owner_id in changed:
                 await self._load_memory_change(connection, kind, agent_id, memory_id, owner_id)
 
-    async def _update_feeds(self, places: Sequence[ConversationFeed], news: News) -> None:
-        standings = await news.standings([place.conversation_id for place in places])
+    async def _update_feeds(self, places: Sequence[ConversationFeed], news: NewMessages) -> None:
+        standings = await news.get_positions([place.conversation_id for place in places])
         for place in places:
             standing = standings.get(place.conversation_id)
             if standing is None:

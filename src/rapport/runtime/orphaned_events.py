@@ -27,11 +27,11 @@ class OrphanedEvents:
     async def put_back(self, events: Events, running: Collection[str]) -> None:
         """What is this worker's by the database, and not among what it is running."""
         now = time.monotonic()
-        unknown = await events.running_of(self._worker_id) - set(running)
+        unknown = await events.list_running(self._worker_id) - set(running)
         self._unknown_since = {event_id: self._unknown_since.get(event_id, now) for event_id in unknown}
         strays = {event_id for event_id, since in self._unknown_since.items() if now - since >= ORPHANED_AFTER_SECONDS}
         if strays:
-            await events.return_strays(self._worker_id, strays)
+            await events.requeue_orphaned(self._worker_id, strays)
             log.warning("worker.strays", events=len(strays))
 
 

@@ -24,7 +24,7 @@ from rapport.domain.live_updates import (
 )
 from rapport.runtime.tasks import wait_until_set
 from rapport.storage.database import Database
-from rapport.storage.messages.new_messages import PAGE, ConversationPosition, News
+from rapport.storage.messages.new_messages import PAGE, ConversationPosition, NewMessages
 
 TAIL_CHARACTERS = 500_000
 """What a place keeps of its latest messages, so that they are read once for everybody: who is further behind reads alone."""
@@ -101,9 +101,9 @@ class ConversationFeed:
         self.is_over = True
         self.wake()
 
-    async def catch_up(self, news: News, newest: int) -> None:
+    async def catch_up(self, news: NewMessages, newest: int) -> None:
         """Read what is new for everybody; of a great deal each reads alone what it has not seen."""
-        found = await news.after(self.owner_id, self.conversation_id, self.seq)
+        found = await news.list_after(self.owner_id, self.conversation_id, self.seq)
         if found and found[-1][0] < newest and len(found) == PAGE:
             self._skip_to(newest)
         for seq, message in found:
@@ -139,7 +139,7 @@ class ConversationFeed:
         """A page, once for all who want the same: what follows a number stays what follows it."""
         try:
             async with database.statement() as connection:
-                found = await News(connection).after(self.owner_id, self.conversation_id, seq)
+                found = await NewMessages(connection).list_after(self.owner_id, self.conversation_id, seq)
             page = Page([Said(number, message) for number, message in found])
             if page.said:
                 self._pages[seq] = page

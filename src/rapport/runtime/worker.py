@@ -166,12 +166,12 @@ class Worker:
         self._accepting += 1
         try:
             accepted = await accept(self._database, incoming, worker_id=self.worker_id, claim=claim)
-            draft = self._draft(accepted.message_id) if accepted.answered else None
+            draft = self._draft(accepted.message_id) if accepted.is_for_agent else None
             if draft is not None:
                 draft.listeners += listen
             if accepted.claimed is not None:
                 self._begin(accepted.claimed)
-            elif not accepted.answered:
+            elif not accepted.is_for_agent:
                 self._embedding_loop.enqueue(
                     accepted.conversation_id
                 )  # a group's; what is answered there, with its answer
@@ -179,7 +179,7 @@ class Worker:
                 await self._interrupt_follow_ups(accepted)
         finally:
             self._accepting -= 1
-        if not accepted.repeated:
+        if not accepted.is_repeated:
             self.live_updates.announce_change(accepted.conversation_id)
             self._deps.metrics.received()
             log.info(
@@ -189,7 +189,7 @@ class Worker:
                 type="message_received",
                 messageId=accepted.message_id,
             )
-        if accepted.answered and not claim:
+        if accepted.is_for_agent and not claim:
             await send_hint(self._database, "queued")  # this process has its hands full: somebody else may be free
         return Ticket(accepted, draft, self)
 
@@ -219,7 +219,7 @@ class Worker:
         """The reply, if there is one yet; raises NotFound when the conversation is gone and there will be none."""
         where = (accepted.owner_id, accepted.conversation_id)
         async with self._database.statement() as connection:
-            reply = await Messages(connection).reply_to_event(*where, accepted.message_id)
+            reply = await Messages(connection).find_reply(*where, accepted.message_id)
             if reply is None:
                 await Conversations(connection).get(*where)
             return reply
@@ -310,10 +310,10 @@ class Worker:
             self.delivery_loop.wake()
             if event.traits.selects_context:
                 self._embedding_loop.enqueue(event.conversation_id)
-        if finished.more:
+        if finished.has_more:
             await self._claim_next(event.conversation_id)
         elif finished.reply is not None and not self._stopping:
-            self._post_turn_jobs.begin(event, crowded=finished.crowded)
+            self._post_turn_jobs.begin(event, crowded=finished.needs_summary)
 
     async def _interrupt_follow_ups(self, accepted: Accepted) -> None:
         """Somebody has spoken: whatever was under way because nobody did ends, here and elsewhere."""
@@ -395,7 +395,7 @@ class Worker:
             log.warning("worker.took_over", events=left)
         async with self._database.statement() as connection:
             events = Events(connection)
-            for event_id in await events.cancelled(worker_id=self.worker_id):
+            for event_id in await events.list_cancelled(worker_id=self.worker_id):
                 self._cancel_here(event_id)
             await self._orphaned_events.put_back(events, self._turns)
             free = self._max_turns - len(self._turns)

@@ -24,7 +24,7 @@ Pool: TypeAlias = AsyncConnectionPool[Connection]
 
 log = structlog.get_logger()
 
-RETRY_AFTER = 2.0
+RETRY_AFTER_SECONDS = 2.0
 
 set_json_loads(orjson.loads)
 set_json_dumps(orjson.dumps)
@@ -66,7 +66,7 @@ class Database:
             # come later and later the longer the database is away.
             reconnect_timeout=1.5,
             max_idle=300.0,
-            check=refuse_broken,
+            check=check_connection,
             open=False,
         )
 
@@ -82,7 +82,7 @@ class Database:
                     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
                     raise Permanent(f"The database can't be used: {reason}") from error
                 await asyncio.sleep(0.5)
-        with translated():
+        with translate_errors():
             await self._pool.open(wait=True, timeout=patience)
 
     async def close(self) -> None:
@@ -91,25 +91,25 @@ class Database:
     @asynccontextmanager
     async def statement(self) -> AsyncGenerator[Connection]:
         """A connection on which every statement commits by itself: for reads, and for writes that are one statement."""
-        with translated():
+        with translate_errors():
             async with self._pool.connection() as connection:
                 yield connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
         """All or nothing. Never hold it across a model or network call."""
-        with translated():
+        with translate_errors():
             async with self._pool.connection() as connection, connection.transaction():
                 yield connection
 
 
 @asynccontextmanager
-async def attempt(connection: Connection, *, patience: float) -> AsyncGenerator[None]:
+async def run_savepoint(connection: Connection, *, patience: float) -> AsyncGenerator[None]:
     """Part of a transaction that may fail without the rest of it: then it is undone, and raises Transient or Permanent.
 
     From here on no lock is waited for longer than `patience` seconds.
     """
-    with translated():
+    with translate_errors():
         try:
             async with connection.transaction():
                 await connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{patience * 1000:.0f}ms",))
@@ -119,9 +119,9 @@ async def attempt(connection: Connection, *, patience: float) -> AsyncGenerator[
 
 
 @asynccontextmanager
-async def own_connection(url: str) -> AsyncGenerator[Connection]:
+async def open_dedicated_connection(url: str) -> AsyncGenerator[Connection]:
     """A connection outside the pool, for one who keeps it: to listen, or to hold a lock by being there."""
-    with translated():
+    with translate_errors():
         connection = await AsyncConnection[tuple[Any, ...]].connect(
             url, autocommit=True, options=OWN_OPTIONS, **CONNECTION_SETTINGS
         )
@@ -144,7 +144,7 @@ CONNECTION_SETTINGS: dict[str, Any] = {
 }
 
 
-async def refuse_broken(connection: AsyncConnection[Any]) -> None:
+async def check_connection(connection: AsyncConnection[Any]) -> None:
     """Raise when the server has closed the connection; costs no round trip on a healthy one.
 
     An idle connection has nothing to read. If it has, that is either a notice or the end: only then ask the server.
@@ -155,7 +155,7 @@ async def refuse_broken(connection: AsyncConnection[Any]) -> None:
         await connection.execute("SELECT 1")
 
 
-class translated:  # noqa: N801 - reads as a word: `with translated():`
+class translate_errors:  # noqa: N801 - reads as a word: `with translated():`
     """Turns the driver's errors into ours, keeping the cause."""
 
     def __enter__(self) -> None:
@@ -167,7 +167,7 @@ class translated:  # noqa: N801 - reads as a word: `with translated():`
         if isinstance(error, _PASSING):
             # The kind alone: what an error says may quote what was to be stored.
             log.warning("storage.failed", errorType=type(error).__name__, sqlstate=getattr(error, "sqlstate", None))
-            raise Transient("The database can't be reached right now.", retry_after=RETRY_AFTER) from error
+            raise Transient("The database can't be reached right now.", retry_after=RETRY_AFTER_SECONDS) from error
         if isinstance(error, errors.UniqueViolation):
             return  # repositories that provoke one on purpose handle it themselves
         raise Permanent(f"The database refused a statement: {type(error).__name__}") from error

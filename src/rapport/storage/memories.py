@@ -19,7 +19,7 @@ _CARD = "id, owner_id, agent_id, key, content, origin, conversation_id, message_
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class MemoryStatistics:
     """How much an agent remembers about an owner."""
 
     count: int
@@ -29,7 +29,7 @@ class Holdings:
 
 
 @dataclass(frozen=True, slots=True)
-class Outdated:
+class OutdatedMemory:
     """A memory that another embedder has indexed."""
 
     owner_id: str
@@ -42,7 +42,7 @@ class Outdated:
 class Memories:
     connection: Connection
 
-    async def take_turns(self, owner_id: str, agent_id: str) -> None:
+    async def lock(self, owner_id: str, agent_id: str) -> None:
         """From here to the end of the transaction nobody else writes what this agent remembers about this owner."""
         # What must hold is between rows (no two alike, not too many), which no constraint can see to.
         await self.connection.execute(
@@ -50,7 +50,7 @@ class Memories:
         )
 
     async def add(
-        self, owner_id: str, agent_id: str, remark: MemoryCandidate, *, embedder: str, vector: Vector
+        self, owner_id: str, agent_id: str, candidate: MemoryCandidate, *, embedder: str, vector: Vector
     ) -> Memory:
         """A new memory."""
         made = await self.connection.execute(
@@ -61,11 +61,11 @@ class Memories:
                 owner_id,
                 agent_id,
                 new_id(),
-                remark.key,
-                remark.content,
-                remark.origin,
-                remark.conversation_id,
-                remark.message_id,
+                candidate.key,
+                candidate.content,
+                candidate.origin,
+                candidate.conversation_id,
+                candidate.message_id,
                 embedder,
                 vector_literal(vector),
             ),
@@ -92,7 +92,7 @@ class Memories:
         row = await found.fetchone()
         return Memory(*row) if row else None
 
-    async def page(
+    async def list_page(
         self, owner_id: str, agent_id: str, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> list[Memory]:
         """What is remembered, the newest first; `before` is the (created_at, id) of the last one seen."""
@@ -104,7 +104,7 @@ class Memories:
         )
         return [Memory(*row) for row in await found.fetchall()]
 
-    async def nearest(
+    async def find_nearest(
         self, owner_id: str, agent_id: str, *, embedder: str, vector: Vector, limit: int
     ) -> list[tuple[Memory, float]]:
         """The most similar ones of this embedder, best first, each with its similarity."""
@@ -123,7 +123,7 @@ class Memories:
         )
         return [(Memory(*row[:-1]), float(row[-1])) for row in await found.fetchall()]
 
-    async def twins(
+    async def find_similar(
         self, owner_id: str, agent_id: str, content: str, *, embedder: str, vector: Vector, floor: float, limit: int
     ) -> list[tuple[Memory, float]]:
         """Those at least as similar as `floor`, and one of the very same words whoever has indexed it; best first."""
@@ -166,7 +166,7 @@ class Memories:
         )
         return _one(await made.fetchone(), memory.id)
 
-    async def keep(self, memory: Memory, *, key: str | None) -> Memory:
+    async def touch(self, memory: Memory, *, key: str | None) -> Memory:
         """The same words, said again or under another key; raises NotFound if it is gone."""
         made = await self.connection.execute(
             "UPDATE memories SET key = %s, updated_at = clock_timestamp()"
@@ -194,7 +194,7 @@ class Memories:
 
     async def count(self, owner_id: str, agent_id: str) -> int:
         """How many there are, whoever has indexed them."""
-        return (await self.holdings(owner_id, agent_id)).count
+        return (await self.get_statistics(owner_id, agent_id)).count
 
     async def has_some(self, owner_id: str, agent_id: str, *, embedder: str) -> bool:
         """Whether a search by this embedder could find anything: so a turn without memories embeds nothing."""
@@ -205,7 +205,7 @@ class Memories:
         row = await found.fetchone()
         return row is not None and bool(row[0])
 
-    async def holdings(self, owner_id: str, agent_id: str) -> Holdings:
+    async def get_statistics(self, owner_id: str, agent_id: str) -> MemoryStatistics:
         """How many there are, since when, and who wrote them down."""
         found = await self.connection.execute(
             "SELECT origin, count(*), min(created_at), max(created_at) FROM memories"
@@ -213,23 +213,23 @@ class Memories:
             (owner_id, agent_id),
         )
         rows = await found.fetchall()
-        return Holdings(
+        return MemoryStatistics(
             count=sum(row[1] for row in rows),
             oldest=min((row[2] for row in rows), default=None),
             newest=max((row[3] for row in rows), default=None),
             by_origin={row[0]: row[1] for row in rows},
         )
 
-    async def outdated(self, embedder: str, *, limit: int) -> list[Outdated]:
+    async def list_outdated(self, embedder: str, *, limit: int) -> list[OutdatedMemory]:
         """Memories of anybody that another embedder has indexed."""
         found = await self.connection.execute(
             "SELECT owner_id, agent_id, id, content FROM memories WHERE embedder <> %s"
             " ORDER BY owner_id, agent_id, id LIMIT %s",
             (embedder, limit),
         )
-        return [Outdated(*row) for row in await found.fetchall()]
+        return [OutdatedMemory(*row) for row in await found.fetchall()]
 
-    async def move(self, one: Outdated, *, embedder: str, vector: Vector) -> bool:
+    async def reembed(self, one: OutdatedMemory, *, embedder: str, vector: Vector) -> bool:
         """Give it a vector of another embedder, unless it says something else by now; it has not changed for readers."""
         moved = await self.connection.execute(
             "UPDATE memories SET embedder = %s, embedding = %s::halfvec"
@@ -238,7 +238,7 @@ class Memories:
         )
         return moved.rowcount == 1
 
-    async def totals(self, embedder: str) -> tuple[int, int]:
+    async def count_totals(self, embedder: str) -> tuple[int, int]:
         """How many memories there are of everybody, and how many of them another embedder has indexed."""
         found = await self.connection.execute(
             "SELECT count(*), count(*) FILTER (WHERE embedder <> %s) FROM memories", (embedder,)

@@ -26,7 +26,7 @@ class Migration:
     down: str
 
 
-def known() -> list[Migration]:
+def list_migrations() -> list[Migration]:
     """The migrations that ship, oldest first."""
     folder = resources.files("rapport.storage.migrations")
     found: list[Migration] = []
@@ -58,7 +58,7 @@ async def _got_lock(connection: Connection) -> bool:
 
 async def migrate(database: Database, *, to: int | None = None) -> list[str]:
     """Bring the schema to version `to` (the newest by default); returns what was done. Call it under `schema_lock`."""
-    every = known()
+    every = list_migrations()
     target = every[-1].version if to is None else to
     done: list[str] = []
     async with database.transaction() as connection:

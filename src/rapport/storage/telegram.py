@@ -9,11 +9,11 @@ from typing import Any
 
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.storage.database import Connection
-from rapport.storage.messages.incoming import CLOCKS_DIFFER
+from rapport.storage.messages.incoming import CLOCK_SKEW_SECONDS
 
-KEPT_DAYS = 3
+UPDATE_RETENTION_DAYS = 3
 """So long the numbers of updates are known. Telegram repeats none that is older than a day."""
-REFUSED_KEPT = 50
+MAX_REJECTED_CHATS = 50
 """Chats that were not let in: anybody may try, and what is kept of it must not grow."""
 
 # In the order in which Telegram numbers them, whatever the order in which they came; of one chat, so that each can be gone on
@@ -73,7 +73,7 @@ WHERE bot_id = %(bot)s AND {{where}} AND message_id IS NOT NULL
 _NUMBERS = f"""
 {_RECEIVED.format(where="chat_id = %(chat)s")}
 UNION ALL
-SELECT platform_id, created_at < ({_SENT_AT}) - interval '{CLOCKS_DIFFER} seconds' FROM (
+SELECT platform_id, created_at < ({_SENT_AT}) - interval '{CLOCK_SKEW_SECONDS} seconds' FROM (
     SELECT platform_id, created_at FROM messages
     WHERE conversation_id = %(conversation)s AND platform_id IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT 500
 ) said
@@ -114,7 +114,7 @@ OWN_NUMBERS = -1_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingUpdate:
     """An update that has not been worked through."""
 
     update_id: int
@@ -124,7 +124,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MappedChat:
     """A chat of Telegram, and the conversation that it is here."""
 
     chat_id: int
@@ -135,7 +135,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedChat:
     """A chat that wanted to talk and was not let in."""
 
     chat_id: int
@@ -159,14 +159,14 @@ class Updates:
         )
         return found.rowcount == 1
 
-    async def waiting(self, limit: int, *, except_for: Sequence[int] = ()) -> list[Waiting]:
+    async def list_waiting(self, limit: int, *, except_for: Sequence[int] = ()) -> list[WaitingUpdate]:
         """What has not been worked through of the chat that waits longest, but for those: the oldest number first."""
         found = await self.connection.execute(
             _WAITING, {"bot": self.bot_id, "limit": limit, "except_for": list(except_for)}
         )
-        return [Waiting(*row) for row in await found.fetchall()]
+        return [WaitingUpdate(*row) for row in await found.fetchall()]
 
-    async def of_chat(self, chat_id: int, *, limit: int) -> list[str]:
+    async def list_of_chat(self, chat_id: int, *, limit: int) -> list[str]:
         """What has not been worked through of one chat: the oldest number first."""
         found = await self.connection.execute(
             "SELECT payload FROM telegram_updates WHERE bot_id = %s AND chat_id = %s AND done_at IS NULL"
@@ -184,7 +184,7 @@ class Updates:
         row = await found.fetchone()
         return row is not None and row[0]
 
-    async def done(self, update_id: int, *, error: str | None = None) -> None:
+    async def mark_done(self, update_id: int, *, error: str | None = None) -> None:
         """It has been worked through, or can't be: then its words stay with the number, for whoever looks into it."""
         await self.connection.execute(
             "UPDATE telegram_updates SET done_at = clock_timestamp(), error = %(error)s,"
@@ -193,34 +193,34 @@ class Updates:
             {"error": error, "bot": self.bot_id, "update": update_id},
         )
 
-    async def failed(self, update_id: int, *, error: str) -> None:
+    async def mark_failed(self, update_id: int, *, error: str) -> None:
         """It could not be worked through now."""
         await self.connection.execute(
             "UPDATE telegram_updates SET attempts = attempts + 1, error = %s WHERE bot_id = %s AND update_id = %s",
             (error, self.bot_id, update_id),
         )
 
-    async def forget_old(self) -> None:
+    async def delete_old(self) -> None:
         """Drop the numbers that can't come again."""
         await self.connection.execute(
             "DELETE FROM telegram_updates WHERE bot_id = %s AND done_at < clock_timestamp() - %s * interval '1 day'",
-            (self.bot_id, KEPT_DAYS),
+            (self.bot_id, UPDATE_RETENTION_DAYS),
         )
 
-    async def refuse(self, chat_id: int, *, kind: str, name: str, message_id: int | None) -> None:
+    async def reject_chat(self, chat_id: int, *, kind: str, name: str, message_id: int | None) -> None:
         """Remember that a chat was not let in, and the number of what was said there: the latest of them are."""
         values = {"bot": self.bot_id, "chat": chat_id, "kind": kind, "name": name, "message": message_id}
-        values |= {"kept": REFUSED_KEPT}
+        values |= {"kept": MAX_REJECTED_CHATS}
         await self.connection.execute(_REFUSE, values)
         await self.connection.execute(_FORGET_REFUSED, values)
 
-    async def refused(self) -> Sequence[Refused]:
+    async def list_rejected_chats(self) -> Sequence[RejectedChat]:
         """Who was not let in lately, the latest first."""
         found = await self.connection.execute(
             "SELECT chat_id, kind, name, times, last_at FROM telegram_rejected_chats WHERE bot_id = %s ORDER BY last_at DESC",
             (self.bot_id,),
         )
-        return [Refused(*row) for row in await found.fetchall()]
+        return [RejectedChat(*row) for row in await found.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +228,13 @@ class ChatMapping:
     connection: Connection
     bot_id: int
 
-    async def of_chat(self, chat_id: int) -> Place | None:
+    async def find_by_chat(self, chat_id: int) -> MappedChat | None:
         return await self._one("chat_id", chat_id)
 
-    async def of_conversation(self, conversation_id: str) -> Place | None:
+    async def find_by_conversation(self, conversation_id: str) -> MappedChat | None:
         return await self._one("conversation_id", conversation_id)
 
-    async def first_id(self, chat_id: int) -> int:
+    async def get_first_id(self, chat_id: int) -> int:
         """The id that a chat had at first, whether it is a conversation or not."""
         found = await self.connection.execute(
             "SELECT first_id FROM telegram_chat_migrations WHERE bot_id = %s AND chat_id = %s", (self.bot_id, chat_id)
@@ -242,7 +242,7 @@ class ChatMapping:
         row = await found.fetchone()
         return row[0] if row else chat_id
 
-    async def settle(self, chat_id: int, conversation_id: str, owner_id: str) -> None:
+    async def map_chat(self, chat_id: int, conversation_id: str, owner_id: str) -> None:
         """From now on this chat is that conversation."""
         await self.connection.execute(
             "INSERT INTO telegram_chats (bot_id, chat_id, conversation_id, owner_id) VALUES (%s, %s, %s, %s)"
@@ -255,11 +255,13 @@ class ChatMapping:
         """The bot has this name now, in all of its conversations."""
         await self.connection.execute(_RENAME_BOT, {"bot": self.bot_id, "name": username})
 
-    async def numbers(self, chat_id: int, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
+    async def list_numbers(self, chat_id: int, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
         """What the platform calls the messages there, and of each whether it was there before that one was sent."""
         return await self._numbers(_NUMBERS, chat_id, conversation_id, message_id)
 
-    async def numbers_elsewhere(self, chat_id: int, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
+    async def list_numbers_elsewhere(
+        self, chat_id: int, conversation_id: str, message_id: str
+    ) -> list[tuple[str, bool]]:
         """The same of the other chats that share their numbers with it, from shortly before that one on."""
         return await self._numbers(_NUMBERS_ELSEWHERE, chat_id, conversation_id, message_id)
 
@@ -278,7 +280,7 @@ class ChatMapping:
         )
         return [(row[0], row[1]) for row in await found.fetchall()]
 
-    async def answered_in_album(self, conversation_id: str, album: str, *, among: Sequence[str]) -> bool | None:
+    async def find_answered_in_album(self, conversation_id: str, album: str, *, among: Sequence[str]) -> bool | None:
         """Whether the message of an album that is answered has words; None if none of those is."""
         found = await self.connection.execute(
             _ALBUM, {"conversation": conversation_id, "album": album, "names": list(among)}
@@ -298,17 +300,17 @@ class ChatMapping:
         found = await self.connection.execute(_NOTE_MOVE, {"bot": self.bot_id, "old": old, "new": new})
         return found.rowcount == 1
 
-    async def _one(self, column: str, value: object) -> Place | None:
+    async def _one(self, column: str, value: object) -> MappedChat | None:
         found = await self.connection.execute(_PLACE.format(column).encode(), (self.bot_id, value))
         row: tuple[Any, ...] | None = await found.fetchone()
-        return Place(*row) if row else None
+        return MappedChat(*row) if row else None
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class TelegramUsernames:
     connection: Connection
 
-    async def seen(self, username: str, user_id: int) -> None:
+    async def remember(self, username: str, user_id: int) -> None:
         """That name is this person's now. Nothing is written if it was."""
         await self.connection.execute(
             "INSERT INTO telegram_usernames (username, user_id) VALUES (%s, %s)"
@@ -316,7 +318,7 @@ class People:
             (username.lower(), user_id),
         )
 
-    async def named(self, usernames: Sequence[str]) -> dict[str, int]:
+    async def find_user_ids(self, usernames: Sequence[str]) -> dict[str, int]:
         """The ids of those who are known by these names."""
         found = await self.connection.execute(
             "SELECT username, user_id FROM telegram_usernames WHERE username = ANY(%s)",

@@ -82,7 +82,7 @@ async def _make_reply(turn: Turn, draft: Draft) -> Reply:
             turn.timer.record("retrieval")
         if is_strict and not findings.passages:
             reply = make_guard_reply(findings.retrieval.refusal if findings.retrieval else "no_notes")
-        elif turn.input.is_resting:
+        elif turn.input.is_breaker_open:
             why = "the model failed too often in this conversation and rests for a while"
             reply = make_fallback_reply(findings.passages, "breaker", why, problem="resting", model=turn.deps.model)
         else:

@@ -15,7 +15,7 @@ from rapport.domain.ids import is_id
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.messages import Messages
-from rapport.storage.messages.neighbours import in_order, load_linked, recent
+from rapport.storage.messages.neighbours import load_linked, load_recent, sort_by_time
 from rapport.turns.group_context import ContextSelector, GroupContext
 
 
@@ -90,7 +90,7 @@ async def load_timeline(database: Database, explanation: Explanation) -> list[Me
     assert subject is not None
     where = (conversation.owner_id, conversation.id)
     async with database.statement() as connection:
-        before = await recent(
+        before = await load_recent(
             connection,
             *where,
             before=(subject.created_at, subject.id),
@@ -101,7 +101,7 @@ async def load_timeline(database: Database, explanation: Explanation) -> list[Me
         for one in explanation.receipt["messages"]:
             if one["id"] not in shown and (message := await Messages(connection).get(*where, one["id"])) is not None:
                 shown[message.id] = message
-    return in_order(list(shown.values()))
+    return sort_by_time(list(shown.values()))
 
 
 async def _find_exchange(
@@ -114,11 +114,11 @@ async def _find_exchange(
         raise NotFound(f"There is no message {message_id[:64]!r} in this conversation.")
     if message.role == "assistant":
         return await _find_call(connection, conversation, message), message
-    return message, await messages.reply_to_event(*where, message.id)
+    return message, await messages.find_reply(*where, message.id)
 
 
 async def _find_latest_exchange(connection: Connection, conversation: Conversation) -> tuple[Message | None, Message]:
-    reply = await Messages(connection).latest_reply(conversation.owner_id, conversation.id)
+    reply = await Messages(connection).find_latest_reply(conversation.owner_id, conversation.id)
     if reply is not None:
         return await _find_call(connection, conversation, reply), reply
     raise NotFound("Nothing has been answered in this conversation lately; say which message with `message_id`.")
@@ -136,7 +136,7 @@ async def _select_window(
 ) -> dict[str, Any]:
     where = (conversation.owner_id, conversation.id)
     async with database.statement() as connection:
-        before: Sequence[Message] = await recent(
+        before: Sequence[Message] = await load_recent(
             connection, *where, before=(subject.created_at, subject.id), limit=MAX_CHAT_HISTORY
         )
         anchor = None if call is None else (await load_linked(connection, *where, call, depth=0, neighbours=0)).anchor

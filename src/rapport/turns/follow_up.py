@@ -18,7 +18,7 @@ from rapport.context.question import get_author_id
 from rapport.context.summary_rules import MAX_CHAT_HISTORY, is_crowded
 from rapport.domain import failpoints
 from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.conversation import Message, text_of
+from rapport.domain.conversation import Message, extract_text
 from rapport.domain.draft import Draft
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.domain.follow_up import EXPIRES_AFTER, PROMPTS, FollowUpState, Gate, PastFollowUp, Plan, State, TriggerType
@@ -27,7 +27,7 @@ from rapport.followups.matters import find_mentioned, is_closed, repeats
 from rapport.followups.own_words import find_own_messages
 from rapport.followups.triggers import synthetic_message
 from rapport.memory.query import query_for
-from rapport.storage.followups.follow_up_turns import Followups
+from rapport.storage.followups.follow_up_turns import FollowUpTurns
 from rapport.storage.work.turn_input import load_turn_input
 from rapport.turns.ask import ask_model
 from rapport.turns.check import PromptLeaked, check_reply
@@ -54,9 +54,9 @@ class FollowUpResult:
     state: State
     gate: Gate | None = None
     reply: Message | None = None
-    more: bool = False
+    has_more: bool = False
     """Somebody waits for an answer."""
-    crowded: bool = False
+    needs_summary: bool = False
     regenerated: bool = False
 
     @property
@@ -119,7 +119,7 @@ async def follow_up(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, push: 
     turn.timer.record("commit")
     failpoints.reach("turn.committed")
     crowded = event.traits.is_summarized and is_crowded([*turn.input.earlier, result.reply])
-    return replace(result, crowded=crowded)
+    return replace(result, needs_summary=crowded)
 
 
 async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
@@ -154,7 +154,7 @@ async def _commit(
     """Store the follow-up, or its end: under the conversation's lock, after the gates have been checked again."""
     turn, event, reply = loaded.turn, loaded.turn.event, attempt.reply
     async with turn.deps.database.transaction() as connection:
-        followups = Followups(connection)
+        followups = FollowUpTurns(connection)
         end = partial(_end, followups, event, regenerated=attempt.regenerated)
         state = await _check_gates(followups, turn.event, turn.profile, turn.deps, lock=True, attempt=attempt)
         if isinstance(state, FollowUpResult):
@@ -177,7 +177,7 @@ async def _commit(
         _get_trigger_type(event),
         "delivered",
         reply=finished.reply,
-        more=finished.more,
+        has_more=finished.has_more,
         regenerated=attempt.regenerated,
     )
 
@@ -191,7 +191,7 @@ async def _load_follow_up(event: ClaimedEvent, deps: TurnDeps) -> _LoadedFollowU
     profile = get_agent(event.agent_id, chat_handle=event.handle)
     trigger = _build_trigger(event, profile)
     async with deps.database.statement() as connection:
-        followups = Followups(connection)
+        followups = FollowUpTurns(connection)
         if event.attempts > MAX_ATTEMPTS:
             return await _end(followups, event, "failed")
         state = await _check_gates(followups, event, profile, deps)
@@ -202,7 +202,7 @@ async def _load_follow_up(event: ClaimedEvent, deps: TurnDeps) -> _LoadedFollowU
             event,
             limit=MAX_CHAT_HISTORY,
             embedder=deps.retriever.embedder.name,
-            asked=_build_trigger_message(event, trigger),
+            question=_build_trigger_message(event, trigger),
         )
         if turn_input is None:
             return await _end(followups, event, "failed")
@@ -215,7 +215,7 @@ async def _load_follow_up(event: ClaimedEvent, deps: TurnDeps) -> _LoadedFollowU
 
 
 async def _check_gates(
-    followups: Followups,
+    followups: FollowUpTurns,
     event: ClaimedEvent,
     profile: AgentProfile,
     deps: TurnDeps,
@@ -225,7 +225,7 @@ async def _check_gates(
 ) -> FollowUpState | FollowUpResult:
     """Return the conversation's state if the follow-up may be made; otherwise end it."""
     end = partial(_end, followups, event, regenerated=attempt is not None and attempt.regenerated)
-    state = await followups.standing(event, lock=lock)
+    state = await followups.load_state(event, lock=lock)
     if state is None:
         return await end("superseded")
     if state.late > EXPIRES_AFTER:  # it was due in time, and then no server was running
@@ -235,11 +235,11 @@ async def _check_gates(
 
 
 async def _end(
-    followups: Followups, event: ClaimedEvent, state: State, *, gate: Gate | None = None, regenerated: bool = False
+    followups: FollowUpTurns, event: ClaimedEvent, state: State, *, gate: Gate | None = None, regenerated: bool = False
 ) -> FollowUpResult:
     """End the follow-up without a message."""
     more = await followups.end(event, state, gate=gate, regenerated=regenerated)
-    return FollowUpResult(_get_trigger_type(event), state, gate, more=more, regenerated=regenerated)
+    return FollowUpResult(_get_trigger_type(event), state, gate, has_more=more, regenerated=regenerated)
 
 
 def _choose_lookup(turn: Turn, trigger: HumanMessage) -> Lookup:
@@ -256,13 +256,13 @@ def _choose_lookup(turn: Turn, trigger: HumanMessage) -> Lookup:
 def _repeats_earlier(loaded: _LoadedFollowUp, reply: Reply) -> bool:
     """Return whether the text mentions an earlier topic: no model is told what a follow-up was planned for."""
     earlier = loaded.turn.input.past_follow_ups
-    return repeats(text_of(reply.content), loaded.state.sources, earlier=earlier, own=loaded.own)
+    return repeats(extract_text(reply.content), loaded.state.sources, earlier=earlier, own=loaded.own)
 
 
 def _describe_past_follow_up(loaded: _LoadedFollowUp, reply: Reply) -> PastFollowUp:
     """Return this follow-up as later ones see it: its topic, and every message that its text mentions."""
     state = loaded.state
-    sources = dict.fromkeys([*state.sources, *find_mentioned(text_of(reply.content), loaded.own)])
+    sources = dict.fromkeys([*state.sources, *find_mentioned(extract_text(reply.content), loaded.own)])
     return PastFollowUp(state.topic, tuple(sources), state.now, state.is_inferred, in_this_silence=True)
 
 

@@ -19,12 +19,12 @@ from rapport.domain.embedder import Embedder
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.note import Vector
 from rapport.domain.read_models import SearchHit
-from rapport.domain.text_checks import checked_text
+from rapport.domain.text_checks import check_text
 from rapport.retrieval.standalone_question import plain, standalone
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages.chat_search import participants, search_chat
-from rapport.storage.messages.neighbours import LinkedMessages, in_order, load_linked, recent, vector_of
+from rapport.storage.messages.chat_search import list_participants, search_chat
+from rapport.storage.messages.neighbours import LinkedMessages, load_linked, load_recent, load_vector, sort_by_time
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ class ContextSelector:
         """Load the messages around a call, and select those that belong to it."""
         where = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
-            before = await recent(
+            before = await load_recent(
                 connection, *where, before=(call.created_at, call.id), limit=RECENT, thread_id=call.thread_id
             )
             links = await load_linked(connection, *where, call)
@@ -109,7 +109,7 @@ class ContextSelector:
             return NOTHING_LINKED
         async with self.database.statement() as connection:
             links = await load_linked(connection, owner_id, call.conversation_id, target, neighbours=0)
-        return LinkedMessages(None, in_order([*([links.anchor] if links.anchor else []), *links.chain]), ())
+        return LinkedMessages(None, sort_by_time([*([links.anchor] if links.anchor else []), *links.chain]), ())
 
     async def _find_similar(
         self, owner_id: str, call: Message, found: CandidateMessages, question: str
@@ -146,7 +146,7 @@ class ContextSelector:
         """
         where = (owner_id, conversation_id)
         async with self.database.statement() as connection:
-            named = find_named_participants(question, await participants(connection, *where, before=before))
+            named = find_named_participants(question, await list_participants(connection, *where, before=before))
         asked = plain(named.text) or plain(question)
         vector = await self._embed_question(asked)
         async with self.database.statement() as connection:
@@ -189,7 +189,7 @@ class ContextSelector:
             return []
         where = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
-            vector = await vector_of(connection, *where, target.id, embedder=self.embedder.name)
+            vector = await load_vector(connection, *where, target.id, embedder=self.embedder.name)
         if vector is None and (text := standalone(target.text, ())):
             vector = await self.embedder.embed_question(text)
         if vector is None:
@@ -201,7 +201,7 @@ class ContextSelector:
 
 def check_query(text: str) -> str:
     """Return the text to search for. Raise InvalidInput if it is too long or has no word."""
-    question = checked_text(text, what="query", limit=MAX_QUERY_CHARACTERS).strip()
+    question = check_text(text, what="query", limit=MAX_QUERY_CHARACTERS).strip()
     if not _WORD.search(plain(question)):
         raise InvalidInput("`query` needs at least one word.")
     return question

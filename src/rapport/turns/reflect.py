@@ -40,16 +40,18 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps) ->
     began = time.monotonic()
     clock = PhaseTimer(deps.metrics)
     async with deps.database.statement() as connection:
-        paused = await Reflections(connection).paused(event.owner_id, event.conversation_id, spoken=event.spoken)
-    if paused is None or not paused.said:
+        paused = await Reflections(connection).load_pause(
+            event.owner_id, event.conversation_id, user_message_count=event.user_message_count
+        )
+    if paused is None or not paused.messages:
         return
-    autonomy = deps.get_autonomy(profile, event.traits, paused.autonomy)
+    autonomy = deps.get_autonomy(profile, event.traits, paused.autonomy_enabled)
     remembers = profile.remembers and event.traits.may_use_memory and bool(paused.fresh)
     if autonomy is None and not remembers:
         return
     try:
         prompt = f"{REFLECTION_PROMPT}\n\n{await _describe_local_time(event.owner_id, deps)}"
-        decided = await deps.agent.decide(prompt, transcript(paused.said), Reflection)
+        decided = await deps.agent.decide(prompt, transcript(paused.messages), Reflection)
     except ModelFailed as failure:
         log.info("autonomy.not_decided", errorType=failure.kind, message=str(failure))
         return
@@ -57,14 +59,14 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps) ->
     if autonomy is not None:
         plan = plan_from(
             decided.follow_up,
-            said=paused.said,
-            earlier=paused.brought_up,
+            said=paused.messages,
+            earlier=paused.past_followups,
             autonomy=autonomy,
             owner_id=get_sole_speaker(event),
         )
         # The silence is dated from our last message, and some of it has passed.
         plan = plan and replace(plan, delay=max(plan.delay - PAUSE_SECONDS - (time.monotonic() - began), 1.0))
-    if unfounded := is_unfounded(decided.follow_up, said=paused.said, owner_id=get_sole_speaker(event)):
+    if unfounded := is_unfounded(decided.follow_up, said=paused.messages, owner_id=get_sole_speaker(event)):
         log.info("autonomy.unfounded")
     remarks = await deps.memory_store.prepare(
         await _select_memories(decided.memories, paused, deps.memory_store.embedder, owner_id=event.owner_id)
@@ -97,8 +99,10 @@ async def _store_decision(
     where = (event.owner_id, event.conversation_id)
     async with deps.database.transaction() as connection:
         reflections = Reflections(connection)
-        upto = paused.said[-1].created_at
-        if not await reflections.done(*where, spoken=event.spoken, upto=upto, followups=paused.followups):
+        upto = paused.messages[-1].created_at
+        if not await reflections.mark_reflected(
+            *where, user_message_count=event.user_message_count, upto=upto, followups=paused.consecutive_followups
+        ):
             return
         timers = Timers(connection)
         if plan is not None:
@@ -108,10 +112,10 @@ async def _store_decision(
                 trigger_type=plan.trigger_type,
                 delay=plan.delay,
                 reason=plan.reason,
-                matter=plan.topic,
+                topic=plan.topic,
                 origin="planner",
                 sources=plan.sources,
-                spoken=event.spoken,
+                user_message_count=event.user_message_count,
             )
         elif decides:
             await timers.cancel(*where, PLANNED, origin="planner")
@@ -124,7 +128,7 @@ async def _select_memories(
 ) -> list[MemoryCandidate]:
     """Return the memories that the model asked for, each with its source message, without those the owner did not
     write."""
-    own = find_own_messages(paused.said, owner_id=owner_id)
+    own = find_own_messages(paused.messages, owner_id=owner_id)
     texts = [message.text for message in own]
     said = [message for message in paused.fresh if message.id in {one.id for one in own} and message.text.strip()]
     stripped = [make_storable(memory).strip() for memory in memories[:MAX_MEMORIES]]

@@ -15,7 +15,7 @@ from rapport.domain.memory import MemoryCandidate
 from rapport.followups.own_words import find_own_messages, is_founded, keep_own_text
 from rapport.memory.extraction import remarks_in
 from rapport.memory.memory_store import Applied, Prepared
-from rapport.storage.database import Connection, attempt
+from rapport.storage.database import Connection, run_savepoint
 from rapport.turns.turn import Turn
 
 log = structlog.get_logger()
@@ -39,7 +39,7 @@ async def prepare_memories(turn: Turn, reply: Reply) -> Sequence[Prepared]:
     rules find. A failure is logged: the reply goes out without them."""
     if not turn.may_use_memory:
         return ()
-    candidates = reply.remarks if turn.deps.agent.calls_tools else _extract_by_rules(turn)
+    candidates = reply.memory_candidates if turn.deps.agent.calls_tools else _extract_by_rules(turn)
     if not candidates:
         return ()
     origin = {"conversation_id": turn.event.conversation_id, "message_id": turn.event.id}
@@ -54,7 +54,7 @@ async def prepare_memories(turn: Turn, reply: Reply) -> Sequence[Prepared]:
 async def store_memories(connection: Connection, turn: Turn, memories: Sequence[Prepared]) -> Applied:
     """Store the memories inside the caller's transaction; if they can't be stored, leave them out and log it."""
     try:
-        async with attempt(connection, patience=MEMORY_LOCK_TIMEOUT_SECONDS):
+        async with run_savepoint(connection, patience=MEMORY_LOCK_TIMEOUT_SECONDS):
             return await turn.deps.memory_store.apply(connection, turn.event.owner_id, turn.event.agent_id, memories)
     except (Transient, Permanent) as error:
         log.warning("memory.not_saved", reason=str(error))

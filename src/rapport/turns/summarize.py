@@ -47,7 +47,7 @@ async def summarize(owner_id: str, conversation_id: str, *, database: Database, 
 async def _summarize_once(owner_id: str, conversation_id: str, database: Database, writer: SummaryWriter) -> bool:
     """Write one summary. Return True if there may be more to cover."""
     async with database.statement() as connection:
-        backlog = await Summaries(connection).backlog(owner_id, conversation_id, limit=BATCH_MESSAGES)
+        backlog = await Summaries(connection).load_backlog(owner_id, conversation_id, limit=BATCH_MESSAGES)
     covered = select_messages_to_cover(backlog.messages)
     if not covered:
         return False

@@ -57,7 +57,7 @@ class Turn:
     @property
     def autonomy(self) -> Autonomy | None:
         """Return the rules for follow-ups in this conversation; None if there may be none."""
-        return self.deps.get_autonomy(self.profile, self.event.traits, self.input.autonomy)
+        return self.deps.get_autonomy(self.profile, self.event.traits, self.input.autonomy_enabled)
 
 
 def get_sole_speaker(event: ClaimedEvent) -> str | None:

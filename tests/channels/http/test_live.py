@@ -18,7 +18,7 @@ from rapport.ingest.accept import accept, apply_edit
 from rapport.storage.access.api_keys import Keys
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages.new_messages import PAGE, News
+from rapport.storage.messages.new_messages import PAGE, NewMessages
 from tests.storage.explained import Explained, PlanMode, plans
 from tests.support.listening import listening
 from tests.support.waiting import LIMIT_SECONDS
@@ -421,10 +421,10 @@ async def test_what_is_new_is_read_by_its_number_however_much_was_said(database:
             (thread,),
         )
         await connection.execute("ANALYZE messages")
-        newest = (await News(connection).standing("local", thread)).newest
+        newest = (await NewMessages(connection).get_position("local", thread)).newest
         explained = Explained(connection, mode)
-        page = await News(explained.as_connection).after("local", thread, newest - 5)
+        page = await NewMessages(explained.as_connection).list_after("local", thread, newest - 5)
         assert [seq for seq, _ in page] == list(range(newest - 4, newest + 1))
         assert explained.walked("messages") <= PAGE
-        await News(explained.as_connection).standings([thread])
+        await NewMessages(explained.as_connection).get_positions([thread])
         assert explained.walked("messages") == 1

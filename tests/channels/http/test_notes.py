@@ -373,7 +373,7 @@ async def test_search_orders_by_what_fits_and_says_how_well(world: World) -> Non
     assert beside["best_similarity"] < beside["min_similarity"]
     assert len((await found(world, "return", limit=2))["passages"]) == 2
     async with world.database.statement() as connection:
-        await Notes(connection).calibrated("local", world.app.library.embedder.name, 0.125)
+        await Notes(connection).set_min_similarity("local", world.app.library.embedder.name, 0.125)
     assert (await found(world, "return"))["min_similarity"] == 0.125
 
 

@@ -19,7 +19,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletio
 from pydantic import SecretStr
 
 from rapport.channels.http.auth.rate_limits import Rules, open_limiter
-from rapport.domain.chat_archive import id_at
+from rapport.domain.chat_archive import new_id_at
 from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent, Finished
 from rapport.domain.ids import is_id, new_ephemeral_id, new_id
@@ -482,7 +482,7 @@ async def test_what_a_process_that_died_has_left_behind_is_erased_later(world: W
     """Found by its id, in which its age is; younger ones may still be waiting for their answers."""
     kept = await world.conversation()
     young = new_ephemeral_id()
-    old = young[0] + id_at(datetime.now(UTC) - timedelta(minutes=61))[1:]
+    old = young[0] + new_id_at(datetime.now(UTC) - timedelta(minutes=61))[1:]
     for one in (old, young):
         await world.sql("UPDATE conversations SET id = %s WHERE id = %s", one, await world.conversation("ben"))
     await ai.models.list()

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from rapport import __version__
 from rapport.channels.http.auth.authentication import refuse_forged
 from rapport.storage.access.api_keys import Keys
-from rapport.storage.access.sessions import MOST_OF_A_KEY, Sessions
+from rapport.storage.access.sessions import MAX_SESSIONS_PER_KEY, Sessions
 from tests.channels.http.test_auth import make_key, until_closed
 from tests.support.world import World, open_world
 
@@ -154,9 +154,9 @@ async def test_a_session_ends_by_itself(world: World) -> None:
 async def test_a_key_keeps_only_so_many_browsers_signed_in(world: World) -> None:
     _, header = await make_key(world, "ana")
     async with world.database.statement() as connection:
-        tokens = [await Sessions(connection).open(secret_of(header)) for _ in range(MOST_OF_A_KEY + 2)]
-        owners = [await Sessions(connection).owner_of(token or "") for token in tokens]
-    assert owners == [None] * 2 + ["ana"] * MOST_OF_A_KEY
+        tokens = [await Sessions(connection).open(secret_of(header)) for _ in range(MAX_SESSIONS_PER_KEY + 2)]
+        owners = [await Sessions(connection).find_owner(token or "") for token in tokens]
+    assert owners == [None] * 2 + ["ana"] * MAX_SESSIONS_PER_KEY
 
 
 async def test_what_is_not_a_session_is_none(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rapport.domain.errors import InvalidInput
-from rapport.storage.telegram import ChatMapping, Place, Updates
+from rapport.storage.telegram import ChatMapping, MappedChat, Updates
 from tests.channels.telegram.peer import Posted, telegram_peer
 from tests.channels.telegram.town import Town, at, days_ago, logged, open_town, restarted, telegram_settings
 from tests.support.world import open_world
@@ -27,7 +27,7 @@ async def test_nobody_is_let_in_until_the_settings_say_so(database_url: str) -> 
             for table in ("telegram_updates", "messages", "conversations", "telegram_usernames", "outbox"):
                 assert await town.world.sql(f"SELECT count(*) FROM {table}") == [(0,)], table
             async with town.world.database.statement() as connection:
-                refused = await Updates(connection, town.peer.bot.id).refused()
+                refused = await Updates(connection, town.peer.bot.id).list_rejected_chats()
     assert {(one.chat_id, one.name, one.times) for one in refused} == {
         (town.ann.id, "Ann", 2),
         (town.team.id, "Team", 1),
@@ -196,9 +196,9 @@ async def test_what_comes_while_its_conversation_is_erased_begins_a_new_one(
 ) -> None:
     await town.hears(town.ann_alone, town.ann, "hello")
     [(owner, before)] = await town.world.sql("SELECT owner_id, id FROM conversations")
-    of_chat = ChatMapping.of_chat
+    of_chat = ChatMapping.find_by_chat
 
-    async def found_and_erased(places: ChatMapping, chat_id: int) -> Place | None:
+    async def found_and_erased(places: ChatMapping, chat_id: int) -> MappedChat | None:
         """Erased by somebody on the page, right after the chat was found to be that conversation."""
         place = await of_chat(places, chat_id)
         if place is not None and place.conversation_id == before:

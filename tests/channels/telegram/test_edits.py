@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from rapport.ingest.embed_messages import MessageEmbedding
-from rapport.storage.messages.incoming import KEPT_CHANGES
+from rapport.storage.messages.incoming import MAX_STORED_EDITS
 from tests.channels.telegram.peer import Chat
 from tests.channels.telegram.town import Town, days_ago
 from tests.support.waiting import LIMIT_SECONDS
@@ -104,13 +104,13 @@ async def test_changes_of_one_second_are_all_made(town: Town) -> None:
 async def test_of_many_changes_the_latest_are_kept(town: Town) -> None:
     """Whoever changes a message without end must not make a row without end of it."""
     said = town.team.says(town.ann, "0")
-    for number in range(1, KEPT_CHANGES + 11):
+    for number in range(1, MAX_STORED_EDITS + 11):
         town.team.edits(said, str(number))
     await town.settled()
     [(payload,)] = await town.world.sql("SELECT payload FROM messages WHERE role = 'user'")
     kept = [edit["edited_message"]["text"] for edit in payload["edits"]]
     assert payload["message"]["text"] == "0"
-    assert kept == [str(number) for number in range(11, KEPT_CHANGES + 11)]
+    assert kept == [str(number) for number in range(11, MAX_STORED_EDITS + 11)]
 
 
 async def test_a_change_that_comes_before_the_message_stands_for_it(town: Town) -> None:

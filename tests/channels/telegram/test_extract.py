@@ -28,7 +28,7 @@ from rapport.channels.telegram.reading.extract import (
     find_origin,
     read_update,
 )
-from rapport.domain.conversation import Author, text_of
+from rapport.domain.conversation import Author, extract_text
 from rapport.domain.errors import InvalidInput
 from rapport.ingest.addressing import is_for_agent
 from rapport.ingest.content import MAX_CHARACTERS, MAX_MENTIONS, MAX_NAME_CHARACTERS, check_content, check_mentions
@@ -519,7 +519,7 @@ def in_an_export(**row: Any) -> tuple[Author | None, str]:
     }
     chat = {"id": 1_234_567_890, "type": "private_supergroup", "name": "Friday hike", "messages": [told | row]}
     (message,) = read_telegram(list_telegram_chats(orjson.dumps(chat))[0], now=AT + timedelta(days=1)).messages
-    return message.author, text_of(message.content)
+    return message.author, extract_text(message.content)
 
 
 TEXT = "see here"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rapport.channels.telegram.update_types import UpdateOrigin
 from rapport.domain.conversation_kind import DIRECT
 from rapport.domain.errors import InvalidInput
-from rapport.domain.text_checks import checked_text
+from rapport.domain.text_checks import check_text
 
 _OWNER = re.compile(r"[A-Za-z0-9_.@:-]{1,80}")
 
@@ -58,7 +58,7 @@ def _read_list(written: str, setting: str) -> dict[int, str | None]:
         number, _, owner = entry.partition("=")
         if re.fullmatch(r"-?[0-9]{1,18}", number) is None:
             raise InvalidInput(
-                f"{setting}: {checked_text(entry, what=setting, limit=200)!r} is not an id. Ids are numbers, such as 123456789"
+                f"{setting}: {check_text(entry, what=setting, limit=200)!r} is not an id. Ids are numbers, such as 123456789"
                 " for a person or -1001234567890 for a group; names can change hands. Leave it empty, write to the bot, and"
                 " the log says the id."
             )

@@ -49,10 +49,10 @@ class Albums:
         if said.album is None:
             return True
         async with self.database.statement() as connection:
-            had_words = await ChatMapping(connection, self.bot).answered_in_album(
+            had_words = await ChatMapping(connection, self.bot).find_answered_in_album(
                 conversation.id, said.album, among=_list_neighbour_ids(said)
             )
-            waiting = await Updates(connection, self.bot).of_chat(said.chat.id, limit=MAX_WAITING_UPDATES)
+            waiting = await Updates(connection, self.bot).list_of_chat(said.chat.id, limit=MAX_WAITING_UPDATES)
         if had_words is not None:
             return said.has_words and not had_words
         if said.edited_at is not None:

@@ -25,9 +25,9 @@ async def find_or_create_conversation(
     """Return the conversation of a chat, created if needed; None if the chat is not admitted."""
     async with database.transaction() as connection:
         places, conversations = ChatMapping(connection, bot), Conversations(connection)
-        place = await places.of_chat(chat.id)
+        place = await places.find_by_chat(chat.id)
         glance = UpdateOrigin(chat.id, chat.kind, chat.title, None, None)
-        first = place.first_id if place else await places.first_id(chat.id)
+        first = place.first_id if place else await places.get_first_id(chat.id)
         admitted = admission.find_admitted_id(glance, known_as=first)
         if admitted is None:
             return None
@@ -41,7 +41,7 @@ async def find_or_create_conversation(
         made = await conversations.create(
             owner, agent_id=me.agent_id, kind=chat.kind, channel=CHANNEL, title=chat.title, handle=me.username
         )
-        await places.settle(chat.id, made.id, owner)
+        await places.map_chat(chat.id, made.id, owner)
     log.info("telegram.conversation", conversationId=made.id, chat=chat.id, kind=chat.kind, owner=owner)
     return made
 
@@ -49,7 +49,7 @@ async def find_or_create_conversation(
 async def find_chat_id(database: Database, conversation_id: str, *, bot: int) -> int:
     """Return the chat of a conversation; raises NotFound if it is no chat of this bot."""
     async with database.statement() as connection:
-        place = await ChatMapping(connection, bot).of_conversation(conversation_id)
+        place = await ChatMapping(connection, bot).find_by_conversation(conversation_id)
     if place is None:
         raise NotFound("This conversation is no chat of this bot.")
     return place.chat_id
@@ -70,7 +70,7 @@ async def remember_migration(database: Database, admission: Admission, old: int,
         return
     async with database.transaction() as connection:
         places = ChatMapping(connection, bot)
-        is_conversation = await places.of_chat(old) is not None or await places.of_chat(new) is not None
+        is_conversation = await places.find_by_chat(old) is not None or await places.find_by_chat(new) is not None
         is_news = not is_conversation and await places.note_move(old, new)
     if is_news:
         _log_migration(old, new)

@@ -39,7 +39,7 @@ from rapport.ingest.addressing import is_for_agent
 from rapport.ingest.archive_rows import as_mapping
 from rapport.ingest.content import MAX_MENTIONS
 from rapport.storage.database import Database
-from rapport.storage.telegram import People
+from rapport.storage.telegram import TelegramUsernames
 
 log = structlog.get_logger()
 
@@ -139,17 +139,17 @@ class UpdateHandler:
     async def _resolve_usernames(self, said: MessageReceived) -> list[str]:
         """Return the ids of the people mentioned by username, and store the sender's own username."""
         async with self.database.statement() as connection:
-            people = People(connection)
+            people = TelegramUsernames(connection)
             if said.person is not None and said.person.username is not None:
                 name = said.person.username.lower()
                 if self._known_usernames.get(name) != said.person.id:
-                    await people.seen(name, said.person.id)
+                    await people.remember(name, said.person.id)
                     self._known_usernames[name] = said.person.id
                     if len(self._known_usernames) > _MAX_USERNAMES:
                         self._known_usernames.popitem(last=False)
             if not said.usernames:
                 return []
-            return [f"user{user_id}" for user_id in (await people.named(said.usernames)).values()]
+            return [f"user{user_id}" for user_id in (await people.find_user_ids(said.usernames)).values()]
 
     # ---- commands
 

@@ -81,15 +81,17 @@ class Inbox:
         ):
             return True
         places = ChatMapping(connection, self._bot)
-        place = await places.of_chat(glance.chat_id)
-        first = place.first_id if place else await places.first_id(glance.chat_id)
+        place = await places.find_by_chat(glance.chat_id)
+        first = place.first_id if place else await places.get_first_id(glance.chat_id)
         if place is not None or first != glance.chat_id:
             return self._admission.find_admitted_id(glance, known_as=first) is not None
         return await Updates(connection, self._bot).is_waiting(glance.chat_id)
 
     async def _refuse(self, connection: Connection, glance: UpdateOrigin, message_id: int | None) -> None:
         name = glance.title or glance.person_name or ""
-        await Updates(connection, self._bot).refuse(glance.chat_id, kind=glance.kind, name=name, message_id=message_id)
+        await Updates(connection, self._bot).reject_chat(
+            glance.chat_id, kind=glance.kind, name=name, message_id=message_id
+        )
         now = time.monotonic()
         if now - self._logged_at.get(glance.chat_id, -LOG_AGAIN_SECONDS) < LOG_AGAIN_SECONDS:
             return

@@ -15,7 +15,7 @@ from rapport.channels.telegram.reading.extract import read_update
 from rapport.channels.telegram.update_types import BotIdentity, ChatEvent
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, Transient
 from rapport.storage.database import Database
-from rapport.storage.telegram import Updates, Waiting
+from rapport.storage.telegram import Updates, WaitingUpdate
 
 log = structlog.get_logger()
 
@@ -74,7 +74,7 @@ class UpdateWorker:
             self._busy_chats.discard(chat_id)
             self._woken.set()  # more may have come from there, which nobody could take meanwhile
 
-    async def _take_chat(self) -> Sequence[Waiting]:
+    async def _take_chat(self) -> Sequence[WaitingUpdate]:
         """Return the waiting updates of the chat that waits longest and is not being handled."""
         async with self._poll_lock:
             while True:
@@ -93,24 +93,24 @@ class UpdateWorker:
                     pass
                 self._woken.clear()
 
-    async def _poll_updates(self) -> Sequence[Waiting]:
+    async def _poll_updates(self) -> Sequence[WaitingUpdate]:
         now = time.monotonic()
         self._paused_until = {chat_id: until for chat_id, until in self._paused_until.items() if until > now}
         async with self._database.statement() as connection:
             updates = Updates(connection, self._bot)
             if now >= self._cleanup_at:
-                await updates.forget_old()
+                await updates.delete_old()
                 self._cleanup_at = now + CLEANUP_SECONDS
-            return await updates.waiting(BATCH, except_for=[*self._busy_chats, *self._paused_until])
+            return await updates.list_waiting(BATCH, except_for=[*self._busy_chats, *self._paused_until])
 
-    async def _handle_in_order(self, updates: Sequence[Waiting], me: BotIdentity) -> float:
+    async def _handle_in_order(self, updates: Sequence[WaitingUpdate], me: BotIdentity) -> float:
         """Handle a chat's updates until one fails; return the seconds to pause the chat."""
         for update in updates:
             if rest := await self._handle_update(update, me):
                 return rest
         return 0.0
 
-    async def _handle_update(self, update: Waiting, me: BotIdentity) -> float:
+    async def _handle_update(self, update: WaitingUpdate, me: BotIdentity) -> float:
         """Handle one update; return the seconds after which to retry it, 0 if it is done."""
         error: str | None = None
         bound = log.bind(updateId=update.update_id, chat=update.chat_id)
@@ -129,9 +129,9 @@ class UpdateWorker:
             bound.exception("chat.error", conversationId=None, errorType=type(failure).__name__, message=str(failure))
             if update.attempts + 1 < MAX_ATTEMPTS:
                 async with self._database.statement() as connection:
-                    await Updates(connection, self._bot).failed(update.update_id, error=type(failure).__name__)
+                    await Updates(connection, self._bot).mark_failed(update.update_id, error=type(failure).__name__)
                 return PAUSE_SECONDS * 2**update.attempts
             error = type(failure).__name__
         async with self._database.statement() as connection:
-            await Updates(connection, self._bot).done(update.update_id, error=error)
+            await Updates(connection, self._bot).mark_done(update.update_id, error=error)
         return 0.0

@@ -15,7 +15,7 @@ import sys
 from importlib import import_module
 from typing import Protocol, cast
 
-from rapport.domain.text_checks import visible
+from rapport.domain.text_checks import has_visible_text
 from rapport.retrieval.files.plain import clean_text
 from rapport.retrieval.files.read_errors import ReadFault, UnreadableFile
 
@@ -57,7 +57,7 @@ def _read(parser: Parser, data: bytes, characters: int) -> tuple[str, str]:
     text = clean_text(text).strip()
     if len(text) > characters:
         raise UnreadableFile(ReadFault.TOO_MUCH_TEXT)
-    if not visible(text):
+    if not has_visible_text(text):
         raise UnreadableFile(ReadFault.NO_TEXT)
     return clean_text(title[:_MAX_TITLE_CHARACTERS]), text
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rapport.domain.errors import InvalidInput, Permanent, TooLarge, Transient
-from rapport.domain.text_checks import visible
+from rapport.domain.text_checks import has_visible_text
 from rapport.retrieval.files.document import Document, FileName, Limits, NoteFormat, fit_on_one_line
 from rapport.retrieval.files.plain import decode_text
 from rapport.retrieval.files.read_errors import ReadFault, UnreadableFile, make_error
@@ -108,7 +108,7 @@ class FileReader:
         text = decode_text(data)
         if len(text) > self.limits.max_characters:
             raise UnreadableFile(ReadFault.TOO_MUCH_TEXT)
-        if not visible(text):
+        if not has_visible_text(text):
             raise UnreadableFile(ReadFault.NO_TEXT)
         return note_format.find_title(text) if note_format.find_title is not None else "", text
 

@@ -10,10 +10,10 @@ from datetime import datetime
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
-from rapport.storage.work.events import HINTS
+from rapport.storage.work.events import NOTIFY_CHANNEL
 
 PREFIX = "rapport_"
-HINTED_CHARACTERS = 500
+MAX_HINT_CHARACTERS = 500
 """Of an owner's name, in a hint: Postgres takes less than 8,000 bytes."""
 
 # With the row, and so never without it: every process hears of it as soon as it is committed. It is only a hint; streams ask
@@ -22,7 +22,7 @@ _REVOKE = f"""
 WITH revoked AS (
     UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = %s AND revoked_at IS NULL RETURNING owner_id
 )
-SELECT pg_notify('{HINTS}', 'access ' || left(owner_id, {HINTED_CHARACTERS})) FROM revoked
+SELECT pg_notify('{NOTIFY_CHANNEL}', 'access ' || left(owner_id, {MAX_HINT_CHARACTERS})) FROM revoked
 """
 
 # Who came without a key is the local user, whoever the first key is for.
@@ -31,7 +31,7 @@ WITH made AS (
     INSERT INTO api_keys (id, owner_id, name, hash) VALUES (%s, %s, %s, %s)
     RETURNING id, owner_id, name, created_at, revoked_at
 )
-SELECT made.*, pg_notify('{HINTS}', 'access {LOCAL_USER}') FROM made
+SELECT made.*, pg_notify('{NOTIFY_CHANNEL}', 'access {LOCAL_USER}') FROM made
 """
 
 
@@ -56,7 +56,7 @@ class Keys:
         assert row is not None
         return KeyRow(*row[:5]), secret
 
-    async def every(self) -> list[KeyRow]:
+    async def list_all(self) -> list[KeyRow]:
         """All keys, for the operator."""
         cursor = await self.connection.execute(
             "SELECT id, owner_id, name, created_at, revoked_at FROM api_keys ORDER BY created_at, id"
@@ -68,7 +68,7 @@ class Keys:
         cursor = await self.connection.execute(_REVOKE.encode(), (key_id,))
         return cursor.rowcount == 1
 
-    async def owner_of(self, secret: str) -> str | None:
+    async def find_owner(self, secret: str) -> str | None:
         """Whose key this is, if it is an active one."""
         # Looked up by the hash of a 256-bit secret: the index comparison tells an attacker nothing useful by its time.
         cursor = await self.connection.execute(
@@ -77,13 +77,13 @@ class Keys:
         row = await cursor.fetchone()
         return row[0] if row else None
 
-    async def any_ever(self) -> bool:
+    async def has_any(self) -> bool:
         """Whether a key was ever made: revoking the last one does not open the door again."""
         cursor = await self.connection.execute("SELECT EXISTS (SELECT FROM api_keys)")
         row = await cursor.fetchone()
         return bool(row and row[0])
 
-    async def any_active(self) -> bool:
+    async def has_active(self) -> bool:
         cursor = await self.connection.execute("SELECT EXISTS (SELECT FROM api_keys WHERE revoked_at IS NULL)")
         row = await cursor.fetchone()
         return bool(row and row[0])

@@ -6,12 +6,12 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rapport.storage.access.api_keys import HINTED_CHARACTERS, digest
+from rapport.storage.access.api_keys import MAX_HINT_CHARACTERS, digest
 from rapport.storage.database import Connection
-from rapport.storage.work.events import HINTS
+from rapport.storage.work.events import NOTIFY_CHANNEL
 
-LIFETIME = timedelta(days=30)
-MOST_OF_A_KEY = 50
+SESSION_LIFETIME = timedelta(days=30)
+MAX_SESSIONS_PER_KEY = 50
 """Browsers that one key keeps signed in; who signs in once more ends the oldest."""
 
 # One statement, and so one look at the key: a key that is revoked meanwhile opens nothing that lasts. What is over, of
@@ -22,7 +22,7 @@ WITH key AS (
 ), old AS (
     DELETE FROM sessions WHERE expires_at <= clock_timestamp() OR hash IN (
         SELECT hash FROM sessions WHERE key_id = (SELECT id FROM key)
-        ORDER BY created_at DESC, hash OFFSET {MOST_OF_A_KEY - 1})
+        ORDER BY created_at DESC, hash OFFSET {MAX_SESSIONS_PER_KEY - 1})
 )
 INSERT INTO sessions (hash, key_id, owner_id, expires_at)
 SELECT %(hash)s, id, owner_id, clock_timestamp() + %(lifetime)s FROM key RETURNING owner_id
@@ -36,7 +36,7 @@ WHERE s.hash = %s AND s.expires_at > clock_timestamp() AND k.revoked_at IS NULL
 
 _CLOSE = f"""
 WITH closed AS (DELETE FROM sessions WHERE hash = %s RETURNING owner_id)
-SELECT pg_notify('{HINTS}', 'access ' || left(owner_id, {HINTED_CHARACTERS})) FROM closed
+SELECT pg_notify('{NOTIFY_CHANNEL}', 'access ' || left(owner_id, {MAX_HINT_CHARACTERS})) FROM closed
 """
 
 
@@ -48,11 +48,11 @@ class Sessions:
         """A token that stands for the key for LIFETIME and can't be had a second time; None if the key isn't an active one."""
         token = secrets.token_urlsafe(32)
         opened = await self.connection.execute(
-            _OPEN.encode(), {"key": digest(key), "hash": digest(token), "lifetime": LIFETIME}
+            _OPEN.encode(), {"key": digest(key), "hash": digest(token), "lifetime": SESSION_LIFETIME}
         )
         return token if await opened.fetchone() else None
 
-    async def owner_of(self, token: str) -> str | None:
+    async def find_owner(self, token: str) -> str | None:
         """Whose session this is, if it lasts and its key is active."""
         # Looked up by a hash, as keys are: how long that takes says nothing about any token.
         found = await self.connection.execute(_OWNER, (digest(token),))

@@ -54,7 +54,7 @@ class Conversations:
                 return _conversation(row)
         raise no_such_conversation(conversation_id)
 
-    async def beginning_with(self, owner_id: str, prefix: str) -> Conversation:
+    async def get_by_prefix(self, owner_id: str, prefix: str) -> Conversation:
         """The one of the owner's conversations whose id begins so; raises InvalidInput if several do."""
         # starts_with: whatever was typed is text here, not a pattern.
         cursor = await self.connection.execute(
@@ -111,13 +111,13 @@ class Conversations:
         """It is called so from now on."""
         await self.connection.execute("UPDATE conversations SET title = %s WHERE id = %s", (title, conversation_id))
 
-    async def lost(self, conversation_id: str) -> None:
+    async def mark_unreachable(self, conversation_id: str) -> None:
         """Nothing can be sent there any more, until somebody speaks."""
         await self.connection.execute(
             "UPDATE conversations SET unreachable_since = clock_timestamp() WHERE id = %s", (conversation_id,)
         )
 
-    async def found_again(self, conversation_id: str) -> None:
+    async def mark_reachable(self, conversation_id: str) -> None:
         """It can be sent to again."""
         await self.connection.execute(
             "UPDATE conversations SET unreachable_since = NULL WHERE id = %s", (conversation_id,)

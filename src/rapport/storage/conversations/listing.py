@@ -12,15 +12,15 @@ from rapport.domain.read_models import LastMessage, ListedConversation
 from rapport.storage.conversations.conversations import no_such_conversation
 from rapport.storage.database import Connection
 
-SEARCHED = 300
+SEARCHED_CONVERSATIONS = 300
 """So many conversations, the latest, are searched,"""
 SEARCHED_MESSAGES = 60
 """and of each so many messages, the latest,"""
 SEARCHED_CHARACTERS = 1_000
 """and of each so much of the beginning: a search costs no more, whatever there is."""
 SHOWN_CHARACTERS = 120
-MOST_WORDS = 8
-LATELY = 2_000
+MAX_WORDS = 8
+RECENT_MESSAGES = 2_000
 """Among so many of the latest messages people are looked for."""
 
 _CONVERSATION = "c.id, c.owner_id, c.agent_id, c.kind, c.channel, c.title, c.created_at, c.last_at"
@@ -49,7 +49,7 @@ ORDER BY c.last_at DESC, c.id DESC
 
 # Every word is somewhere in the title, or every one in the same message: strpos, because what is typed is no pattern.
 _FOUND = f"""
-SELECT c.*, said.* FROM (SELECT {_CONVERSATION} {_PAGE} {SEARCHED}) c {_LAST}
+SELECT c.*, said.* FROM (SELECT {_CONVERSATION} {_PAGE} {SEARCHED_CONVERSATIONS}) c {_LAST}
 WHERE (SELECT bool_and(strpos(lower(c.title), word) > 0) FROM unnest(%(words)s::text[]) AS word)
    OR EXISTS (
     SELECT FROM (
@@ -65,7 +65,7 @@ _ONE = f"SELECT {_CONVERSATION}, said.* FROM conversations c {_LAST} WHERE c.id 
 _PEOPLE = f"""
 SELECT author_id, (array_agg(author_name ORDER BY created_at DESC))[1] FROM (
     SELECT author_id, author_name, created_at, role, is_bot, synthetic FROM messages
-    WHERE conversation_id = %(id)s AND owner_id = %(owner)s ORDER BY created_at DESC, id DESC LIMIT {LATELY}) AS latest
+    WHERE conversation_id = %(id)s AND owner_id = %(owner)s ORDER BY created_at DESC, id DESC LIMIT {RECENT_MESSAGES}) AS latest
 WHERE role = 'user' AND NOT is_bot AND NOT synthetic AND author_id IS NOT NULL
 GROUP BY author_id ORDER BY max(created_at) DESC LIMIT %(limit)s
 """
@@ -75,14 +75,14 @@ GROUP BY author_id ORDER BY max(created_at) DESC LIMIT %(limit)s
 class ConversationListing:
     connection: Connection
 
-    async def recent(
+    async def list_recent(
         self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None, words: str = ""
     ) -> list[ListedConversation]:
         """The owner's conversations, the one talked in last first; `before` is the (last_at, id) of the last one seen.
 
         With `words`, those among the latest whose title, or something said there lately, has them all.
         """
-        wanted = words.lower().split()[:MOST_WORDS]
+        wanted = words.lower().split()[:MAX_WORDS]
         found = await self.connection.execute(
             (_FOUND if wanted else _RECENT).encode(),
             {
@@ -103,14 +103,14 @@ class ConversationListing:
                 return _thread(row)
         raise no_such_conversation(conversation_id)
 
-    async def people(self, owner_id: str, conversation_id: str, *, limit: int) -> list[Author]:
+    async def list_people(self, owner_id: str, conversation_id: str, *, limit: int) -> list[Author]:
         """Those who spoke lately, the latest first; programs are none of them."""
         found = await self.connection.execute(
             _PEOPLE.encode(), {"owner": owner_id, "id": conversation_id, "limit": limit}
         )
         return [Author(id_, name or id_) for id_, name in await found.fetchall()]
 
-    async def called(self, owner_id: str, conversation_id: str) -> str | None:
+    async def get_agent_handle(self, owner_id: str, conversation_id: str) -> str | None:
         """What the agent is called there, beside its own handles."""
         found = await self.connection.execute(
             "SELECT handle FROM conversations WHERE id = %s AND owner_id = %s", (conversation_id, owner_id)

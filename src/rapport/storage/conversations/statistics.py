@@ -37,7 +37,7 @@ LEFT JOIN said USING (hour) ORDER BY hour
 class ConversationStatistics:
     connection: Connection
 
-    async def replies(self, owner_id: str, *, hours: int) -> tuple[datetime, Sequence[HourlyReplies]]:
+    async def count_replies(self, owner_id: str, *, hours: int) -> tuple[datetime, Sequence[HourlyReplies]]:
         """Since when, and every hour from then to now, also those in which nothing was said."""
         found = await self.connection.execute(_REPLIES, {"owner": owner_id, "hours": hours})
         rows = await found.fetchall()

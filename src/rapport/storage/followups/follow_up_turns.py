@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from psycopg.types.json import Jsonb
 
-from rapport.domain.conversation import Message, text_of
+from rapport.domain.conversation import Message, extract_text
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import FollowUpState, Gate, Plan, QuietHours, State
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
-from rapport.storage.messages.messages import COLUMNS, message_of
+from rapport.storage.messages.messages import COLUMNS, to_message
 from rapport.storage.work.events import NOW_IN_LINE, PLANNED_WITH_REPLY, Superseded, plan_parameters
 
 _STANDING = """
@@ -82,7 +82,7 @@ GROUP BY trigger_type, state, gate
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class OutcomeCount:
     """How many follow-ups of a type ended in a state, held back by a gate or not."""
 
     trigger_type: str
@@ -95,10 +95,10 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Followups:
+class FollowUpTurns:
     connection: Connection
 
-    async def standing(self, event: ClaimedEvent, *, lock: bool = False) -> FollowUpState | None:
+    async def load_state(self, event: ClaimedEvent, *, lock: bool = False) -> FollowUpState | None:
         """How the conversation stands now; None when somebody has spoken since the timer was set, or it is gone.
 
         With `lock` it stays so until the transaction ends.
@@ -108,7 +108,7 @@ class Followups:
             {"conversation": event.conversation_id, "owner": event.owner_id, "event": event.id},
         )
         row = await found.fetchone()
-        if row is None or row[10] != event.spoken:
+        if row is None or row[10] != event.user_message_count:
             return None
         quiet = QuietHours(row[7], row[8], row[9]) if row[8] is not None else None
         return FollowUpState(
@@ -176,7 +176,7 @@ class Followups:
                 "tags": Jsonb(dict(trigger.metadata)),
                 "author_id": event.agent_id,
                 "author_name": agent_name,
-                "text": text_of(reply.content),
+                "text": extract_text(reply.content),
                 "sources": Jsonb(list(reply.sources)),
                 "metadata": Jsonb(dict(reply.metadata)),
                 "regenerated": regenerated,
@@ -188,9 +188,9 @@ class Followups:
         row = await found.fetchone()
         if row is None:
             raise Superseded("Somebody has spoken, another worker has taken over, or the conversation was deleted.")
-        return Finished(message_of(row[1:]), more=row[0])
+        return Finished(to_message(row[1:]), has_more=row[0])
 
-    async def stats(self, owner_id: str, *, days: float) -> list[Tally]:
+    async def stats(self, owner_id: str, *, days: float) -> list[OutcomeCount]:
         """What became of the owner's follow-ups that fired in the last `days`."""
         found = await self.connection.execute(_STATS, {"owner": owner_id, "days": days})
-        return [Tally(*row) for row in await found.fetchall()]
+        return [OutcomeCount(*row) for row in await found.fetchall()]

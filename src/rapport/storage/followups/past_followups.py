@@ -8,7 +8,7 @@ from typing import Any
 from rapport.domain.follow_up import MAX_COMPARED_FOLLOW_UPS, PastFollowUp
 
 # As one JSON value, so that it fits into a statement that reads other things. `c` is the conversation's row.
-BROUGHT_UP = f"""
+PAST_FOLLOWUPS = f"""
 CASE WHEN c.last_followup_at IS NULL THEN '[]'::jsonb ELSE (
     SELECT coalesce(jsonb_agg(jsonb_build_array(topic, to_jsonb(sources), ended_at, origin, is_same_silence)), '[]')
     FROM (
@@ -20,7 +20,7 @@ CASE WHEN c.last_followup_at IS NULL THEN '[]'::jsonb ELSE (
 """
 
 
-def brought_up(rows: Any) -> list[PastFollowUp]:
+def read_past_followups(rows: Any) -> list[PastFollowUp]:
     """Read what BROUGHT_UP has found, the newest first."""
     return [
         PastFollowUp(topic, tuple(sources), datetime.fromisoformat(at), origin == "planner", silence)

@@ -10,8 +10,8 @@ from rapport.domain.chat_archive import KEY_PREFIX
 from rapport.domain.conversation import Message
 from rapport.domain.follow_up import PastFollowUp
 from rapport.storage.database import Connection
-from rapport.storage.followups.past_followups import BROUGHT_UP, brought_up
-from rapport.storage.messages.messages import COLUMNS, message_of
+from rapport.storage.followups.past_followups import PAST_FOLLOWUPS, read_past_followups
+from rapport.storage.messages.messages import COLUMNS, to_message
 
 # The newest messages, but of those that it was asked about before only a few: they say what the new ones are about.
 _SAID = f"""
@@ -31,14 +31,14 @@ ORDER BY created_at, id
 class Paused:
     """A conversation in which nobody says anything at the moment."""
 
-    said: Sequence[Message]
+    messages: Sequence[Message]
     """The newest messages, oldest first."""
     fresh: Sequence[Message]
     """Those of them that people said and the model has not been asked about."""
-    autonomy: bool | None
-    brought_up: Sequence[PastFollowUp]
+    autonomy_enabled: bool | None
+    past_followups: Sequence[PastFollowUp]
     """Its latest follow-ups, the newest first."""
-    followups: int
+    consecutive_followups: int
     """Said since somebody spoke."""
 
 
@@ -46,27 +46,27 @@ class Paused:
 class Reflections:
     connection: Connection
 
-    async def paused(
-        self, owner_id: str, conversation_id: str, *, spoken: int, limit: int = 24, known: int = 6
+    async def load_pause(
+        self, owner_id: str, conversation_id: str, *, user_message_count: int, limit: int = 24, known: int = 6
     ) -> Paused | None:
         """What there is to think about; None when somebody has spoken since, or the conversation is gone."""
         found = await self.connection.execute(
             # Before the first time it is -infinity, which no datetime can hold.
-            f"SELECT autonomy_enabled, CASE WHEN isfinite(reflected_until) THEN reflected_until END, consecutive_followups, {BROUGHT_UP}"
+            f"SELECT autonomy_enabled, CASE WHEN isfinite(reflected_until) THEN reflected_until END, consecutive_followups, {PAST_FOLLOWUPS}"
             " FROM conversations c WHERE id = %s AND owner_id = %s AND user_message_count = %s".encode(),
-            (conversation_id, owner_id, spoken),
+            (conversation_id, owner_id, user_message_count),
         )
         here = await found.fetchone()
         if here is None:
             return None
         parameters = {"conversation": conversation_id, "owner": owner_id, "limit": limit, "known": known}
         rows = await (await self.connection.execute(_SAID, parameters)).fetchall()
-        said = [message_of(row) for row in rows]
+        said = [to_message(row) for row in rows]
         fresh = [one for one in said if _is_theirs(one) and (here[1] is None or one.created_at > here[1])]
-        return Paused(said, fresh, here[0], brought_up(here[3]), here[2])
+        return Paused(said, fresh, here[0], read_past_followups(here[3]), here[2])
 
-    async def done(
-        self, owner_id: str, conversation_id: str, *, spoken: int, upto: datetime, followups: int = 0
+    async def mark_reflected(
+        self, owner_id: str, conversation_id: str, *, user_message_count: int, upto: datetime, followups: int = 0
     ) -> bool:
         """Everything up to then has been thought about; False, and nothing changed, when anything has been said since.
 
@@ -75,7 +75,7 @@ class Reflections:
         found = await self.connection.execute(
             "UPDATE conversations SET reflected_until = greatest(reflected_until, %s)"
             " WHERE id = %s AND owner_id = %s AND user_message_count = %s AND consecutive_followups = %s",
-            (upto, conversation_id, owner_id, spoken, followups),
+            (upto, conversation_id, owner_id, user_message_count, followups),
         )
         return found.rowcount == 1
 

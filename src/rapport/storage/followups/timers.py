@@ -25,10 +25,10 @@ _COLUMNS = (
 # an older count than the conversation and never fires.
 _SET = f"""
 INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, topic, origin, user_message_count, due_at, sources)
-SELECT c.id, %(id)s, %(timer)s, c.owner_id, %(type)s, %(reason)s, %(matter)s, %(origin)s, c.user_message_count,
+SELECT c.id, %(id)s, %(timer)s, c.owner_id, %(type)s, %(reason)s, %(topic)s, %(origin)s, c.user_message_count,
        clock_timestamp() + %(delay)s * interval '1 second', %(sources)s::text[]
 FROM conversations c WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
-  AND (%(spoken)s::bigint IS NULL OR c.user_message_count = %(spoken)s)
+  AND (%(user_message_count)s::bigint IS NULL OR c.user_message_count = %(user_message_count)s)
   AND (EXISTS (SELECT FROM timers w WHERE w.conversation_id = c.id AND w.timer_id = %(timer)s AND w.state = 'pending')
        OR (SELECT count(*) FROM (SELECT FROM timers w WHERE w.conversation_id = c.id AND w.state = 'pending'
                                  LIMIT %(most)s) AS waiting) < %(most)s)
@@ -91,13 +91,13 @@ class Timers:
         trigger_type: TriggerType,
         delay: float,
         reason: str | None = None,
-        matter: str = "",
+        topic: str = "",
         origin: Literal["planner", "user"] = "user",
         sources: Sequence[str] = (),
-        spoken: int | None = None,
+        user_message_count: int | None = None,
         row_id: str | None = None,
     ) -> Timer | None:
-        """Set the timer of that name, or move it. With `spoken` only while nobody has spoken since; None if somebody has.
+        """Set the timer of that name, or move it. With `user_message_count`: only while no person has written since; otherwise None.
 
         The planner doesn't move one that somebody has set: None.
 
@@ -115,18 +115,18 @@ class Timers:
                     "timer": timer_id,
                     "type": trigger_type,
                     "reason": reason,
-                    "matter": matter,
+                    "topic": topic,
                     "origin": origin,
                     "sources": list(sources),
                     "delay": delay,
-                    "spoken": spoken,
+                    "user_message_count": user_message_count,
                     "most": MAX_WAITING,
                 },
             )
         except errors.ForeignKeyViolation as error:  # the conversation was erased while the insert waited for its row
             raise no_such_conversation(conversation_id) from error
         row = await found.fetchone()
-        if row is None and spoken is None:
+        if row is None and user_message_count is None:
             await Conversations(self.connection).get(owner_id, conversation_id)  # that may be what is missing
             raise InvalidInput(f"{MAX_WAITING:,} follow-ups wait in this conversation already: cancel some first.")
         return _timer(row) if row else None

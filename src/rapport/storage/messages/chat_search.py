@@ -13,7 +13,7 @@ from rapport.domain.conversation import Author
 from rapport.domain.note import Vector
 from rapport.domain.read_models import SearchHit
 from rapport.storage.database import Connection
-from rapport.storage.messages.messages import WORDS, message_of
+from rapport.storage.messages.messages import TEXT_COLUMNS, to_message
 from rapport.storage.notes.notes import vector_literal
 
 EXACT_VECTORS = 6_000
@@ -21,13 +21,13 @@ EXACT_VECTORS = 6_000
 EXACT_SHARE = 300
 """The index meets others' vectors on the way to a group's own, the more of them the smaller the group's share is. So a group
 is compared one by one up to the root of so many times all vectors, too: from there on the index is faster."""
-MOST_EXACT = 30_000
+MAX_EXACT_VECTORS = 30_000
 """But never more than these: some 30 ms."""
 CANDIDATES = 50
 """How many messages each of the two ways puts forward."""
-MOST_WORDS = 16
+MAX_WORDS = 16
 """How many different words of a question are looked for."""
-MANY_MESSAGES = 1_000
+MAX_WORD_HITS = 1_000
 """How many messages of a chat with a word are looked at. A word that a long chat has in more is not searched for."""
 RANK_SHIFT = 20
 """The constant of reciprocal rank fusion. The authors' 60 makes the first ranks nearly equal."""
@@ -50,7 +50,7 @@ _NEAR = f"""
         SELECT message_id, embedding, created_at FROM message_vectors
         WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND embedder = %(embedder)s
           AND (SELECT are_few FROM own)
-        ORDER BY conversation_id, message_id LIMIT {2 * MOST_EXACT}) AS few
+        ORDER BY conversation_id, message_id LIMIT {2 * MAX_EXACT_VECTORS}) AS few
      WHERE created_at < %(before)s
      ORDER BY embedding <=> %(vector)s::halfvec LIMIT %(candidates)s)
     UNION ALL
@@ -76,17 +76,17 @@ _NEAR_IN_TOPIC = f"""
 # index answers.) Then reciprocal rank fusion; a message of somebody whom the question names counts for more.
 _SEARCH = f"""
 WITH own AS MATERIALIZED (
-    SELECT vectors, vectors <= least({MOST_EXACT}, greatest({EXACT_VECTORS}, sqrt({EXACT_SHARE} * greatest(reltuples, 0)))) AS are_few
+    SELECT vectors, vectors <= least({MAX_EXACT_VECTORS}, greatest({EXACT_VECTORS}, sqrt({EXACT_SHARE} * greatest(reltuples, 0)))) AS are_few
     FROM embedding_progress, pg_class
     WHERE conversation_id = %(conversation)s AND embedder = %(embedder)s AND vectors > 0 AND oid = 'message_vectors'::regclass
 ), near AS MATERIALIZED ({{near}}
 ), common AS MATERIALIZED (
     SELECT word, share FROM pg_stats, unnest(most_common_elems::text::text[], most_common_elem_freqs) AS counted (word, share)
-    WHERE (SELECT vectors > {MOST_EXACT} FROM own) AND schemaname = current_schema() AND tablename = 'messages_words'
-      AND attname = 'message_words' AND word IS NOT NULL AND share * (SELECT vectors FROM own) > {MANY_MESSAGES}
+    WHERE (SELECT vectors > {MAX_EXACT_VECTORS} FROM own) AND schemaname = current_schema() AND tablename = 'messages_words'
+      AND attname = 'message_words' AND word IS NOT NULL AND share * (SELECT vectors FROM own) > {MAX_WORD_HITS}
 ), asked AS MATERIALIZED (
     SELECT array_to_tsvector(ARRAY[lexeme])::text::tsquery AS query, lexeme IN (SELECT word FROM common) AS is_common
-    FROM unnest((tsvector_to_array(message_words(%(words)s)))[:{MOST_WORDS}]) AS lexeme
+    FROM unnest((tsvector_to_array(message_words(%(words)s)))[:{MAX_WORDS}]) AS lexeme
 ), wanted AS MATERIALIZED (
     SELECT row_number() OVER () AS word, query FROM (
         SELECT query FROM asked WHERE NOT is_common
@@ -98,7 +98,7 @@ WITH own AS MATERIALIZED (
         SELECT id, octet_length(content) AS size FROM messages
         WHERE ARRAY[conversation_id] @> ARRAY[%(conversation)s::text] AND message_words(content) @@ query
           AND {_SAID} AND created_at < %(before)s{{topic}}
-        LIMIT {MANY_MESSAGES}
+        LIMIT {MAX_WORD_HITS}
     ) AS found
 ), weighed AS MATERIALIZED (
     SELECT word, ln(1 + greatest(coalesce((SELECT vectors FROM own), 0) - found, 0.5 * found, 10) / (found + 0.5)) AS rarity
@@ -124,7 +124,7 @@ SELECT coalesce(near.similarity, (
            WHERE v.conversation_id = %(conversation)s AND v.message_id = found.id AND v.embedder = %(embedder)s)),
        worded.matched, worded.share, message.*
 FROM found LEFT JOIN near ON near.message_id = found.id LEFT JOIN worded ON worded.id = found.id CROSS JOIN LATERAL (
-    SELECT {WORDS} FROM messages WHERE conversation_id = %(conversation)s AND id = found.id LIMIT 1
+    SELECT {TEXT_COLUMNS} FROM messages WHERE conversation_id = %(conversation)s AND id = found.id LIMIT 1
 ) AS message
 ORDER BY found.points DESC, found.id DESC
 """
@@ -174,10 +174,10 @@ async def search_chat(
             "limit": limit,
         },
     )
-    return [SearchHit(message_of(row[3:]), row[0], row[1] or 0, float(row[2] or 0.0)) for row in await found.fetchall()]
+    return [SearchHit(to_message(row[3:]), row[0], row[1] or 0, float(row[2] or 0.0)) for row in await found.fetchall()]
 
 
-async def participants(
+async def list_participants(
     connection: Connection, owner_id: str, conversation_id: str, *, before: datetime
 ) -> list[Author]:
     """Return who wrote one of the latest messages up to a moment, under each name that they had."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from rapport.domain.chat_archive import KEY_PREFIX, TICK, ArchivedMessage, id_at, spaced
-from rapport.domain.conversation import Message, text_of
+from rapport.domain.chat_archive import KEY_PREFIX, TICK, ArchivedMessage, new_id_at, space_out
+from rapport.domain.conversation import Message, extract_text
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.storage.conversations.conversations import no_such_conversation
 from rapport.storage.database import Connection
-from rapport.storage.messages.messages import COLUMNS, message_of
+from rapport.storage.messages.messages import COLUMNS, to_message
 
 # By the unique indexes of the conversation: what came from this archive before, what the archive was made of, if it is an
 # export of this very conversation, and what a channel has brought already.
@@ -68,7 +68,7 @@ _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class ImportCounts:
     """What became of some messages of an archive."""
 
     added: int = 0
@@ -79,8 +79,8 @@ class Added:
     loose: int = 0
     """They reply to a message that is not there."""
 
-    def __add__(self, other: Added) -> Added:
-        return Added(
+    def __add__(self, other: ImportCounts) -> ImportCounts:
+        return ImportCounts(
             self.added + other.added,
             self.known + other.known,
             self.changed + other.changed,
@@ -92,7 +92,7 @@ class Added:
 class Archives:
     connection: Connection
 
-    async def begin(
+    async def create_conversation(
         self,
         owner_id: str,
         conversation_id: str,
@@ -110,9 +110,9 @@ class Archives:
             (conversation_id, owner_id, agent_id, kind, title, at, at),
         )
 
-    async def add(
+    async def import_messages(
         self, owner_id: str, conversation_id: str, messages: Sequence[ArchivedMessage], *, prefix: str
-    ) -> Added:
+    ) -> ImportCounts:
         """Store messages, oldest first, at their true times; what is known already stays as it is. Needs a transaction.
 
         A message whose time is taken is moved on by microseconds. Nothing is answered, and nobody has spoken.
@@ -129,10 +129,10 @@ class Archives:
         again = [message for message in messages if prefix + message.row_id in stored]
         changed = sum(stored[prefix + message.row_id][1] != _digest(message) for message in again)
         if not fresh:
-            return Added(known=len(again), changed=changed)
+            return ImportCounts(known=len(again), changed=changed)
         ids = {key: message_id for key, (message_id, _) in stored.items()}
-        times = spaced((message.created_at for message in fresh), await self._taken(conversation_id, fresh))
-        ids |= {prefix + message.row_id: id_at(time) for message, time in zip(fresh, times, strict=True)}
+        times = space_out((message.created_at for message in fresh), await self._taken(conversation_id, fresh))
+        ids |= {prefix + message.row_id: new_id_at(time) for message, time in zip(fresh, times, strict=True)}
         parents = [None if message.reply_to is None else ids.get(prefix + message.reply_to) for message in fresh]
         async with self.connection.cursor() as cursor, cursor.copy(_COPY) as copy:
             for message, time, parent in zip(fresh, times, parents, strict=True):
@@ -145,7 +145,7 @@ class Archives:
                         message.role,
                         author and author.id,
                         author and author.name,
-                        text_of(message.content),
+                        extract_text(message.content),
                         None if isinstance(message.content, str) else Jsonb(list(message.content)),
                         parent,
                         key,
@@ -170,7 +170,7 @@ class Archives:
         )
         replies = sum(message.reply_to is not None for message in fresh)
         answered = sum(parent is not None for parent in parents)
-        return Added(len(fresh), len(again), changed, replies - answered)
+        return ImportCounts(len(fresh), len(again), changed, replies - answered)
 
     async def _known(
         self, conversation_id: str, messages: Sequence[ArchivedMessage], *, prefix: str
@@ -205,7 +205,7 @@ class Archives:
         found = await self.connection.execute(_TAKEN, {"conversation": conversation_id, "seconds": list(seconds)})
         return {row[0] for row in await found.fetchall()}
 
-    async def after(
+    async def list_after(
         self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None = None
     ) -> list[Message]:
         """The first `limit` things said after the cursor, oldest first. Summaries are not said by anybody."""
@@ -216,14 +216,16 @@ class Archives:
             " AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s",
             (conversation_id, owner_id, since, last_id, limit),
         )
-        return [message_of(row) for row in await found.fetchall()]
+        return [to_message(row) for row in await found.fetchall()]
 
-    async def every_conversation(self, owner_id: str) -> list[str]:
+    async def list_conversation_ids(self, owner_id: str) -> list[str]:
         """The ids of the owner's conversations."""
         found = await self.connection.execute("SELECT id FROM conversations WHERE owner_id = %s", (owner_id,))
         return [row[0] for row in await found.fetchall()]
 
-    async def suspects(self, owner_id: str, conversation_id: str, *, marker: str) -> list[tuple[Message, str | None]]:
+    async def find_suspects(
+        self, owner_id: str, conversation_id: str, *, marker: str
+    ) -> list[tuple[Message, str | None]]:
         """Imported messages of people that begin with the marker, each with the id of the agent's imported message right
         after it, if there is one.
 
@@ -232,7 +234,7 @@ class Archives:
         found = await self.connection.execute(
             _SUSPECTS, {"conversation": conversation_id, "owner": owner_id, "marker": marker, "key": KEY_PREFIX}
         )
-        return [(message_of(row[:-2]), row[-2] if row[-1] == "assistant" else None) for row in await found.fetchall()]
+        return [(to_message(row[:-2]), row[-2] if row[-1] == "assistant" else None) for row in await found.fetchall()]
 
     async def tag(self, owner_id: str, conversation_id: str, message_id: str, tags: Mapping[str, Any]) -> None:
         """Add to what is known about a message; what it says stays as it is."""
@@ -243,4 +245,4 @@ class Archives:
 
 
 def _digest(message: ArchivedMessage) -> bytes:
-    return hashlib.sha256(text_of(message.content).encode()).digest()
+    return hashlib.sha256(extract_text(message.content).encode()).digest()

@@ -9,17 +9,17 @@ from psycopg import AsyncCursor
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
-from rapport.domain.conversation import Audience, Incoming, Message, text_of
+from rapport.domain.conversation import Audience, Incoming, Message, extract_text
 from rapport.domain.event import Accepted, ClaimedEvent
 from rapport.domain.ids import new_id
 from rapport.storage.conversations.conversations import no_such_conversation
 from rapport.storage.database import Connection
-from rapport.storage.messages.messages import COLUMNS, message_of
+from rapport.storage.messages.messages import COLUMNS, to_message
 
-CLOCKS_DIFFER = 60
+CLOCK_SKEW_SECONDS = 60
 """Seconds by which a platform's clock may be wrong by ours, with the time that a message takes to come here."""
 
-KEPT_CHANGES = 50
+MAX_STORED_EDITS = 50
 """So many changes of a message are kept as they came: each is written anew with the next one."""
 
 # One statement, so one transaction. The conversation's row lock puts writers in a line; the time it returns is later
@@ -85,12 +85,12 @@ _STORE_NOW = _STORE.format(
 # even if it has become old by the time that it is read. What comes after something that was said later stands where it was
 # said. A date that lies well ahead is none.
 _DATED = f"""
-CASE WHEN %(said_at)s::timestamptz > transaction_timestamp() + interval '{CLOCKS_DIFFER} seconds'
+CASE WHEN %(said_at)s::timestamptz > transaction_timestamp() + interval '{CLOCK_SKEW_SECONDS} seconds'
      THEN transaction_timestamp() ELSE %(said_at)s END
 """
 _PLACED = f"""
 greatest({_DATED}, last_platform_created_at + interval '1 microsecond',
-         CASE WHEN {_DATED} > transaction_timestamp() - interval '{CLOCKS_DIFFER} seconds'
+         CASE WHEN {_DATED} > transaction_timestamp() - interval '{CLOCK_SKEW_SECONDS} seconds'
               THEN replied_at + interval '1 microsecond' END)
 """
 # What is embedded goes on from the latest: what comes later and stands before it has to be come back to.
@@ -177,7 +177,7 @@ class IncomingMessages:
             "owner": incoming.owner_id,
             "author_id": incoming.author and incoming.author.id,
             "author_name": incoming.author and incoming.author.name,
-            "text": text_of(incoming.content),
+            "text": extract_text(incoming.content),
             "blocks": None if isinstance(incoming.content, str) else Jsonb(list(incoming.content)),
             "reply_to": incoming.reply_to_id,
             "client_id": incoming.client_message_id,
@@ -213,7 +213,7 @@ class IncomingMessages:
                 kind=kind,
                 channel=channel,
                 accepted_by=worker_id,
-                spoken=spoken,
+                user_message_count=spoken,
                 handle=handle,
             )
         where = (message_id, incoming.conversation_id, incoming.owner_id, agent_id)
@@ -230,7 +230,7 @@ class IncomingMessages:
                 raise
             return await self.connection.execute(statement, parameters)
 
-    async def known(self, incoming: Incoming) -> tuple[Message, Accepted] | None:
+    async def find_known(self, incoming: Incoming) -> tuple[Message, Accepted] | None:
         """The message stored under the client's id, or else under the platform's, and what accepting it did."""
         found = await self.connection.execute(
             _KNOWN,
@@ -244,7 +244,7 @@ class IncomingMessages:
         row = await found.fetchone()
         if row is None:
             return None
-        message = message_of(row[2:])
+        message = to_message(row[2:])
         return message, Accepted(
             message.id,
             incoming.conversation_id,
@@ -252,10 +252,10 @@ class IncomingMessages:
             row[0],
             message.created_at,
             row[1],
-            repeated=True,
+            is_repeated=True,
         )
 
-    async def change(self, incoming: Incoming) -> str | None:
+    async def store_edit(self, incoming: Incoming) -> str | None:
         """Somebody has changed what they said, which is known by its platform's id; returns whose id it has here.
 
         None: it isn't known, or it says nothing else than before, or has been changed again since.
@@ -267,17 +267,17 @@ class IncomingMessages:
                 "conversation": incoming.conversation_id,
                 "owner": incoming.owner_id,
                 "platform_id": incoming.platform_id,
-                "text": text_of(incoming.content),
+                "text": extract_text(incoming.content),
                 "mentions": list(incoming.mentions),
                 "edited_at": incoming.edited_at.isoformat(),
-                "kept": KEPT_CHANGES,
+                "kept": MAX_STORED_EDITS,
                 "payload": incoming.payload and Jsonb(dict(incoming.payload)),
             },
         )
         row = await found.fetchone()
         return row[0] if row else None
 
-    async def call(self, incoming: Incoming, message_id: str, *, audience: Audience, worker_id: str) -> bool:
+    async def mark_for_agent(self, incoming: Incoming, message_id: str, *, audience: Audience, worker_id: str) -> bool:
         """Queue a known message to be answered in a conversation of its audience; False if it is not one, or was queued
         before. Call it in a transaction."""
         found = await self.connection.execute(

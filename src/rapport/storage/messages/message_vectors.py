@@ -97,12 +97,14 @@ class Stretch:
 class MessageVectors:
     connection: Connection
 
-    async def behind(self, embedder: str, *, limit: int, after: str = "") -> list[str]:
+    async def list_behind(self, embedder: str, *, limit: int, after: str = "") -> list[str]:
         """Groups, by id, in which something was said that this embedder may not have seen."""
         found = await self.connection.execute(_BEHIND, {"embedder": embedder, "limit": limit, "after": after})
         return [row[0] for row in await found.fetchall()]
 
-    async def following(self, conversation_id: str, embedder: str, *, limit: int, characters: int) -> Stretch | None:
+    async def load_following(
+        self, conversation_id: str, embedder: str, *, limit: int, characters: int
+    ) -> Stretch | None:
         """The next `limit` messages to look at; None when the group has all its vectors, or there is no such group."""
         parameters = {
             "conversation": conversation_id,
@@ -159,7 +161,7 @@ class MessageVectors:
         row = await moved.fetchone()
         return row is not None and bool(row[0])
 
-    async def totals(self, embedder: str) -> tuple[int, int]:
+    async def count_totals(self, embedder: str) -> tuple[int, int]:
         """About how many messages have a vector, and how many have one of another embedder."""
         found = await self.connection.execute(
             "SELECT coalesce(sum(vectors), 0), coalesce(sum(vectors) FILTER (WHERE embedder <> %s), 0) FROM embedding_progress",
@@ -169,7 +171,7 @@ class MessageVectors:
         assert row is not None
         return int(row[0]), int(row[1])
 
-    async def forget_others(self, embedder: str, *, limit: int) -> int:
+    async def delete_other_embedders(self, embedder: str, *, limit: int) -> int:
         """Remove some vectors that other embedders have made; 0 when there are none left."""
         found = await self.connection.execute(
             _FORGET,

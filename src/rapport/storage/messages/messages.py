@@ -17,21 +17,21 @@ from rapport.storage.database import Connection
 
 log = structlog.get_logger()
 
-SPOKEN = "id, conversation_id, role, content, blocks, created_at, author_id, author_name"
+COMMON_COLUMNS = "id, conversation_id, role, content, blocks, created_at, author_id, author_name"
 COLUMNS = (
-    f"{SPOKEN}, reply_to_id, client_message_id, event_id, sources, metadata, summary_id,"
+    f"{COMMON_COLUMNS}, reply_to_id, client_message_id, event_id, sources, metadata, summary_id,"
     " mentions, thread_id, is_bot, platform_id, context_snapshot"
 )
-BRIEF = """reply_to_id, client_message_id, event_id, '[]'::jsonb AS sources,
+PROMPT_COLUMNS = """reply_to_id, client_message_id, event_id, '[]'::jsonb AS sources,
     CASE WHEN metadata ? 'autonomous' THEN metadata ELSE '{}' END AS metadata, summary_id, mentions, thread_id, is_bot,
     platform_id, context_snapshot"""
 """What follows SPOKEN in a message as one of many that a model is told: of the metadata, which may be long, only what says
 that the agent spoke unasked."""
-WORDS = f"""id, conversation_id, role,
+TEXT_COLUMNS = f"""id, conversation_id, role,
     CASE WHEN content = '' AND blocks IS NOT NULL THEN '[picture]' ELSE content END AS content, NULL::jsonb AS blocks,
-    created_at, author_id, author_name, {BRIEF}"""
+    created_at, author_id, author_name, {PROMPT_COLUMNS}"""
 """The same without pictures, which can be megabytes each."""
-LATELY = 10_000
+RECENT_MESSAGES = 10_000
 
 # The conversation as the index has it, and only so: then no other index answers, and no walk of all that was ever sent there.
 _BY_PART = f"""
@@ -49,7 +49,7 @@ SELECT {COLUMNS} FROM messages
 WHERE conversation_id = %(conversation)s AND id = (
     SELECT id FROM (
         SELECT id, owner_id, role, synthetic FROM messages WHERE conversation_id = %(conversation)s
-        ORDER BY created_at DESC, id DESC LIMIT {LATELY}) AS latest
+        ORDER BY created_at DESC, id DESC LIMIT {RECENT_MESSAGES}) AS latest
     WHERE role = 'assistant' AND owner_id = %(owner)s AND NOT synthetic LIMIT 1)
 """
 
@@ -71,7 +71,7 @@ LIMIT 5
 class Messages:
     connection: Connection
 
-    async def before(
+    async def list_before(
         self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None = None
     ) -> list[Message]:
         """The newest `limit` messages older than the cursor, oldest of them first: what was said, and nothing else."""
@@ -114,7 +114,7 @@ class Messages:
                 " AND (created_at, id) < (%s, %s) ORDER BY created_at DESC, id DESC LIMIT %s",
                 (conversation_id, owner_id, *cursor, limit),
             )
-        return [message_of(row) for row in reversed(await found.fetchall())]
+        return [to_message(row) for row in reversed(await found.fetchall())]
 
     async def get(self, owner_id: str, conversation_id: str, message_id: str) -> Message | None:
         """One that somebody said."""
@@ -123,9 +123,9 @@ class Messages:
             (conversation_id, message_id, owner_id),
         )
         row = await found.fetchone()
-        return message_of(row) if row else None
+        return to_message(row) if row else None
 
-    async def of_platform(self, owner_id: str, conversation_id: str, platform_id: str) -> Message | None:
+    async def find_by_platform_id(self, owner_id: str, conversation_id: str, platform_id: str) -> Message | None:
         """The one that the platform calls so, or a part of it if it was sent in several."""
         found = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages"
@@ -139,9 +139,9 @@ class Messages:
                 {"conversation": conversation_id, "owner": owner_id, "parts": Jsonb([platform_id])},
             )
             row = await found.fetchone()
-        return message_of(row) if row else None
+        return to_message(row) if row else None
 
-    async def topic(self, conversation_id: str, message_id: str) -> str | None:
+    async def get_thread_id(self, conversation_id: str, message_id: str) -> str | None:
         """The forum topic that a message was said in, if it was in one."""
         found = await self.connection.execute(
             "SELECT thread_id FROM messages WHERE conversation_id = %s AND id = %s", (conversation_id, message_id)
@@ -149,15 +149,15 @@ class Messages:
         row = await found.fetchone()
         return row[0] if row else None
 
-    async def latest_reply(self, owner_id: str, conversation_id: str) -> Message | None:
+    async def find_latest_reply(self, owner_id: str, conversation_id: str) -> Message | None:
         """What the agent said last, if that is among the latest LATELY things that were said."""
         found = await self.connection.execute(
             _LATEST_REPLY.encode(), {"conversation": conversation_id, "owner": owner_id}
         )
         row = await found.fetchone()
-        return message_of(row) if row else None
+        return to_message(row) if row else None
 
-    async def beginning_with(
+    async def find_by_prefix(
         self, owner_id: str, prefix: str, conversation_id: str | None = None
     ) -> list[tuple[str, str]]:
         """Conversation and id of messages that somebody said and whose ids begin so, there or anywhere: the first few."""
@@ -172,16 +172,16 @@ class Messages:
         )
         return [(row[0], row[1]) for row in await found.fetchall()]
 
-    async def reply_to_event(self, owner_id: str, conversation_id: str, event_id: str) -> Message | None:
+    async def find_reply(self, owner_id: str, conversation_id: str, event_id: str) -> Message | None:
         """The one reply an event has, once it has been answered."""
         found = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND event_id = %s AND owner_id = %s",
             (conversation_id, event_id, owner_id),
         )
         row = await found.fetchone()
-        return message_of(row) if row else None
+        return to_message(row) if row else None
 
-    async def position(self, owner_id: str, conversation_id: str, message_id: str) -> tuple[datetime, str]:
+    async def get_cursor(self, owner_id: str, conversation_id: str, message_id: str) -> tuple[datetime, str]:
         """Where a message that somebody said stands in its conversation: the cursor of a history page."""
         if is_id(message_id):
             found = await self.connection.execute(
@@ -193,7 +193,7 @@ class Messages:
         raise InvalidInput(f"There is no message {message_id[:64]!r} in this conversation to page from.")
 
 
-def message_of(row: tuple[Any, ...]) -> Message:
+def to_message(row: tuple[Any, ...]) -> Message:
     """A row of COLUMNS, of SPOKEN and BRIEF, or of WORDS as a message."""
     id_, conversation_id, role, content, blocks, created_at, author_id, author_name, *rest = row
     author = None if author_id is None else Author(author_id, author_name or author_id)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from rapport.domain.conversation import Author, Message
 from rapport.domain.note import Vector
 from rapport.storage.database import Connection
-from rapport.storage.messages.messages import BRIEF, SPOKEN, WORDS, message_of
+from rapport.storage.messages.messages import COMMON_COLUMNS, PROMPT_COLUMNS, TEXT_COLUMNS, to_message
 
-REPLIES = 40
+MAX_REPLIES = 40
 """So many replies to an anchor, and replies to those, are found, the nearest first."""
-BREADTH = 20
+MAX_REPLIES_PER_MESSAGE = 20
 """So many of them to one message: the latest."""
 _SAID = "conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic"
 
@@ -26,7 +26,7 @@ _SAID = "conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <>
 # topic hashed to find a few.)
 _LINKED = f"""
 WITH RECURSIVE anchor AS MATERIALIZED (
-    SELECT {SPOKEN}, {BRIEF} FROM messages WHERE {_SAID} AND id = %(anchor)s AND id <> %(call)s
+    SELECT {COMMON_COLUMNS}, {PROMPT_COLUMNS} FROM messages WHERE {_SAID} AND id = %(anchor)s AND id <> %(call)s
 ), up (id, parent) AS (
     SELECT id, reply_to_id FROM anchor
     UNION
@@ -36,23 +36,23 @@ WITH RECURSIVE anchor AS MATERIALIZED (
     UNION
     SELECT reply.id FROM down CROSS JOIN LATERAL (
         SELECT id FROM messages WHERE conversation_id = %(conversation)s AND reply_to_id = down.id AND created_at < %(at)s
-        ORDER BY created_at DESC, id DESC LIMIT {BREADTH}
+        ORDER BY created_at DESC, id DESC LIMIT {MAX_REPLIES_PER_MESSAGE}
     ) AS reply
 ), linked AS MATERIALIZED (
-    (SELECT id FROM up LIMIT %(depth)s + 1) UNION (SELECT id FROM down LIMIT {REPLIES + 1})
+    (SELECT id FROM up LIMIT %(depth)s + 1) UNION (SELECT id FROM down LIMIT {MAX_REPLIES + 1})
 )
 SELECT 0 AS part, anchor.* FROM anchor
 UNION ALL
 SELECT 1, found.* FROM linked CROSS JOIN LATERAL (
-    SELECT {WORDS} FROM messages
+    SELECT {TEXT_COLUMNS} FROM messages
     WHERE {_SAID} AND id = linked.id AND id <> %(anchor)s AND id <> %(call)s LIMIT 1
 ) AS found WHERE found.created_at < %(at)s{{topic}}
 UNION ALL
-(SELECT 2, {WORDS} FROM messages
+(SELECT 2, {TEXT_COLUMNS} FROM messages
  WHERE {_SAID} AND (created_at, id) < (SELECT created_at, id FROM anchor){{topic}}
  ORDER BY created_at DESC, id DESC LIMIT %(neighbours)s)
 UNION ALL
-(SELECT 2, {WORDS} FROM messages
+(SELECT 2, {TEXT_COLUMNS} FROM messages
  WHERE {_SAID} AND (created_at, id) > (SELECT created_at, id FROM anchor) AND created_at < %(at)s AND id <> %(call)s{{topic}}
  ORDER BY created_at, id LIMIT %(neighbours)s)
 """
@@ -60,7 +60,7 @@ _LINKED_ANYWHERE = _LINKED.replace("{topic}", "").encode()
 _LINKED_IN_TOPIC = _LINKED.replace("{topic}", " AND thread_id = %(topic)s").encode()
 
 _RECENT = f"""
-SELECT {WORDS} FROM messages WHERE {_SAID} AND (created_at, id) < (%(at)s, %(id)s){{topic}}
+SELECT {TEXT_COLUMNS} FROM messages WHERE {_SAID} AND (created_at, id) < (%(at)s, %(id)s){{topic}}
 ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 """
 _RECENT_ANYWHERE = _RECENT.replace("{topic}", "").encode()
@@ -107,16 +107,16 @@ async def load_linked(
             },
         )
         rows = await found.fetchall()
-    anchor = next((message_of(row[1:]) for row in rows if row[0] == 0), None)
+    anchor = next((to_message(row[1:]) for row in rows if row[0] == 0), None)
     if anchor is None:
-        anchor = from_snapshot(call)
+        anchor = read_snapshot(call)
         return LinkedMessages(anchor, (), () if anchor is None else (anchor,))
-    chain = [message_of(row[1:]) for row in rows if row[0] == 1]
-    around = [message_of(row[1:]) for row in rows if row[0] == 2]
-    return LinkedMessages(anchor, in_order(chain), in_order([*around, anchor]))
+    chain = [to_message(row[1:]) for row in rows if row[0] == 1]
+    around = [to_message(row[1:]) for row in rows if row[0] == 2]
+    return LinkedMessages(anchor, sort_by_time(chain), sort_by_time([*around, anchor]))
 
 
-def from_snapshot(call: Message) -> Message | None:
+def read_snapshot(call: Message) -> Message | None:
     """The message that a call has brought along with it, as a message that is nowhere stored; None if there is none."""
     snapshot = call.context_snapshot
     if not snapshot or not isinstance(snapshot.get("text"), str):
@@ -148,7 +148,7 @@ def _author(value: object) -> Author | None:
     return Author(str(told.get("id")), str(told.get("name")))
 
 
-async def recent(
+async def load_recent(
     connection: Connection,
     owner_id: str,
     conversation_id: str,
@@ -169,10 +169,10 @@ async def recent(
             "limit": limit,
         },
     )
-    return [message_of(row) for row in reversed(await found.fetchall())]
+    return [to_message(row) for row in reversed(await found.fetchall())]
 
 
-async def vector_of(
+async def load_vector(
     connection: Connection, owner_id: str, conversation_id: str, message_id: str, *, embedder: str
 ) -> Vector | None:
     """The vector of a message, if it has one by then."""
@@ -185,6 +185,6 @@ async def vector_of(
     return row[0] if row else None
 
 
-def in_order(messages: Sequence[Message]) -> list[Message]:
+def sort_by_time(messages: Sequence[Message]) -> list[Message]:
     """As they were said."""
     return sorted(messages, key=lambda message: (message.created_at, message.id))

@@ -10,8 +10,8 @@ from rapport.domain.ids import is_id
 from rapport.domain.live_updates import MemoryChange
 from rapport.storage.conversations.conversations import no_such_conversation
 from rapport.storage.database import Connection
-from rapport.storage.messages.messages import COLUMNS, message_of
-from rapport.storage.work.events import HINTS
+from rapport.storage.messages.messages import COLUMNS, to_message
+from rapport.storage.work.events import NOTIFY_CHANNEL
 
 PAGE = 20
 PAGE_BYTES = 64_000
@@ -63,10 +63,10 @@ class ConversationPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewMessages:
     connection: Connection
 
-    async def standing(self, owner_id: str, conversation_id: str) -> ConversationPosition:
+    async def get_position(self, owner_id: str, conversation_id: str) -> ConversationPosition:
         """How a conversation of this owner stands now; raises NotFound if there is none."""
         if is_id(conversation_id):
             found = await self.connection.execute(
@@ -76,20 +76,20 @@ class News:
                 return ConversationPosition(row[1], row[2])
         raise no_such_conversation(conversation_id)
 
-    async def standings(self, conversation_ids: Sequence[str]) -> Mapping[str, ConversationPosition]:
+    async def get_positions(self, conversation_ids: Sequence[str]) -> Mapping[str, ConversationPosition]:
         """How all of these stand; those that are gone are missing."""
         found = await self.connection.execute(_STANDING, {"ids": list(conversation_ids)})
         return {row[0]: ConversationPosition(row[1], row[2]) for row in await found.fetchall()}
 
-    async def after(self, owner_id: str, conversation_id: str, seq: int) -> list[tuple[int, Message]]:
+    async def list_after(self, owner_id: str, conversation_id: str, seq: int) -> list[tuple[int, Message]]:
         """What was said or changed after that number, in order: a page of it, empty only if there is nothing."""
         found = await self.connection.execute(
             _AFTER.encode(), {"conversation": conversation_id, "owner": owner_id, "seq": seq}
         )
-        return [(row[0], message_of(row[1:])) for row in await found.fetchall()]
+        return [(row[0], to_message(row[1:])) for row in await found.fetchall()]
 
-    async def tell(self, hints: Sequence[str]) -> None:
+    async def send_hints(self, hints: Sequence[str]) -> None:
         """Give the other processes these hints."""
         await self.connection.execute(
-            "SELECT pg_notify(%s, hint) FROM unnest(%s::text[]) AS hint", (HINTS, list(hints))
+            "SELECT pg_notify(%s, hint) FROM unnest(%s::text[]) AS hint", (NOTIFY_CHANNEL, list(hints))
         )

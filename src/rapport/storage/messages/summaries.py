@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from rapport.domain.conversation import Message
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
-from rapport.storage.messages.messages import COLUMNS, message_of
+from rapport.storage.messages.messages import COLUMNS, to_message
 
 # One statement. Who comes second finds another summary than the one it went on from, and stores nothing. Every message
 # is marked once, by the summary that covers it first; the summary before this one is marked as folded into it. Both ends
@@ -71,13 +71,13 @@ class Backlog:
 class Summaries:
     connection: Connection
 
-    async def backlog(self, owner_id: str, conversation_id: str, *, limit: int) -> Backlog:
+    async def load_backlog(self, owner_id: str, conversation_id: str, *, limit: int) -> Backlog:
         """The newest summary, and what follows it up to the first message that waits for an answer: the words alone,
         oldest first, at most `limit`."""
         found = await self.connection.execute(
             _BACKLOG, {"conversation": conversation_id, "owner": owner_id, "limit": limit}
         )
-        told = [message_of(row) for row in await found.fetchall()]
+        told = [to_message(row) for row in await found.fetchall()]
         summary = next((message for message in told if message.role == "system-summary"), None)
         messages = [message for message in told if message.role != "system-summary"]
         return Backlog(summary, sorted(messages, key=lambda message: (message.created_at, message.id)))
@@ -106,4 +106,4 @@ class Summaries:
             },
         )
         row = await found.fetchone()
-        return message_of(row) if row else None
+        return to_message(row) if row else None

@@ -13,7 +13,7 @@ from rapport.storage.database import Database
 class NoteIndex:
     database: Database
 
-    async def listing(self, owner_id: str, *, limit: int, characters: int) -> tuple[int, Sequence[Passage]]:
+    async def list_recent(self, owner_id: str, *, limit: int, characters: int) -> tuple[int, Sequence[Passage]]:
         """Return how many notes the owner has, and the beginnings of those changed last."""
         async with self.database.statement() as connection:
             found = await connection.execute(
@@ -25,7 +25,9 @@ class NoteIndex:
             rows = await found.fetchall()
         return (rows[0][0] if rows else 0), [Passage(*row[1:]) for row in rows]
 
-    async def named(self, owner_id: str, name: str, *, notes: int, passages: int) -> tuple[int, Sequence[Passage]]:
+    async def find_by_name(
+        self, owner_id: str, name: str, *, notes: int, passages: int
+    ) -> tuple[int, Sequence[Passage]]:
         """Return the first passages of the notes that have every word of `name` in their title or their id.
 
         With them, how many passages these notes have. A note that is called exactly so comes alone.

@@ -167,12 +167,12 @@ class Notes:
         """The note and the hash of its text; None if there is no such note."""
         return await self._first("id = %s", owner_id, note_id)
 
-    async def same(self, owner_id: str, hash_: bytes) -> Note | None:
+    async def find_by_hash(self, owner_id: str, hash_: bytes) -> Note | None:
         """A note with this very text; the oldest if there are several."""
         found = await self._first("hash = %s", owner_id, hash_)
         return found and found[0]
 
-    async def of_file(self, owner_id: str, file_name: str) -> tuple[Note, bytes] | None:
+    async def find_by_file(self, owner_id: str, file_name: str) -> tuple[Note, bytes] | None:
         """The note that a file of this name has become, and the hash of its text."""
         return await self._first("md5(file_name) = md5(%s)", owner_id, file_name)
 
@@ -184,7 +184,7 @@ class Notes:
         row = await found.fetchone()
         return (Note(*row[:-1]), bytes(row[-1])) if row else None
 
-    async def page(self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None) -> list[Note]:
+    async def list_page(self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None) -> list[Note]:
         """The owner's notes, the one changed last first; `before` is the (updated_at, id) of the last one seen."""
         found = await self.connection.execute(
             f"SELECT {_CARD} FROM notes WHERE owner_id = %s AND (%s::timestamptz IS NULL OR (updated_at, id) < (%s, %s))"
@@ -205,7 +205,7 @@ class Notes:
             raise _no_such_note(note_id)
         await self._count(owner_id, row[0], -row[1])
 
-    async def shelf(self, owner_id: str, embedder: str) -> NoteCounts:
+    async def get_counts(self, owner_id: str, embedder: str) -> NoteCounts:
         """What the owner has in this embedder's index."""
         found = await self.connection.execute(
             "SELECT chunks, min_similarity FROM note_counts WHERE owner_id = %s AND embedder = %s", (owner_id, embedder)
@@ -213,7 +213,7 @@ class Notes:
         row = await found.fetchone()
         return NoteCounts(*row) if row else NoteCounts(0, None)
 
-    async def calibrated(self, owner_id: str, embedder: str, min_similarity: float | None) -> None:
+    async def set_min_similarity(self, owner_id: str, embedder: str, min_similarity: float | None) -> None:
         """Keep the owner's threshold for this embedder; None goes back to the embedder's own."""
         await self.connection.execute(
             "INSERT INTO note_counts (owner_id, embedder, chunks, min_similarity) VALUES (%s, %s, 0, %s)"
@@ -221,7 +221,7 @@ class Notes:
             (owner_id, embedder, min_similarity),
         )
 
-    async def sample(self, owner_id: str, embedder: str, *, limit: int) -> list[tuple[str, str, Chunk, Vector]]:
+    async def sample_vectors(self, owner_id: str, embedder: str, *, limit: int) -> list[tuple[str, str, Chunk, Vector]]:
         """Up to `limit` points spread over the owner's notes: (note id, title, chunk, vector). The same ones every time."""
         # Ordered by a hash: as good as chance, but repeatable.
         found = await self.connection.execute(
@@ -234,14 +234,14 @@ class Notes:
         rows = await found.fetchall()
         return [(note_id, title, Chunk(heading, text), vector) for note_id, title, heading, text, vector in rows]
 
-    async def outdated(self, embedder: str, *, limit: int) -> list[tuple[str, str]]:
+    async def list_outdated(self, embedder: str, *, limit: int) -> list[tuple[str, str]]:
         """(owner, id) of notes that another embedder has indexed."""
         found = await self.connection.execute(
             "SELECT owner_id, id FROM notes WHERE embedder <> %s ORDER BY owner_id, id LIMIT %s", (embedder, limit)
         )
         return [(row[0], row[1]) for row in await found.fetchall()]
 
-    async def totals(self, embedder: str) -> tuple[int, int]:
+    async def count_totals(self, embedder: str) -> tuple[int, int]:
         """How many notes there are, and how many of them another embedder has indexed."""
         found = await self.connection.execute(
             "SELECT count(*), count(*) FILTER (WHERE embedder <> %s) FROM notes", (embedder,)

@@ -13,15 +13,15 @@ EXACT_CHUNKS = 2_000
 """Up to so many chunks an owner's own points are compared one by one: exact, and faster than an index shared with all."""
 CANDIDATES = 20
 """How many chunks the search by words puts forward, and at least so many the one by meaning."""
-NEAREST_POINTS = 60
+NEAREST_SENTENCES = 60
 """A chunk may have several points near the question: so many give enough chunks."""
-MANY_CHUNKS = 300
+MAX_WORD_HITS = 300
 """A word that more chunks than this have is not searched for: it says little, and looking at all of them takes long."""
 RANK_SHIFT = 5
 """The constant of reciprocal rank fusion. Its authors' 60 is for lists of equal worth and makes the first hundred ranks
 nearly equal; here the first few by meaning are nearly always right."""
 
-_WORDS_LAST_SECONDS = 300.0
+_COMMON_WORDS_TTL_SECONDS = 300.0
 
 _WITHOUT = "AND note_id <> %(without)s"
 _NEAR_EXACT = """
@@ -113,7 +113,7 @@ class PassageSearch:
     _common: str = "{}"
     _known_until: float = 0.0
 
-    async def passages(
+    async def find_passages(
         self,
         owner_id: str,
         *,
@@ -132,7 +132,7 @@ class PassageSearch:
         async with self.database.statement() as connection:
             if time.monotonic() >= self._known_until:
                 self._common = await _common_words(connection)
-                self._known_until = time.monotonic() + _WORDS_LAST_SECONDS
+                self._known_until = time.monotonic() + _COMMON_WORDS_TTL_SECONDS
             near = _NEAR_EXACT if chunks <= EXACT_CHUNKS else _NEAR_INDEXED.replace("{size}", str(len(vector)))
             found = await connection.execute(
                 _SEARCH.replace("{near}", near).replace("{without}", _WITHOUT if without else "").encode(),
@@ -144,9 +144,9 @@ class PassageSearch:
                     "without": without,
                     "vector": vector_literal(vector),
                     "chunks": float(chunks),
-                    "points": NEAREST_POINTS,
+                    "points": NEAREST_SENTENCES,
                     "candidates": CANDIDATES,
-                    "hits": MANY_CHUNKS,
+                    "hits": MAX_WORD_HITS,
                     "shift": RANK_SHIFT,
                     "near_weight": self.near_weight,
                     "words_weight": self.words_weight,
@@ -172,7 +172,7 @@ async def _common_words(connection: Connection) -> str:
         " unnest(most_common_elems::text::text[], most_common_elem_freqs) AS counted (word, share)"
         " WHERE schemaname = current_schema() AND tablename = 'chunks' AND attname = 'words' AND word IS NOT NULL"
         " AND share * (SELECT reltuples FROM pg_class WHERE oid = 'chunks'::regclass) > %s",
-        (MANY_CHUNKS,),
+        (MAX_WORD_HITS,),
     )
     row = await found.fetchone()
     assert row is not None

@@ -25,7 +25,7 @@ from ulid import ULID
 
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import FRESH
-from rapport.storage.database import CONNECTION_SETTINGS, refuse_broken, translated
+from rapport.storage.database import CONNECTION_SETTINGS, check_connection, translate_errors
 
 log = structlog.get_logger()
 
@@ -86,7 +86,7 @@ class Checkpoints(AsyncPostgresSaver):
         """Remove the oldest checkpoints of turns that began before the given time; returns how many went."""
         oldest_kept = str(ULID.from_datetime(before))
         removed = 0
-        with translated():
+        with translate_errors():
             async with self._pool.connection() as connection:
                 for statement in _SWEEP:
                     removed += (await connection.execute(statement, (oldest_kept,))).rowcount
@@ -101,7 +101,7 @@ class Checkpoints(AsyncPostgresSaver):
             rows, self._rows = self._rows, []
             columns = [list(column) for column in zip(*blobs, strict=True)] or [[]] * 6
             columns += [list(column) for column in zip(*rows, strict=True)]
-            with translated():
+            with translate_errors():
                 async with self._pool.connection() as connection:
                     await connection.execute(_PUT, columns)
 
@@ -110,12 +110,12 @@ class Checkpoints(AsyncPostgresSaver):
         if config.get("configurable", {}).get(FRESH) is True:
             return None
         await self.flush()
-        with translated():
+        with translate_errors():
             return await super().aget_tuple(config)
 
     async def adelete_thread(self, thread_id: str) -> None:
         await self.flush()
-        with translated():
+        with translate_errors():
             await super().adelete_thread(thread_id)
 
     async def aput(
@@ -166,6 +166,6 @@ def checkpoint_pool(url: str) -> CheckpointPool:
         max_size=4,
         timeout=3.0,
         reconnect_timeout=1.5,
-        check=refuse_broken,
+        check=check_connection,
         open=False,
     )

@@ -8,19 +8,19 @@ from typing import Any
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
-from rapport.domain.breaker import FAILURES, SECONDS
-from rapport.domain.conversation import text_of
+from rapport.domain.breaker import BREAKER_FAILURES, BREAKER_SECONDS
+from rapport.domain.conversation import extract_text
 from rapport.domain.errors import RapportError
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import PLANNED, Plan
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
-from rapport.storage.messages.messages import COLUMNS, message_of
+from rapport.storage.messages.messages import COLUMNS, to_message
 
 NOW_IN_LINE = "SELECT greatest(clock_timestamp(), conversations.last_at + interval '1 microsecond') AS at"
 """When what the agent says now is said: later than all that was said before, even if the clock went back."""
 
-HINTS = "rapport"
+NOTIFY_CHANNEL = "rapport"
 """The NOTIFY channel. What is said on it is only a hint: whoever misses it finds out by polling."""
 
 # Ends an event, if the fence says that it is still ours, and stores its reply: all or, if it isn't ours, nothing.
@@ -66,7 +66,7 @@ SELECT line.open_event_count > 0, reply.* FROM line, reply
 PLANNED_WITH_REPLY = f"""
 , planned AS (
     INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, topic, origin, user_message_count, due_at, sources)
-    SELECT %(conversation)s, %(plan_id)s, '{PLANNED}', %(owner)s, %(plan_type)s, %(plan_reason)s, %(plan_matter)s, 'planner',
+    SELECT %(conversation)s, %(plan_id)s, '{PLANNED}', %(owner)s, %(plan_type)s, %(plan_reason)s, %(plan_topic)s, 'planner',
            line.user_message_count, clock_timestamp() + %(plan_delay)s * interval '1 second', %(plan_sources)s::text[]
     FROM line WHERE line.user_message_count = line.heard
     ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
@@ -135,13 +135,13 @@ class Events:
                 "owner": event.owner_id,
                 "author_id": event.agent_id,
                 "author_name": agent_name,
-                "text": text_of(reply.content),
+                "text": extract_text(reply.content),
                 "blocks": None if isinstance(reply.content, str) else Jsonb(list(reply.content)),
                 "sources": Jsonb(list(reply.sources)),
                 "metadata": Jsonb(dict(reply.metadata)),
                 "failed": reply.model_failed,
-                "failures": FAILURES,
-                "rest": SECONDS,
+                "failures": BREAKER_FAILURES,
+                "rest": BREAKER_SECONDS,
                 "channel": event.channel,
                 "push": push,
             },
@@ -149,7 +149,7 @@ class Events:
         row = await found.fetchone()
         if row is None:
             raise Superseded("Another worker has taken over this event, or its conversation was deleted.")
-        return Finished(message_of(row[1:]), more=row[0])
+        return Finished(to_message(row[1:]), has_more=row[0])
 
     async def claim_waiting(
         self, *, worker_id: str, limit: int = 1, conversation_id: str | None = None, followups: bool = False
@@ -193,7 +193,7 @@ class Events:
         await self.hint(f"cancel {row[0]}")
         return row[0]
 
-    async def cancelled(self, *, worker_id: str) -> list[str]:
+    async def list_cancelled(self, *, worker_id: str) -> list[str]:
         """Which of this worker's running events somebody asked to cancel."""
         found = await self.connection.execute(
             "SELECT id FROM events WHERE worker_id = %s AND state = 'running' AND cancel_requested",
@@ -201,14 +201,14 @@ class Events:
         )
         return [row[0] for row in await found.fetchall()]
 
-    async def running_of(self, worker_id: str) -> set[str]:
+    async def list_running(self, worker_id: str) -> set[str]:
         """What the database believes this worker is running."""
         found = await self.connection.execute(
             "SELECT id FROM events WHERE worker_id = %s AND state = 'running'", (worker_id,)
         )
         return {row[0] for row in await found.fetchall()}
 
-    async def return_strays(self, worker_id: str, event_ids: set[str]) -> None:
+    async def requeue_orphaned(self, worker_id: str, event_ids: set[str]) -> None:
         """Put back events that this worker holds without running them."""
         await self.connection.execute(
             "UPDATE events SET state = 'queued', worker_id = NULL, due_at = clock_timestamp()"
@@ -217,7 +217,7 @@ class Events:
         )
 
     async def hint(self, text: str) -> None:
-        await self.connection.execute("SELECT pg_notify(%s, %s)", (HINTS, text))
+        await self.connection.execute("SELECT pg_notify(%s, %s)", (NOTIFY_CHANNEL, text))
 
 
 def plan_parameters(plan: Plan | None) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def plan_parameters(plan: Plan | None) -> dict[str, Any]:
         "plan_id": new_id(),
         "plan_type": plan.trigger_type,
         "plan_reason": plan.reason,
-        "plan_matter": plan.topic,
+        "plan_topic": plan.topic,
         "plan_delay": plan.delay,
         "plan_sources": list(plan.sources),
     }

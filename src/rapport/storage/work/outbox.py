@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.outgoing import Button, Notice, Outgoing
-from rapport.storage.database import Connection, attempt
+from rapport.storage.database import Connection, run_savepoint
 
 # The oldest unsent row of each conversation, so that replies arrive in order even when one has to be tried again; with the
 # message, if it is one, and what the platform calls the message that it answers. Only what this process has a channel for.
@@ -81,7 +81,7 @@ class Effect:
     id: str
     channel: str
     attempts: int
-    is_doubtful: bool
+    is_unconfirmed: bool
     """It may have arrived: somebody was at it when the connection broke, or died."""
     is_overdue: bool
     """It has been tried for so long that it is not worth another try."""
@@ -126,14 +126,14 @@ class Outbox:
         """Follow-ups, everywhere or there, that somebody's words have overtaken before they were sent; returns how many."""
         return (await self.connection.execute(_TAKE_BACK, {"conversation": conversation_id})).rowcount
 
-    async def give_up_own(self, *, worker_id: str, except_for: Collection[str]) -> None:
+    async def mark_own_unconfirmed(self, *, worker_id: str, except_for: Collection[str]) -> None:
         """What this worker was sending when it lost track: it may have arrived."""
         await self.connection.execute(
             "UPDATE outbox SET state = 'unconfirmed' WHERE state = 'sending' AND worker_id = %s AND id <> ALL(%s)",
             (worker_id, list(except_for)),
         )
 
-    async def arrived(self, effect: Effect, platform_id: str) -> None:
+    async def mark_part_arrived(self, effect: Effect, platform_id: str) -> None:
         """A part of it has arrived, and this is what the platform calls it. Call it in a transaction."""
         # Whoever erases the conversation locks its row first: so does this, or the two would wait for each other.
         await self.connection.execute(
@@ -146,12 +146,12 @@ class Outbox:
         # A channel may hear its own messages: then another one has that name by now, or gets it this very moment. That
         # must not undo the mark, or what was sent would count as unknown.
         with suppress(Permanent, Transient):
-            async with attempt(self.connection, patience=_NAMING_SECONDS):
+            async with run_savepoint(self.connection, patience=_NAMING_SECONDS):
                 await self.connection.execute(
                     _NAME, {"name": platform_id, "conversation": effect.conversation_id, "message": effect.outgoing.id}
                 )
 
-    async def sent(self, effect: Effect) -> None:
+    async def mark_sent(self, effect: Effect) -> None:
         """All of it has arrived."""
         await self.connection.execute(
             "UPDATE outbox SET state = 'sent', sent_at = clock_timestamp(), error = NULL"
@@ -160,13 +160,13 @@ class Outbox:
         )
 
     async def try_again(
-        self, effect: Effect, *, error: str | None, delay: float = 0.0, is_doubtful: bool = False
+        self, effect: Effect, *, error: str | None, delay: float = 0.0, is_unconfirmed: bool = False
     ) -> None:
         """Later; if it is unconfirmed, to look for it first."""
         await self.connection.execute(
             "UPDATE outbox SET state = %s, error = %s, due_at = clock_timestamp() + %s * interval '1 second'"
             " WHERE conversation_id = %s AND id = %s",
-            ("unconfirmed" if is_doubtful else "queued", error, delay, effect.conversation_id, effect.id),
+            ("unconfirmed" if is_unconfirmed else "queued", error, delay, effect.conversation_id, effect.id),
         )
 
     async def give_up(self, effect: Effect, *, error: str, unknown: bool) -> None:

@@ -11,20 +11,20 @@ from rapport.domain.event import ClaimedEvent
 from rapport.domain.follow_up import PastFollowUp
 from rapport.domain.note import NoteCounts
 from rapport.storage.database import Connection
-from rapport.storage.followups.past_followups import BROUGHT_UP, brought_up
-from rapport.storage.messages.messages import BRIEF, SPOKEN, message_of
+from rapport.storage.followups.past_followups import PAST_FOLLOWUPS, read_past_followups
+from rapport.storage.messages.messages import COMMON_COLUMNS, PROMPT_COLUMNS, to_message
 
 PICTURES = 12
 """So many of the newest messages are loaded with their pictures, which can be megabytes each; of others the words."""
 
-_TOLD = f"{SPOKEN}, {BRIEF}"
+_TOLD = f"{COMMON_COLUMNS}, {PROMPT_COLUMNS}"
 
 # Messages that people sent later wait for turns of their own and are left out; replies that came later belong to messages
 # before it, because turns run in order, and are in.
 _NEWEST = f"""
     SELECT id, conversation_id, role,
         CASE WHEN content = '' AND blocks IS NOT NULL AND NOT is_newest THEN '[picture]' ELSE content END,
-        CASE WHEN is_newest THEN blocks END, created_at, author_id, author_name, {BRIEF}
+        CASE WHEN is_newest THEN blocks END, created_at, author_id, author_name, {PROMPT_COLUMNS}
     FROM (
         SELECT *, row_number() OVER (ORDER BY created_at DESC, id DESC) <= {PICTURES} AS is_newest FROM messages
         WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
@@ -47,7 +47,7 @@ WITH here AS (
         coalesce(muted_until > clock_timestamp(), false) AS is_muted,
         (SELECT time_zone FROM preferences WHERE owner_id = %(owner)s) AS time_zone,
         EXISTS (SELECT FROM memories WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS has_memories,
-        {BROUGHT_UP} AS brought_up
+        {PAST_FOLLOWUPS} AS brought_up
     FROM conversations c WHERE id = %(conversation)s AND owner_id = %(owner)s
 ), asked AS MATERIALIZED (
     SELECT created_at, CASE (SELECT kind FROM here) WHEN 'group' THEN thread_id END AS thread_id
@@ -84,9 +84,9 @@ class TurnInput:
     summary: Message | None
     """What stands for everything before those."""
     note_counts: NoteCounts
-    is_resting: bool
+    is_breaker_open: bool
     """The breaker is open: no model is asked."""
-    autonomy: bool | None
+    autonomy_enabled: bool | None
     """What somebody has said about follow-ups in this conversation; None when nobody has."""
     has_memories: bool
     past_follow_ups: Sequence[PastFollowUp]
@@ -98,14 +98,14 @@ class TurnInput:
 
 
 async def load_turn_input(
-    connection: Connection, event: ClaimedEvent, *, limit: int, embedder: str, asked: Message | None = None
+    connection: Connection, event: ClaimedEvent, *, limit: int, embedder: str, question: Message | None = None
 ) -> TurnInput | None:
     """Everything a turn about this event may see, with at most `limit` earlier messages; None if its message is gone.
 
     With `asked`, which nobody said and the log doesn't hold, it is everything that was said so far.
     """
     found = await connection.execute(
-        (_LOAD_MESSAGE if asked is None else _LOAD_SILENCE).encode(),
+        (_LOAD_MESSAGE if question is None else _LOAD_SILENCE).encode(),
         {
             "conversation": event.conversation_id,
             "owner": event.owner_id,
@@ -116,23 +116,23 @@ async def load_turn_input(
         },
     )
     rows = await found.fetchall()
-    messages = [message_of(row[8:]) for row in rows if row[8] is not None]
-    asked = asked or next((message for message in messages if message.id == event.id), None)
-    if asked is None or not rows:
+    messages = [to_message(row[8:]) for row in rows if row[8] is not None]
+    question = question or next((message for message in messages if message.id == event.id), None)
+    if question is None or not rows:
         return None
-    earlier = [message for message in messages if message.id != asked.id and message.role != "system-summary"]
+    earlier = [message for message in messages if message.id != question.id and message.role != "system-summary"]
     earlier.sort(key=lambda message: (message.created_at, message.id))
     summary = next((message for message in messages if message.role == "system-summary"), None)
     is_resting, autonomy, has_memories, made, chunks, min_similarity, is_muted, time_zone = rows[0][:8]
     return TurnInput(
-        asked,
+        question,
         earlier,
         summary,
         NoteCounts(chunks, min_similarity),
         is_resting,
         autonomy,
         has_memories,
-        brought_up(made),
+        read_past_followups(made),
         is_muted,
         time_zone,
     )

@@ -199,11 +199,11 @@ class _Talk:
         async with self.in_order:
             ticket = await self.desk.take(self.websocket, body)
             accepted = ticket.accepted
-            if accepted.answered:
+            if accepted.is_for_agent:
                 self.asked[accepted.message_id] = _Asked(request_id)
-        if not accepted.answered:
+        if not accepted.is_for_agent:
             await self._send("final", requestId=as_json(request_id), message=b"null", id=as_json(accepted.message_id))
-        elif accepted.repeated:
+        elif accepted.is_repeated:
             both.start_soon(self._answer_again, ticket)  # it may have been answered long ago
         else:
             ticket.close()  # the answer is seen like everything else that is said

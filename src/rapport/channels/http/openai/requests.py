@@ -14,9 +14,9 @@ from rapport.channels.http.openai.errors import NoSuchModel, UnsupportedField
 from rapport.context.fence import escape_fence
 from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimate_tokens
 from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.conversation import Author, Content, text_of
+from rapport.domain.conversation import Author, Content, extract_text
 from rapport.domain.errors import InvalidInput
-from rapport.domain.text_checks import checked_text, visible
+from rapport.domain.text_checks import check_text, has_visible_text
 from rapport.ingest.content import check_content
 
 MAX_MESSAGES = 2_000
@@ -138,11 +138,11 @@ def parse_earlier_messages(body: CompletionBody, *, max_characters: int) -> list
             continue
         with _name_field(f"messages.{number}"):
             content = _content(message.content or "")
-            if isinstance(content, str) and not visible(content):
+            if isinstance(content, str) and not has_visible_text(content):
                 continue  # such as an answer that only called tools
             content = check_content(content, limit=max_characters)
             if is_setting:
-                settings.append(text_of(content))
+                settings.append(extract_text(content))
             else:
                 talk.append(_parse_message(message, content))
     if settings:
@@ -167,7 +167,7 @@ def _parse_message(message: CompletionMessage, content: Content) -> ParsedMessag
         return ParsedMessage("assistant", content)
     if message.role == "user":
         return ParsedMessage("user", content, _author(message.name))
-    return ParsedMessage("user", _fence(_RESULT, text_of(content)), _TOOL, is_bot=True)
+    return ParsedMessage("user", _fence(_RESULT, extract_text(content)), _TOOL, is_bot=True)
 
 
 def _fence(what: str, text: str) -> str:
@@ -175,7 +175,7 @@ def _fence(what: str, text: str) -> str:
 
 
 def _author(name: str | None) -> Author | None:
-    return Author(checked_text(name, what="name", limit=MAX_NAME), name) if name else None
+    return Author(check_text(name, what="name", limit=MAX_NAME), name) if name else None
 
 
 Part: TypeAlias = Mapping[str, Any]
@@ -186,7 +186,7 @@ def _content(content: str | Sequence[Part]) -> Content:
     if isinstance(content, str):
         return content
     blocks = [_block(part) for part in content]
-    return text_of(blocks) if all(block["type"] == "text" for block in blocks) else blocks
+    return extract_text(blocks) if all(block["type"] == "text" for block in blocks) else blocks
 
 
 def _block(part: Part) -> Part:

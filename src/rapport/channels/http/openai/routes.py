@@ -29,7 +29,7 @@ from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import NotFound, RapportError, Transient
 from rapport.domain.ids import new_ephemeral_id
-from rapport.domain.text_checks import checked_text
+from rapport.domain.text_checks import check_text
 
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
@@ -91,7 +91,7 @@ class _Completions:
         """Say the last message in a conversation that is there before and after; it has its own memory of the rest."""
         said = parse_last_message(body, max_characters=self.max_characters)
         key = _header(request, "Idempotency-Key") or _header(request, "X-Client-Message-Id")
-        user = checked_text(body.user or "", what="user", limit=MAX_NAME)
+        user = check_text(body.user or "", what="user", limit=MAX_NAME)
         here = conversation_id or derive_conversation_id(owner, agent.id, user)
         if self.limiter is not None:
             await self.limiter.admit(request, owner, here)
@@ -149,4 +149,4 @@ class _Completions:
 
 def _header(request: Request, name: str) -> str | None:
     value = request.headers.get(name)
-    return checked_text(value, what=name, limit=MAX_NAME) if value else None
+    return check_text(value, what=name, limit=MAX_NAME) if value else None

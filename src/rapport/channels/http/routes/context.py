@@ -15,7 +15,7 @@ from rapport.core.core import Core
 from rapport.domain.context_selection import Strategy
 from rapport.domain.conversation import Message
 from rapport.domain.read_models import SearchHit
-from rapport.domain.text_checks import checked_text
+from rapport.domain.text_checks import check_text
 from rapport.turns.explain import Explanation
 from rapport.turns.group_context import MAX_QUERY_CHARACTERS, check_query
 
@@ -131,7 +131,7 @@ def context_routes(core: Core, caller: Caller) -> APIRouter:
         owner: str = owner_id,
     ) -> Response:  # fmt: skip
         question = check_query(q)
-        topic = None if topic is None else checked_text(topic, what="topic", limit=200)
+        topic = None if topic is None else check_text(topic, what="topic", limit=200)
         hits = await core.explanations.search(owner, thread_id, question, thread_id=topic, limit=limit)
         return json_response({"messages": [search_hit_view(one) for one in hits]})
 

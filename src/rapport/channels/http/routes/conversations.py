@@ -24,7 +24,7 @@ from rapport.core.core import Core
 from rapport.domain.chat_archive import KEY_PREFIX
 from rapport.domain.conversation import Author, Conversation, Incoming
 from rapport.domain.errors import InvalidInput
-from rapport.domain.text_checks import checked_text
+from rapport.domain.text_checks import check_text
 from rapport.ingest.content import check_content, check_mentions, check_snapshot
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def conversation_routes(
         if limiter is not None:
             await limiter.admit(request, owner, conversation_id)
         ticket = await core.runner.accept(incoming, listen=streaming)
-        if not ticket.accepted.answered:
+        if not ticket.accepted.is_for_agent:
             return json_response({"id": ticket.accepted.message_id, "replied": False}, 202)
         if streaming:
             return turn_stream(ticket)
@@ -87,7 +87,7 @@ async def create_conversation(core: Core, owner_id: str, body: NewConversation, 
         owner_id,
         agent_id=resolve_agent(body.agent, default_agent),
         kind=body.kind,
-        title=None if body.title is None else checked_text(body.title, what="title", limit=200),
+        title=None if body.title is None else check_text(body.title, what="title", limit=200),
     )
 
 
@@ -98,7 +98,7 @@ def parse_incoming(owner: str, conversation_id: str, body: NewMessage, *, max_ch
     """A request's message, checked. Whatever else a client would like to attach has no field to come in by."""
     for name in _NAMES:
         if (value := getattr(body, name)) is not None:
-            checked_text(value, what=name, limit=200)
+            check_text(value, what=name, limit=200)
     if (body.client_message_id or "").startswith(KEY_PREFIX):
         raise InvalidInput(f"`client_message_id` can't begin with `{KEY_PREFIX}`: imported messages are known by that.")
     snapshot = body.context_snapshot
@@ -130,9 +130,9 @@ def _author(author: AuthorBody | str | None, *, what: str) -> Author | None:
     if author is None:
         return None
     if isinstance(author, str):
-        return Author(checked_text(author, what=what, limit=200), author)
+        return Author(check_text(author, what=what, limit=200), author)
     return Author(
-        checked_text(author.id, what=f"{what}.id", limit=200), checked_text(author.name, what=f"{what}.name", limit=200)
+        check_text(author.id, what=f"{what}.id", limit=200), check_text(author.name, what=f"{what}.name", limit=200)
     )
 
 

@@ -21,7 +21,7 @@ from rapport.channels.http.routes.conversations import Caller
 from rapport.core.core import Core
 from rapport.domain.errors import InvalidInput
 from rapport.domain.note import NOTE_ID
-from rapport.domain.text_checks import checked_text
+from rapport.domain.text_checks import check_text
 from rapport.retrieval.files.document import FileName
 from rapport.retrieval.files.reader import FileReader
 from rapport.retrieval.library import Added
@@ -91,7 +91,7 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=20)] = 5,
         owner: str = owner_id,
     ) -> Response:
-        question = plain(checked_text(q, what="q", limit=4000))
+        question = plain(check_text(q, what="q", limit=4000))
         found = await core.notes.search(owner, question, limit=limit)
         return json_response(
             {
@@ -159,4 +159,4 @@ def _stored_note_view(added: Added) -> dict[str, Any]:
 
 
 def _title(title: str | None) -> str:
-    return "" if title is None else checked_text(title, what="title", limit=200)
+    return "" if title is None else check_text(title, what="title", limit=200)

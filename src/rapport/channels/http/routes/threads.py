@@ -24,7 +24,7 @@ from rapport.channels.http.requests.json_bodies import Body, NewConversation, St
 from rapport.channels.http.routes.conversations import Caller, create_conversation
 from rapport.core.core import Core
 from rapport.domain.ids import is_id
-from rapport.domain.text_checks import checked_text
+from rapport.domain.text_checks import check_text
 
 MAX_PEOPLE = 50
 
@@ -65,7 +65,7 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
     @router.get("", response_model=ThreadsView, summary="Conversations, the latest first")
     async def recent(limit: Limit = 50, before: str | None = None, q: Words = None, owner: str = owner_id) -> Response:
         cursor = None if before is None else parse_cursor(before, is_id=is_id)
-        words = "" if q is None else checked_text(q, what="q", limit=200)
+        words = "" if q is None else check_text(q, what="q", limit=200)
         found = await core.conversations.list_recent(owner, limit=limit + 1, before=cursor, words=words)
         page = found[:limit]
         last = page[-1].conversation if page else None
@@ -74,7 +74,7 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
 
     @router.patch("/{thread_id}", response_model=ThreadView, summary="Name a conversation; null: it has no name")
     async def rename(thread_id: str, body: Renaming, owner: str = owner_id) -> Response:
-        title = None if body.title is None else checked_text(body.title, what="title", limit=200).strip()
+        title = None if body.title is None else check_text(body.title, what="title", limit=200).strip()
         return json_response(thread_view(await core.conversations.rename(owner, thread_id, title or None)))
 
     @router.get("/{thread_id}/history", response_model=HistoryView, summary="What was said, page by page")

@@ -43,7 +43,7 @@ from rapport.channels.telegram.update_types import (
     UpdateOrigin,
 )
 from rapport.domain.errors import InvalidInput
-from rapport.domain.text_checks import visible
+from rapport.domain.text_checks import has_visible_text
 from rapport.ingest.archive_rows import as_mapping
 
 __all__ = [
@@ -228,7 +228,7 @@ def _make_message(
         command=None if message.text is None or message.via_bot is not None else tags.command,
         edited_at=check_date(message.edit_date or message.date) if is_edited else None,
         album=None if message.media_group_id is None else make_storable(message.media_group_id),
-        has_words=visible(words.text),
+        has_words=has_visible_text(words.text),
     )
 
 

@@ -20,7 +20,7 @@ from rapport.channels.telegram.reading.names import (
 )
 from rapport.channels.telegram.update_types import BotIdentity, Person
 from rapport.domain.conversation import Author
-from rapport.domain.text_checks import visible
+from rapport.domain.text_checks import has_visible_text
 from rapport.ingest.content import MAX_CHARACTERS, check_snapshot
 
 _LAST_SECOND = 2**32
@@ -92,7 +92,7 @@ def read_words(message: telegram.Message, raw: Mapping[str, Any] | None = None) 
 
 def render_text(message: telegram.Message, words: Words) -> str:
     """Return the text with its attachment's placeholder; empty if the message says nothing."""
-    carried, own = render_media(message), words.with_addresses if visible(words.text) else ""
+    carried, own = render_media(message), words.with_addresses if has_visible_text(words.text) else ""
     if not carried and not own:
         return ""
     parts = (_render_origin(message), _render_quote(message), carried, own)
@@ -143,7 +143,7 @@ def _make_external_reply(external: telegram.ExternalReplyInfo, message: telegram
     parts = (render_media(external), make_storable(quote.text) if quote else "")
     text = make_storable("\n".join(part for part in parts if part))[:MAX_CHARACTERS]
     snapshot = None
-    if visible(text):
+    if has_visible_text(text):
         created_at = origin.date.isoformat() if _is_plausible(origin.date) else None
         snapshot = check_snapshot(text, id=platform_id, author=author, created_at=created_at)
     # Who shows here what the bot has said elsewhere talks about it.
@@ -167,7 +167,7 @@ def _render_quote(message: telegram.Message) -> str:
     if quote is None or not quote.is_manual:
         return ""
     text = make_storable(quote.text)
-    return "\n".join(f"> {line}" for line in text.splitlines()) if visible(text) else ""
+    return "\n".join(f"> {line}" for line in text.splitlines()) if has_visible_text(text) else ""
 
 
 def _is_plausible(date: object) -> bool:

@@ -7,7 +7,7 @@ from typing_extensions import TypeIs
 import telegram
 from rapport.channels.telegram.update_types import Chat, Person
 from rapport.domain.conversation import Author
-from rapport.domain.text_checks import visible
+from rapport.domain.text_checks import has_visible_text
 from rapport.ingest.content import MAX_NAME_CHARACTERS
 from rapport.ingest.placeholders import join_lines
 
@@ -42,7 +42,7 @@ def choose_visible(*names: object) -> str | None:
     """Return the first visible name, on one line and shortened; None if there is none."""
     for name in names:
         shown = join_lines(make_storable(name))[:MAX_NAME_CHARACTERS].rstrip() if isinstance(name, str) else ""
-        if visible(shown.translate(_INVISIBLE_LETTERS)):
+        if has_visible_text(shown.translate(_INVISIBLE_LETTERS)):
             return shown
     return None
 

@@ -58,8 +58,8 @@ class TelegramChannel:
         await self._delivery_check.require_caught_up()
         async with self._database.statement() as connection:
             places, where = ChatMapping(connection, self._api.number), (chat_id, outgoing.conversation_id, outgoing.id)
-            told = await places.numbers(*where)
-            shared = [] if chat_id < OWN_NUMBERS else await places.numbers_elsewhere(*where)
+            told = await places.list_numbers(*where)
+            shared = [] if chat_id < OWN_NUMBERS else await places.list_numbers_elsewhere(*where)
         mine = [(name, True) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived)]
         here, others = _read_numbers((*told, *mine), chat_id), _read_numbers(shared, None)
         before = [number for number, was_there in (*here, *others) if was_there]
