@@ -139,7 +139,7 @@ async def recalls(database: Database, embedder: Embedder, owner: str, questions:
         for question in questions.answerable:
             passages = (
                 await make_retriever(embedder, search, NoteIndex(database)).find(
-                    owner, question.text, shelf=shelf, limit=TOP
+                    owner, question.text, note_counts=shelf, limit=TOP
                 )
             ).passages
             shares.append(len(question.notes & {passage.note_id for passage in passages}) / len(question.notes))
@@ -156,7 +156,7 @@ async def bests(
     retriever = make_retriever(embedder, PassageSearch(database), NoteIndex(database))
 
     async def best(text: str) -> float:
-        return (await retriever.retrieve(owner, text, earlier=(), shelf=shelf)).relevance
+        return (await retriever.retrieve(owner, text, earlier=(), note_counts=shelf)).relevance
 
     answerable = [await best(question.text) for question in questions.answerable]
     return answerable, [await best(question.text) for question in questions.unanswerable]

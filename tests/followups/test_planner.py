@@ -15,8 +15,8 @@ from rapport.domain.conversation import Message, Role
 from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, PastFollowUp, Plan, TriggerType
 from rapport.followups.bad_news import bad_news
 from rapport.followups.closings import in_distress, is_closing, only_thanks
-from rapport.followups.matters import is_same_topic, make_topic
 from rapport.followups.planner import GAP_MARGIN_SECONDS, USUAL_DELAY, clamp_delay, plan_by_rules, space_out
+from rapport.followups.topics import is_same_topic, make_topic
 from tests.support.cases import every_case
 
 BEGAN = datetime(2025, 3, 1, 12, tzinfo=UTC)

@@ -21,7 +21,7 @@ from rapport.domain.errors import Transient
 from rapport.domain.note import Chunk, Vector
 from rapport.retrieval import calibration as measuring
 from rapport.retrieval.calibration import Calibration, Sampled, calibrate
-from rapport.retrieval.chunking import chunks_of, embedded_text, points_of
+from rapport.retrieval.chunking import chunks_of, make_embedding_text, points_of
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.relevance import Measure, Measured
 
@@ -245,7 +245,7 @@ async def _embedded(embedder: Embedder, questions: QuestionSet) -> list[Sampled]
         for chunk in chunks_of(note.text, title=note.title)
         for point in points_of(chunk)
     ]
-    vectors = await embedder.embed([embedded_text(note.title, chunk, point) for note, chunk, point in cut])
+    vectors = await embedder.embed([make_embedding_text(note.title, chunk, point) for note, chunk, point in cut])
     return [(note.id, note.title, chunk, vector) for (note, chunk, _), vector in zip(cut, vectors, strict=True)]
 
 

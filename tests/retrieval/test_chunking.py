@@ -11,7 +11,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rapport.domain.note import Chunk
-from rapport.retrieval.chunking import MAX_TOKENS, OVERLAP, POINT_TOKENS, chunks_of, embedded_text, points_of, size_of
+from rapport.retrieval.chunking import (
+    MAX_TOKENS,
+    OVERLAP,
+    POINT_TOKENS,
+    chunks_of,
+    make_embedding_text,
+    points_of,
+    size_of,
+)
 from tests.support.cases import every_case
 
 HANDBOOK = """Who to ask: the office.
@@ -309,19 +317,20 @@ def seconds_for(text: str) -> float:
 
 
 def test_what_is_embedded_says_where_the_text_stands() -> None:
-    assert embedded_text("Handbook", Chunk("Leave > Sick leave", ""), "Six weeks.") == (
+    assert make_embedding_text("Handbook", Chunk("Leave > Sick leave", ""), "Six weeks.") == (
         "Handbook > Leave > Sick leave\nSix weeks."
     )
     assert (
-        embedded_text("Sick Leave", Chunk("Leave > Sick leave", ""), "Six weeks.") == "Leave > Sick leave\nSix weeks."
+        make_embedding_text("Sick Leave", Chunk("Leave > Sick leave", ""), "Six weeks.")
+        == "Leave > Sick leave\nSix weeks."
     )
-    assert embedded_text("Handbook", Chunk("", ""), "Hello.") == "Handbook\nHello."
-    assert embedded_text("", Chunk("", ""), "Hello.") == "Hello."
+    assert make_embedding_text("Handbook", Chunk("", ""), "Hello.") == "Handbook\nHello."
+    assert make_embedding_text("", Chunk("", ""), "Hello.") == "Hello."
 
 
 def test_of_a_long_path_the_innermost_headings_stay() -> None:
     path = " > ".join(f"Chapter {number} with quite a long name" for number in range(6))
-    lead, text = embedded_text("T" * 500, Chunk(path, ""), "Six weeks.").split("\n")
+    lead, text = make_embedding_text("T" * 500, Chunk(path, ""), "Six weeks.").split("\n")
     assert text == "Six weeks."
     assert lead.endswith("Chapter 5 with quite a long name")
     assert len(lead) < 160
@@ -331,7 +340,7 @@ def test_of_a_long_path_the_innermost_headings_stay() -> None:
 @settings(max_examples=50)
 def test_what_is_embedded_always_ends_with_the_text_and_stays_short(note: str, title: str) -> None:
     for chunk in chunks_of(note, title=title):
-        embedded = embedded_text(title, chunk, chunk.text)
+        embedded = make_embedding_text(title, chunk, chunk.text)
         assert embedded.endswith(chunk.text)
         assert size_of(embedded.removesuffix(chunk.text)) <= 85
 

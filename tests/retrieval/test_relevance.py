@@ -12,11 +12,11 @@ from rapport.retrieval.overviews import (
     LISTING,
     asks_for_overview,
     asks_which,
-    named_in,
+    find_note_name,
     with_name_hidden,
 )
 from rapport.retrieval.relevance import LOWERED_BY, RAISED_BY, relevance
-from rapport.retrieval.standalone_question import telling
+from rapport.retrieval.standalone_question import keep_content_words
 from tests.support.cases import every_case
 
 MIN = 0.4
@@ -91,7 +91,7 @@ def test_it_is_lowered_when_nothing_stands_out(rival: float | None, words: int, 
     ],
 )
 def test_telling_words_are_kept_as_they_are_written(question: str, left: str) -> None:
-    assert telling(question) == left
+    assert keep_content_words(question) == left
 
 
 @given(st.text(max_size=300))
@@ -103,7 +103,7 @@ def test_any_text_can_be_asked(text: str) -> None:
 
 def test_every_phrasing_is_recognised_by_its_own_words() -> None:
     assert all(map(asks_which, LISTING))
-    assert not any(map(named_in, ABOUT_ONE))
+    assert not any(map(find_note_name, ABOUT_ONE))
 
 
 @every_case(
@@ -116,7 +116,7 @@ def test_every_phrasing_is_recognised_by_its_own_words() -> None:
     ],
 )
 def test_a_name_is_what_is_left_of_a_question(question: str, name: str, hidden: str) -> None:
-    assert named_in(question) == name
+    assert find_note_name(question) == name
     assert with_name_hidden(question) == hidden
 
 

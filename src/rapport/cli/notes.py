@@ -255,7 +255,7 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
             async with library.database.statement() as connection:
                 shelf = await Notes(connection).get_counts(user, retriever.embedder.name)
                 has_some = bool(await Notes(connection).list_page(user, limit=1))
-            found = await retriever.find(user, plain(question), shelf=shelf, limit=max(limit, TOP))
+            found = await retriever.find(user, plain(question), note_counts=shelf, limit=max(limit, TOP))
         for passage in found.passages[:limit]:
             where = " > ".join(name for name in (passage.title, passage.heading) if name)
             console.print(
@@ -269,7 +269,7 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
             console.print("There is nothing to look for in this question.")
         else:
             threshold = retriever.threshold(shelf)
-            relevance = retriever.relevance_of(found)
+            relevance = retriever.compute_relevance(found)
             verdict = "enough" if relevance >= threshold else "not enough"
             corrected = "" if relevance == found.best else f", with the question's words {relevance:.3f}"
             console.print(

@@ -20,7 +20,7 @@ _LONGEST_SHOWN = 40
 def find_closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
     """Return the first gate, in the order of `GATES`, that holds a follow-up back, or None: then it may be made.
 
-    Whether it repeats an earlier one ("repeated") is not seen here: that takes the conversation's words (matters.py).
+    Whether it repeats an earlier one ("repeated") is not seen here: that takes the conversation's words (topics.py).
     `server` says whether the server lets its agents follow up at all; `autonomy` is None for an agent that never does.
     """
     if not server:

@@ -1,4 +1,4 @@
-"""Words that a memory or a matter may hold although the person did not write them: they name nobody and nothing."""
+"""Words that a memory or a topic may hold although the person did not write them: they name nobody and nothing."""
 
 from __future__ import annotations
 

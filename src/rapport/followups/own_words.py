@@ -1,4 +1,4 @@
-"""Tell what a person wrote themselves, and whether a memory or a matter is made of it (ADR 36).
+"""Tell what a person wrote themselves, and whether a memory or a topic is made of it (ADR 36).
 
 A model may obey what stands in a note, in a message that somebody replies to or in a pasted mail. Whatever it wants to keep
 or to come back to must therefore be made of the person's own words.
@@ -127,10 +127,10 @@ def _beginnings(form: str) -> list[str]:
 
 
 def is_founded(claim: str, own: Iterable[str], *, is_matter: bool = False) -> bool:
-    """Return whether a memory or a matter is made of a person's own words, which `own` holds, message by message.
+    """Return whether a memory or a topic is made of a person's own words, which `own` holds, message by message.
 
     Every word that carries something must stand there, inflected or not; a number or a name as it is. What the claim says of
-    everything must be said of everything there, too. A memory must deny just what the person denied; a matter need not: what
+    everything must be said of everything there, too. A memory must deny just what the person denied; a topic need not: what
     somebody has not done yet is one. A claim that is too long to be one is not.
     """
     if len(claim) > _LONGEST_CLAIM:
@@ -201,9 +201,9 @@ def _form(word: str) -> str:
     return EQUIVALENT.get(word) or EQUIVALENT.get(stem(word)) or stem(word)
 
 
-def sources_of(matter: str, messages: Sequence[Message]) -> list[str]:
-    """Return the ids of the messages that a matter comes from: the one that holds most of its words, of several the newest."""
-    wanted = {word for word in _words(matter) if _carries(word)} or set(_words(matter))
+def find_sources(topic: str, messages: Sequence[Message]) -> list[str]:
+    """Return the ids of the messages that a topic comes from: the one that holds most of its words, of several the newest."""
+    wanted = {word for word in _words(topic) if _carries(word)} or set(_words(topic))
     best, found = 0, None
     for message in messages:
         theirs = _Vocabulary.of([find_own_subject(message.text)])

@@ -15,7 +15,6 @@ from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan, TriggerType
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.bad_news import since_bad_news
 from rapport.followups.closings import in_distress, is_closing, only_thanks, sends_for_help
-from rapport.followups.matters import is_closed, make_topic
 from rapport.followups.open_topics import (
     LooseEnd,
     asks_for_a_fact,
@@ -28,6 +27,7 @@ from rapport.followups.open_topics import (
     settles,
 )
 from rapport.followups.own_words import find_own_messages, find_own_subject
+from rapport.followups.topics import is_closed, make_topic
 from rapport.followups.word_stems import KNOWN, content_words, plain, shorten, stem, word_set, words
 
 _MINUTE = 60.0
@@ -144,7 +144,7 @@ def _is_full(talk: _Talk, autonomy: Autonomy) -> bool:
 
 
 def fits(plan: Plan, *, said: Sequence[Message], earlier: Sequence[PastFollowUp], owner_id: str | None = None) -> bool:
-    """Return whether this has not been brought up before: neither its matter, until the user speaks of it again, nor its type since
+    """Return whether this has not been brought up before: neither its topic, until the user speaks of it again, nor its type since
     the user's last message."""
     talk = _talk(said, owner_id)
     return talk is not None and _is_new(plan, talk, earlier)
@@ -164,11 +164,11 @@ def clamp_delay(plan: Plan, autonomy: Autonomy) -> Plan:
 
 def _real(said: Sequence[Message]) -> list[Message]:
     real = [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
-    return [replace(message, content=_bound_text(bounding.shortened(message.text, _LONGEST))) for message in real]
+    return [replace(message, content=_limit_text(bounding.shortened(message.text, _LONGEST))) for message in real]
 
 
 @lru_cache(KNOWN)
-def _bound_text(text: str) -> str:
+def _limit_text(text: str) -> str:
     return bounding.bounded(text, _LONGEST)
 
 
@@ -221,7 +221,7 @@ def _asks_back(asked: str, talk: _Talk) -> bool:
 def _question(asked: str, talk: _Talk) -> Iterator[Plan]:
     if not content_words(f"{asked} {talk.people[-1].text}"):
         return
-    # The matter is what the user wrote, and not the agent's question: a model may ask what a note told it to ask.
+    # The topic is what the user wrote, and not the agent's question: a model may ask what a note told it to ask.
     about = next((one for one in reversed(talk.people) if content_words(one.text)), talk.people[-1])
     # A long question takes longer to think about.
     delay = min(2 + len(words(asked)) / 8, 5) * _MINUTE
@@ -282,10 +282,10 @@ def _lull(talk: _Talk, *, exchanges: int) -> Iterator[Plan]:
     own = [message for message in with_substance if _OWN & set(words(message.text))]
     if len(with_substance) < exchanges or not own or only_thanks(talk.people[-1].text):
         return
-    matter = make_topic(own[-1].text)
+    topic = make_topic(own[-1].text)
     # Who has just told something sad is left in peace as long as the agent's limits allow.
     delay = math.inf if talk.is_after_bad_news else min(4 + 2 * len(with_substance), 15) * _MINUTE
-    yield Plan("check_in", delay, matter, f"You were talking about this: {matter}.", _ids(own[-1]))
+    yield Plan("check_in", delay, topic, f"You were talking about this: {topic}.", _ids(own[-1]))
 
 
 def _ids(*messages: Message) -> tuple[str, ...]:

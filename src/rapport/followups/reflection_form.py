@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 from rapport.domain.conversation import Message
 from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.matters import make_topic
-from rapport.followups.own_words import find_own_messages, is_founded, sources_of
+from rapport.followups.own_words import find_own_messages, find_sources, is_founded
 from rapport.followups.planner import clamp_delay, fits, leaves_no_room, space_out
+from rapport.followups.topics import make_topic
 from rapport.followups.triggers import parse_trigger_type
 from rapport.followups.word_stems import shorten
 
@@ -140,7 +140,7 @@ def plan_from(
         delay=follow_up.delay_seconds,
         topic=matter,
         reason=reason if reason and is_founded(reason, [one.text for one in own], is_matter=True) else None,
-        sources=tuple(sources_of(matter, own)),
+        sources=tuple(find_sources(matter, own)),
     )
     if not fits(plan, said=said, earlier=earlier, owner_id=owner_id):
         return None

@@ -95,7 +95,7 @@ async def calibrate(
     sample = passages[:MAX_PASSAGES]
     notes = len({note_id for note_id, *_ in sample})
     if notes < MIN_NOTES:
-        return _unmeasured(embedder, f"There are too few notes to measure with: {notes}, of at least {MIN_NOTES}.")
+        return _make_unmeasured(embedder, f"There are too few notes to measure with: {notes}, of at least {MIN_NOTES}.")
     questions = await _questions(sample, random.Random(seed), ask)  # noqa: S311 - a sample, not a secret
     positives = [await measure(question, None) for _, question in questions]
     negatives = [await measure(question, note_id) for note_id, question in questions]
@@ -106,17 +106,17 @@ async def calibrate(
 def judge(embedder: Embedder, positives: Sequence[Measured], negatives: Sequence[Measured]) -> Calibration:
     """Return what follows from what was measured for questions with and without an answer."""
     if not positives:
-        return _unmeasured(embedder, "No question could be made from the notes: they have hardly any words.")
+        return _make_unmeasured(embedder, "No question could be made from the notes: they have hardly any words.")
     # What comes nearer than half of the questions that have an answer probably has one too: in another version of the
     # note, or because the notes happen to be about a general question. It would count as a mistake of the guard's.
     near = [one.similarity for one in positives]
     usual = statistics.median(near)
     kept = [one for one in negatives if one.similarity < usual]
     if not kept:
-        return _unmeasured(embedder, "All notes say the same: a question finds its answer in any of them.")
+        return _make_unmeasured(embedder, "All notes say the same: a question finds its answer in any of them.")
     answered, unanswered = (tuple(one.relevance for one in kind) for kind in (positives, kept))
     default = embedder.min_similarity
-    measured = _told_apart(near, [one.similarity for one in kept])
+    measured = _find_threshold(near, [one.similarity for one in kept])
     share = len(positives) / (len(positives) + DEFAULT_COUNTS)
     threshold = round(min(max(share * measured + (1 - share) * default, LEAST), MOST), 3)
     accuracy = _point(threshold, np.array(answered), np.array(unanswered)).balanced_accuracy
@@ -142,7 +142,7 @@ def judge(embedder: Embedder, positives: Sequence[Measured], negatives: Sequence
     )
 
 
-def _unmeasured(embedder: Embedder, why: str) -> Calibration:
+def _make_unmeasured(embedder: Embedder, why: str) -> Calibration:
     default = embedder.min_similarity
     return Calibration(embedder.name, (), (), (), default, default, False, f"{why} The threshold stays.")
 
@@ -150,7 +150,7 @@ def _unmeasured(embedder: Embedder, why: str) -> Calibration:
 # ---- where the two kinds part
 
 
-def _told_apart(positives: Sequence[float], negatives: Sequence[float]) -> float:
+def _find_threshold(positives: Sequence[float], negatives: Sequence[float]) -> float:
     """Return where the guard errs as often on the one kind as on the other, so that its precision and its recall are the same.
 
     Read off two bell curves laid over the two kinds: the point of the raw counts is mostly chance, and wanders from one
@@ -213,12 +213,12 @@ _WORDS_ASKED = (3, 4, 5)
 async def _questions(passages: Sequence[Sampled], chance: random.Random, ask: Ask | None) -> list[tuple[str, str]]:
     """(note id, question), spread over the notes."""
     chosen = _spread(passages, chance)
-    asked = await _asked(chosen, ask) if ask is not None else []
+    asked = await _ask_model_for_questions(chosen, ask) if ask is not None else []
     if len(asked) >= min(ENOUGH_ASKED, len(chosen)):
         return asked
     common = Counter(word for _, title, chunk, _ in passages for word in set(_words(_whole(title, chunk))))
     again = (chosen * MOST_OF_A_PASSAGE)[:QUESTIONS]
-    made = [(note_id, _made_up(title, chunk, common, chance)) for note_id, title, chunk, _ in again]
+    made = [(note_id, _make_question(title, chunk, common, chance)) for note_id, title, chunk, _ in again]
     return [(note_id, question) for note_id, question in made if question]
 
 
@@ -239,7 +239,7 @@ def _by_place(passage: Sampled) -> tuple[str, str]:
     return passage[0], passage[2].text
 
 
-def _made_up(title: str, chunk: Chunk, common: Counter[str], chance: random.Random) -> str:
+def _make_question(title: str, chunk: Chunk, common: Counter[str], chance: random.Random) -> str:
     """Return a question of a few of the rarer words of one sentence, often with a word of its heading; "" where there are none."""
     sentences = [words for part in _SENTENCE.split(chunk.text) if len(words := _words(part)) >= 3]
     words = list(dict.fromkeys(chance.choice(sentences) if sentences else _words(chunk.text)))
@@ -262,7 +262,7 @@ def _whole(title: str, chunk: Chunk) -> str:
     return f"{title} {chunk.heading} {chunk.text}"
 
 
-async def _asked(chosen: Sequence[Sampled], ask: Ask) -> list[tuple[str, str]]:
+async def _ask_model_for_questions(chosen: Sequence[Sampled], ask: Ask) -> list[tuple[str, str]]:
     """Questions by the chat model, one for each passage; passages that it fails on are skipped."""
     questions: list[tuple[str, str]] = []
     failures = 0

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from rapport.domain.note import Chunk
-from rapport.retrieval.outline import Block, Section, Shape, clipped, outline_of
+from rapport.retrieval.outline import Block, Section, Shape, clip_heading, outline_of
 
 TARGET_TOKENS = 150
 """The size up to which neighbours are joined: some 450 characters of English. A vector of more is about too many things."""
@@ -98,7 +98,7 @@ def size_of(text: str) -> int:
     return -(-_weight(text) // 10)
 
 
-def embedded_text(title: str, chunk: Chunk, text: str) -> str:
+def make_embedding_text(title: str, chunk: Chunk, text: str) -> str:
     """Return what is embedded for some text of a chunk: where it stands, in a few words, and the text.
 
     Of a long path the innermost headings stay, and a title is left out whose words the headings say already.
@@ -106,7 +106,7 @@ def embedded_text(title: str, chunk: Chunk, text: str) -> str:
     said = set(_words(chunk.heading))
     names = [name for name in chunk.heading.split(" > ") if name]
     if not said.issuperset(_words(title)):
-        names.insert(0, clipped(" ".join(title.split())))
+        names.insert(0, clip_heading(" ".join(title.split())))
     kept: list[str] = []
     room = _LEAD
     for name in reversed(names):
@@ -168,7 +168,7 @@ class _Measured:
 
 def _chunks_of(source: _Measured, section: Section) -> Iterator[Chunk]:
     heading = " > ".join(section.path)
-    for piece in _joined(source, [piece for block in section.blocks for piece in _pieces(source, block)]):
+    for piece in _join_pieces(source, [piece for block in section.blocks for piece in _pieces(source, block)]):
         text = source.text[piece.start : piece.end].strip()
         yield Chunk(heading, f"{piece.lead}\n{text}" if piece.lead else text)
 
@@ -176,7 +176,7 @@ def _chunks_of(source: _Measured, section: Section) -> Iterator[Chunk]:
 # ---- joining what is small
 
 
-def _joined(source: _Measured, pieces: list[_Piece]) -> list[_Piece]:
+def _join_pieces(source: _Measured, pieces: list[_Piece]) -> list[_Piece]:
     """Neighbours together up to the target; a tiny one with what follows it, and a tiny last one with what precedes."""
     joined: list[_Piece] = []
     for number, piece in enumerate(pieces, 1):
@@ -211,14 +211,14 @@ def _pieces(source: _Measured, block: Block) -> list[_Piece]:
     units = list(_units(source, block.start, block.end, prose=block.shape is Shape.PROSE))
     # Even parts rather than full ones and a scrap.
     goal = weight // max(2, round(weight / _TARGET))
-    return _packed(source, units, goal=goal, overlap=block.shape is Shape.PROSE)
+    return _pack_units(source, units, goal=goal, overlap=block.shape is Shape.PROSE)
 
 
 def _rows(source: _Measured, block: Block) -> list[_Piece]:
     """Return the rows in parts, each with the table's head before it, so that its cells still have names."""
     units = list(_units(source, block.start, block.end, prose=False))
     head = source.text[block.start : block.head].rstrip()
-    pieces = _packed(source, units, goal=_TARGET, overlap=False)
+    pieces = _pack_units(source, units, goal=_TARGET, overlap=False)
     if not head or len(head) > OVERLAP:
         return pieces
     room = _MAX - _weight(head) - _WEIGHTS["\n"]
@@ -228,7 +228,7 @@ def _rows(source: _Measured, block: Block) -> list[_Piece]:
     ]
 
 
-def _packed(source: _Measured, units: list[_Unit], *, goal: int, overlap: bool) -> list[_Piece]:
+def _pack_units(source: _Measured, units: list[_Unit], *, goal: int, overlap: bool) -> list[_Piece]:
     """Units one after another, as many to a piece as the goal allows."""
     pieces: list[_Piece] = []
     first = 0  # of the units of the piece at hand

@@ -15,7 +15,7 @@ from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.note import NOTE_ID, Chunk, Note, Vector
 from rapport.domain.text_checks import has_visible_text
-from rapport.retrieval.chunking import chunks_of, embedded_text, points_of
+from rapport.retrieval.chunking import chunks_of, make_embedding_text, points_of
 from rapport.retrieval.files.document import fit_on_one_line
 from rapport.retrieval.note_ids import make_note_id
 from rapport.storage.database import Database
@@ -33,7 +33,7 @@ One owner may take half of it. Who has nothing under way is let in beyond it too
 SPARE = 4
 BATCH = 16
 """Passages embedded between two signs of progress."""
-MOST_OF_ONE_NAME = 1_000
+MAX_NOTES_OF_ONE_NAME = 1_000
 RESERVED = frozenset({"search"})
 """Ids that are addresses beside the notes."""
 
@@ -89,17 +89,17 @@ class Library:
         The same text again is a no-op. A file that is added again with other content replaces its note; an id
         given by hand that has other content already is refused.
         """
-        content = _checked(text, title if title.strip() else file_title, file_name)
+        content = _check_content(text, title if title.strip() else file_title, file_name)
         if note_id is not None:
             _check_id(note_id)
         embedded: _Embedded | None = None
-        for _ in range(MOST_OF_ONE_NAME):
+        for _ in range(MAX_NOTES_OF_ONE_NAME):
             place = await self._place(owner_id, content, note_id, titled=bool(title.strip()))
             try:
                 if isinstance(place, Note):
-                    return await self._as_it_is(place)
+                    return await self._keep_unchanged(place)
                 if embedded is None:
-                    embedded = await self._embedded(owner_id, content, on_progress)
+                    embedded = await self._embed(owner_id, content, on_progress)
                 return await self._store(
                     owner_id, place.id, content, embedded, replace=place.replaces is not None, only_if=place.replaces
                 )
@@ -113,12 +113,12 @@ class Library:
         """Other content for a note that is there; raises NotFound if it isn't."""
         async with self.database.statement() as connection:
             before, text_before = await Notes(connection).read(owner_id, note_id)
-        made_up = _checked(text_before, "", before.file_name).title  # a title made from the words goes with them
+        made_up = _check_content(text_before, "", before.file_name).title  # a title made from the words goes with them
         kept = "" if before.title == made_up else before.title
-        content = _checked(text, title if title.strip() else kept, before.file_name)
+        content = _check_content(text, title if title.strip() else kept, before.file_name)
         if text == text_before and before.title == content.title:
-            return await self._as_it_is(before)
-        embedded = await self._embedded(owner_id, content, on_progress)
+            return await self._keep_unchanged(before)
+        embedded = await self._embed(owner_id, content, on_progress)
         return await self._store(owner_id, note_id, content, embedded, replace=True)
 
     async def reindex(self, owner_id: str, note_id: str) -> Added:
@@ -126,7 +126,7 @@ class Library:
         async with self.database.statement() as connection:
             note, text = await Notes(connection).read(owner_id, note_id)
         content = _Content(note.title, text, note.file_name)
-        embedded = await self._embedded(owner_id, content, None)
+        embedded = await self._embed(owner_id, content, None)
         return await self._store(owner_id, note_id, content, embedded, replace=True, only_if=content.hash)
 
     async def delete(self, owner_id: str, note_id: str) -> None:
@@ -139,7 +139,7 @@ class Library:
         async with self.database.statement() as connection:
             notes = Notes(connection)
             if note_id is not None:
-                return _given_place(note_id, content, await notes.find(owner_id, note_id), titled=titled)
+                return _check_given_id(note_id, content, await notes.find(owner_id, note_id), titled=titled)
             if content.file_name is not None and (found := await notes.find_by_file(owner_id, content.file_name)):
                 note, hash_ = found
                 return note if hash_ == content.hash else _Place(note.id, replaces=hash_)
@@ -147,8 +147,8 @@ class Library:
                 return same
             return _Place(await _free_id(notes, owner_id, make_note_id(content.file_name or content.title)))
 
-    async def _as_it_is(self, note: Note) -> Added:
-        """Nothing to do, unless another embedder has indexed it: then this one finds it from now on."""
+    async def _keep_unchanged(self, note: Note) -> Added:
+        """Return the note unchanged; index it again if another embedder has indexed it."""
         if note.embedder != self.embedder.name:
             return await self.reindex(note.owner_id, note.id)
         return Added(note, unchanged=True)
@@ -177,9 +177,9 @@ class Library:
             note = await Notes(connection).put(new, replace=replace, only_if=only_if)
         return Added(note, is_new=not replace)
 
-    async def _embedded(self, owner_id: str, content: _Content, on_progress: OnProgress | None) -> _Embedded:
+    async def _embed(self, owner_id: str, content: _Content, on_progress: OnProgress | None) -> _Embedded:
         """Return the passages with their vectors, for which the index is ready."""
-        with self._one_more(owner_id, len(content.text)), self._until_stopped():
+        with self._reserve_capacity(owner_id, len(content.text)), self._until_stopped():
             # Cutting a long text takes a while too: not on the loop.
             cut = await asyncio.to_thread(_cut, content)
             embedded: list[tuple[Chunk, Sequence[Vector]]] = []
@@ -190,7 +190,7 @@ class Library:
         sizes = {len(vector) for _, vectors in embedded for vector in vectors}
         if len(sizes) != 1:
             raise Transient("The embedder gave vectors of different lengths; try again.")
-        await self._ready_for(sizes.pop())
+        await self._ensure_index(sizes.pop())
         return embedded
 
     def stop(self) -> None:
@@ -217,7 +217,7 @@ class Library:
             self._embedding.discard(task)
 
     @contextmanager
-    def _one_more(self, owner_id: str, characters: int) -> Generator[None]:
+    def _reserve_capacity(self, owner_id: str, characters: int) -> Generator[None]:
         """Count a note while it is embedded; raises Busy when its owner, or everybody, has enough of them under way."""
         mine, all_ = self._under_way[owner_id], self._under_way.total()
         is_too_much = mine + characters > self.max_under_way / 2 or all_ + characters > self.max_under_way
@@ -237,8 +237,8 @@ class Library:
         # As an array: a list of floats takes eight times the memory, and a long note has thousands of them.
         return [(chunk, [array("f", next(vectors)) for _ in texts]) for chunk, texts in cut]
 
-    async def _ready_for(self, dimensions: int) -> None:
-        """The vector index for this embedder is there."""
+    async def _ensure_index(self, dimensions: int) -> None:
+        """Create the vector index for this embedder if it is missing."""
         # One at a time: who makes it takes two connections, and many who wait would leave none.
         async with self._indexing:
             async with self.database.statement() as connection:
@@ -270,7 +270,9 @@ class _Place:
     """The hash of the older version of it that is there."""
 
 
-def _given_place(note_id: str, content: _Content, found: tuple[Note, bytes] | None, *, titled: bool) -> Note | _Place:
+def _check_given_id(
+    note_id: str, content: _Content, found: tuple[Note, bytes] | None, *, titled: bool
+) -> Note | _Place:
     """Return the place under an id given by hand; a title counts only where one was given too."""
     if found is None:
         return _Place(note_id)
@@ -282,14 +284,14 @@ def _given_place(note_id: str, content: _Content, found: tuple[Note, bytes] | No
 
 async def _free_id(notes: Notes, owner_id: str, wanted: str) -> str:
     """Return the wanted id, or the first one with a number after it that nothing else has."""
-    for number in range(1, MOST_OF_ONE_NAME + 1):
+    for number in range(1, MAX_NOTES_OF_ONE_NAME + 1):
         note_id = wanted if number == 1 else f"{wanted}-{number}"
         if note_id not in RESERVED and await notes.find(owner_id, note_id) is None:
             return note_id
-    raise Conflict(f"There are {MOST_OF_ONE_NAME} notes called {wanted!r} already; give this one an id.")
+    raise Conflict(f"There are {MAX_NOTES_OF_ONE_NAME} notes called {wanted!r} already; give this one an id.")
 
 
-def _checked(text: str, title: str, file_name: str | None) -> _Content:
+def _check_content(text: str, title: str, file_name: str | None) -> _Content:
     if "\x00" in text or "\x00" in title:
         raise InvalidInput("The note has a NUL character in it, which no text has.")
     if len(text) > MAX_NOTE_CHARACTERS:
@@ -306,7 +308,7 @@ def _checked(text: str, title: str, file_name: str | None) -> _Content:
 def _cut(content: _Content) -> Sequence[_Cut]:
     """Return the passages of a note; raises InvalidInput if there are none, TooLarge if they say too many things."""
     cut = [
-        (chunk, [embedded_text(content.title, chunk, point) for point in points_of(chunk)])
+        (chunk, [make_embedding_text(content.title, chunk, point) for point in points_of(chunk)])
         for chunk in chunks_of(content.text, title=content.title)
     ]
     if not cut:

@@ -57,7 +57,7 @@ def outline_of(text: str, *, title: str = "") -> list[Section]:
     return _Outline(text, title).read()
 
 
-def clipped(name: str) -> str:
+def clip_heading(name: str) -> str:
     """Return a heading as it stands in a path."""
     return name if len(name) <= HEADING_CHARACTERS else name[: HEADING_CHARACTERS - 1].rstrip() + "…"
 
@@ -198,7 +198,7 @@ class _Outline:
             del self._above[-1]
 
     def _path(self) -> tuple[str, ...]:
-        return tuple(clipped(heading.name) for heading in self._above if not heading.hidden)
+        return tuple(clip_heading(heading.name) for heading in self._above if not heading.hidden)
 
 
 def _lines_of(text: str) -> list[_Line]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rapport.domain.embedder import Embedder
 from rapport.domain.note import Vector
-from rapport.retrieval.standalone_question import plain, telling
+from rapport.retrieval.standalone_question import keep_content_words, plain
 
 LISTING = (
     "What documents do you have?",
@@ -74,25 +74,25 @@ _MOST_CHARACTERS = 200
 
 def asks_which(question: str) -> bool:
     """Return whether a question has words of asking which notes there are, and none of anything else."""
-    words = _telling_words(question)
+    words = _find_content_words(question)
     return len(question) <= _MOST_CHARACTERS and bool(words) and words <= _LISTING_WORDS
 
 
-def named_in(question: str) -> str:
+def find_note_name(question: str) -> str:
     """Return the words of a question that could name a note; "" where it has none, or too many words for that."""
     if len(question) > _MOST_CHARACTERS:
         return ""
-    return " ".join(word for word in _WORD.findall(telling(question)) if _stem(word) not in _ABOUT_WORDS)
+    return " ".join(word for word in _WORD.findall(keep_content_words(question)) if _stem(word) not in _ABOUT_WORDS)
 
 
 def asks_for_overview(question: str) -> bool:
     """Return whether a question has one of the words by which people ask for an overview, beside a name."""
-    return bool(_telling_words(question) & _ABOUT_WORDS - _KINDS) and bool(named_in(question))
+    return bool(_find_content_words(question) & _ABOUT_WORDS - _KINDS) and bool(find_note_name(question))
 
 
 def with_name_hidden(question: str) -> str:
     """Return the question with "document" in place of the words that could name a note."""
-    hidden = {word.casefold() for word in named_in(question).split()}
+    hidden = {word.casefold() for word in find_note_name(question).split()}
     words = [_NAMED if word.casefold() in hidden or _stem(word) in _KINDS else word for word in _WORD.findall(question)]
     return " ".join(
         word for number, word in enumerate(words) if word != _NAMED or words[number - 1 : number] != [_NAMED]
@@ -103,12 +103,12 @@ def _stem(word: str) -> str:
     return word.casefold().removesuffix("s")
 
 
-def _telling_words(text: str) -> frozenset[str]:
-    return frozenset(map(_stem, _WORD.findall(telling(plain(text)))))
+def _find_content_words(text: str) -> frozenset[str]:
+    return frozenset(map(_stem, _WORD.findall(keep_content_words(plain(text)))))
 
 
 def _words_of(phrasings: Iterable[str]) -> frozenset[str]:
-    return frozenset(word for phrasing in phrasings for word in _telling_words(phrasing))
+    return frozenset(word for phrasing in phrasings for word in _find_content_words(phrasing))
 
 
 _LISTING_WORDS = _words_of(LISTING) | _KINDS

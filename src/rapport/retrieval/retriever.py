@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from rapport.domain.embedder import Embedder
 from rapport.domain.note import Found, NoteCounts, Passage, Vector, about_listing, about_opening
-from rapport.retrieval.overviews import Phrasings, asks_for_overview, named_in
+from rapport.retrieval.overviews import Phrasings, asks_for_overview, find_note_name
 from rapport.retrieval.relevance import TOP, Measure, Measured, relevance
-from rapport.retrieval.standalone_question import plain, standalone, telling
+from rapport.retrieval.standalone_question import keep_content_words, plain, standalone
 
 TOP_WHEN_CLOSE = 5
 LISTED = 30
@@ -88,73 +88,75 @@ class Retriever:
     contents: Contents
     phrasings: Phrasings
 
-    async def retrieve(self, owner_id: str, question: str, *, earlier: Sequence[str], shelf: NoteCounts) -> Retrieval:
+    async def retrieve(
+        self, owner_id: str, question: str, *, earlier: Sequence[str], note_counts: NoteCounts
+    ) -> Retrieval:
         """Return the passages for a question that follows these earlier ones. Raises Transient when it can't be done now.
 
         A question about the notes themselves gets the list of them, or the beginning of the one that it names.
         """
         asked = plain(question)
-        if shelf.chunks and await self.phrasings.ask_which(asked):
-            return await self._listing(owner_id, shelf)
-        is_overview = bool(shelf.chunks) and asks_for_overview(asked)
-        if is_overview and (named := await self._named(owner_id, asked, shelf)):
+        if note_counts.chunks and await self.phrasings.ask_which(asked):
+            return await self._list_notes(owner_id, note_counts)
+        is_overview = bool(note_counts.chunks) and asks_for_overview(asked)
+        if is_overview and (named := await self._open_named_note(owner_id, asked, note_counts)):
             return named
-        found = await self.find(owner_id, standalone(question, earlier), shelf=shelf, limit=TOP_WHEN_CLOSE)
+        found = await self.find(owner_id, standalone(question, earlier), note_counts=note_counts, limit=TOP_WHEN_CLOSE)
         retrieval = Retrieval(
-            _as_many_as_needed(found.passages), found.best, self.threshold(shelf), self.relevance_of(found)
+            _as_many_as_needed(found.passages), found.best, self.threshold(note_counts), self.compute_relevance(found)
         )
         # Before a refusal it is looked more closely: "what does the handbook say?" has no word of its own but a note's name.
         if retrieval.is_relevant or is_overview or not found.passages:
             return retrieval
-        return await self._named(owner_id, asked, shelf) or retrieval
+        return await self._open_named_note(owner_id, asked, note_counts) or retrieval
 
-    async def _listing(self, owner_id: str, shelf: NoteCounts) -> Retrieval:
+    async def _list_notes(self, owner_id: str, note_counts: NoteCounts) -> Retrieval:
         count, passages = await self.contents.list_recent(owner_id, limit=LISTED, characters=LISTED_CHARACTERS)
-        return Retrieval(passages, 1.0, self.threshold(shelf), 1.0, about_listing(len(passages), count))
+        return Retrieval(passages, 1.0, self.threshold(note_counts), 1.0, about_listing(len(passages), count))
 
-    async def _named(self, owner_id: str, question: str, shelf: NoteCounts) -> Retrieval | None:
+    async def _open_named_note(self, owner_id: str, question: str, note_counts: NoteCounts) -> Retrieval | None:
         """Return the beginning of the note that a question asks about as a whole; None if it asks for something else."""
-        name = named_in(question)
+        name = find_note_name(question)
         if not name or not await self.phrasings.ask_about_one(question):
             return None
         count, passages = await self.contents.find_by_name(owner_id, name, notes=NAMED_NOTES, passages=OPENING)
         if not passages:
             return None
-        return Retrieval(passages, 1.0, self.threshold(shelf), 1.0, about_opening(len(passages), count))
+        return Retrieval(passages, 1.0, self.threshold(note_counts), 1.0, about_opening(len(passages), count))
 
     async def find(
-        self, owner_id: str, question: str, *, shelf: NoteCounts, limit: int, without: str | None = None
+        self, owner_id: str, question: str, *, note_counts: NoteCounts, limit: int, without: str | None = None
     ) -> Found:
         """Return the best `limit` passages for a question that stands alone, without the note of that id."""
-        if not shelf.chunks or not question:
+        if not note_counts.chunks or not question:
             return Found(0.0)
         return await self.search.find_passages(
             owner_id,
             embedder=self.embedder.name,
             question=question,
             vector=await self.embedder.embed_question(question),
-            chunks=shelf.chunks,
+            chunks=note_counts.chunks,
             limit=limit,
-            telling=telling(question),
+            telling=keep_content_words(question),
             without=without,
         )
 
-    def measure(self, owner_id: str, shelf: NoteCounts) -> Measure:
+    def measure(self, owner_id: str, note_counts: NoteCounts) -> Measure:
         """Return a function that measures questions against the owner's notes, as turns do."""
 
-        async def measured(question: str, without: str | None) -> Measured:
-            found = await self.find(owner_id, question, shelf=shelf, limit=TOP, without=without)
-            return Measured(found.best, self.relevance_of(found))
+        async def measure_question(question: str, without: str | None) -> Measured:
+            found = await self.find(owner_id, question, note_counts=note_counts, limit=TOP, without=without)
+            return Measured(found.best, self.compute_relevance(found))
 
-        return measured
+        return measure_question
 
-    def relevance_of(self, found: Found) -> float:
+    def compute_relevance(self, found: Found) -> float:
         """Return what is compared with the threshold; `found` must have at least the best `TOP` passages there are."""
         return relevance(found, min_similarity=self.embedder.min_similarity)
 
-    def threshold(self, shelf: NoteCounts) -> float:
+    def threshold(self, note_counts: NoteCounts) -> float:
         """Return the relevance that is needed for an answer."""
-        return self.embedder.min_similarity if shelf.min_similarity is None else shelf.min_similarity
+        return self.embedder.min_similarity if note_counts.min_similarity is None else note_counts.min_similarity
 
 
 def _as_many_as_needed(passages: Sequence[Passage]) -> Sequence[Passage]:

@@ -67,7 +67,7 @@ def plain(question: str) -> str:
     return _cut(" ".join(_MENTION.sub(" ", question).split()))
 
 
-def telling(question: str) -> str:
+def keep_content_words(question: str) -> str:
     """Return the question without the words that any question may have: names, numbers and subjects stay as written."""
     text = question.replace("’", "'")
     return " ".join(_WORD.sub(lambda found: found[0] if all(map(_is_own, _words(found[0]))) else " ", text).split())

@@ -86,7 +86,7 @@ async def _retrieve_notes(turn: Turn, lookup: Lookup) -> Retrieval | None:
     if lookup.question is None or not note_counts.chunks:
         return None
     retrieval = await turn.deps.retriever.retrieve(
-        turn.event.owner_id, lookup.question, earlier=lookup.earlier_questions, shelf=note_counts
+        turn.event.owner_id, lookup.question, earlier=lookup.earlier_questions, note_counts=note_counts
     )
     audit = retrieval.audit
     log.info("chat.retrieval", ids=[hit["id"] for hit in audit], scores=[hit["score"] for hit in audit])

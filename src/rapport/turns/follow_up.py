@@ -23,8 +23,8 @@ from rapport.domain.draft import Draft
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.domain.follow_up import EXPIRES_AFTER, PROMPTS, FollowUpState, Gate, PastFollowUp, Plan, State, TriggerType
 from rapport.followups.gates import find_closed_gate
-from rapport.followups.matters import find_mentioned, is_closed, repeats
 from rapport.followups.own_words import find_own_messages
+from rapport.followups.topics import find_mentioned, is_closed, repeats
 from rapport.followups.triggers import synthetic_message
 from rapport.memory.query import query_for
 from rapport.storage.followups.follow_up_turns import FollowUpTurns

@@ -68,18 +68,18 @@ class BlockWriter:
         self._shape, self._level, self._lines = "paragraph", 0, [[]]
 
     def open_table(self) -> None:
-        """A table begins, perhaps inside a cell of another one."""
+        """Begin a table, perhaps inside a cell of another one."""
         self.end()
         self._tables.append(_Table())
 
     def open_row(self) -> None:
-        """A row begins; one still open in this table is finished."""
+        """Begin a row, and finish one that is still open in this table."""
         if not self._tables:
             self.open_table()
         self.close_row()
 
     def open_cell(self) -> None:
-        """A cell begins in the current row."""
+        """Begin a cell in the current row."""
         if not self._tables:
             self.open_table()
         self.end()

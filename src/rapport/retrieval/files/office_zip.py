@@ -23,10 +23,10 @@ class XmlHandler:
     """Receives the elements of one part of the document as they pass by; a tree of them is never built."""
 
     def start(self, tag: str, attributes: dict[str, str], /) -> None:
-        """An element begins."""
+        """Handle the start of an element."""
 
     def end(self, tag: str, /) -> None:
-        """An element ends."""
+        """Handle the end of an element."""
 
     def data(self, text: str, /) -> None:
         """Text between elements."""
@@ -36,7 +36,7 @@ class XmlHandler:
         raise UnreadableFile(ReadFault.DAMAGED)
 
     def close(self) -> None:
-        """The part is complete."""
+        """Handle the end of the part."""
 
 
 class OfficeZip:

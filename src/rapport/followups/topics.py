@@ -28,7 +28,7 @@ def make_topic(text: str) -> str:
 
 
 def is_same_topic(a: str, b: str) -> bool:
-    """Return whether two matters share most of their content words: inflection, order and small words don't count."""
+    """Return whether two topics share most of their content words: inflection, order and small words don't count."""
     if words(a) == words(b):
         return True
     these, those = _stems(a), _stems(b)
@@ -37,14 +37,14 @@ def is_same_topic(a: str, b: str) -> bool:
     return len(these & those) >= _MOSTLY * min(len(these), len(those))
 
 
-def is_closed(matter: str, sources: Sequence[str], *, earlier: Sequence[PastFollowUp], own: Sequence[Message]) -> bool:
+def is_closed(topic: str, sources: Sequence[str], *, earlier: Sequence[PastFollowUp], own: Sequence[Message]) -> bool:
     """Return whether this has been brought up and the person has not spoken of it since.
 
     It is the same when it comes from the same message of the person, whatever its words, or has most of its words. `own` is
     what the person wrote.
     """
     return any(
-        (set(sources) & set(one.sources) or is_same_topic(matter, one.topic)) and not _is_mentioned_again(one, own)
+        (set(sources) & set(one.sources) or is_same_topic(topic, one.topic)) and not _is_mentioned_again(one, own)
         for one in earlier
     )
 
