@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rapport.cli.output import make_plain_line
 from rapport.domain.context_selection import CONTEXT_TOKENS, LOOKBACK_LIMIT, RECENT, TIME_THRESHOLD, Strategy
 from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
@@ -60,7 +61,7 @@ def select_(
         raise typer.BadParameter("it is a number of minutes.", param_hint="--gap")
 
     def complain(reason: str) -> None:
-        typer.secho(f"rapport: {_plain(reason)}", fg="red", err=True)
+        typer.secho(f"rapport: {make_plain_line(reason)}", fg="red", err=True)
 
     choice = SelectionOptions(strategy, tokens=tokens, lookback=lookback, gap_minutes=gap, words=open_word_table())
     try:
@@ -147,12 +148,5 @@ def search(
             one.message.author.name if one.message.author else "the agent" if one.message.role == "assistant" else "you"
         )
         typer.echo(
-            f"{one.message.created_at:%Y-%m-%d %H:%M}  {_plain(author, limit=40)}  {_plain(one.message.text, limit=300)}"
+            f"{one.message.created_at:%Y-%m-%d %H:%M}  {make_plain_line(author, limit=40)}  {make_plain_line(one.message.text, limit=300)}"
         )
-
-
-def _plain(text: str, *, limit: int = 500) -> str:
-    """Return another person's text as one line without control characters."""
-    from rapport.retrieval.files.document import fit_on_one_line
-
-    return fit_on_one_line(text.encode(errors="replace").decode(), limit=limit)

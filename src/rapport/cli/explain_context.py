@@ -16,7 +16,6 @@ from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.ids import is_id
 from rapport.domain.read_models import SearchHit
 from rapport.settings import Settings
-from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
 from rapport.storage.messages.messages import Messages
@@ -48,23 +47,16 @@ async def search_conversation(
     question = check_query(question)
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
-            place = await _conversation(connection, user, conversation)
+            place = await Conversations(connection).get_by_prefix(user, conversation)
         chooser = make_context_selector(settings, library.database, library.embedder)
         return place, await chooser.search_all(user, place.id, question, thread_id=topic, limit=limit)
-
-
-async def _conversation(connection: Connection, user: str, conversation: str) -> Conversation:
-    """Return the conversation that is meant by its id or the beginning of it, in any case."""
-    if not (conversation.isascii() and conversation.isalnum()):
-        raise no_such_conversation(conversation.encode(errors="replace").decode())
-    return await Conversations(connection).get_by_prefix(user, conversation.upper())
 
 
 async def _find_message(connection: Connection, user: str, message: str, conversation: str | None) -> tuple[str, str]:
     """Find a conversation and a message by their ids or the beginnings of these, in any case."""
     place = None
     if conversation is not None:
-        place = (await _conversation(connection, user, conversation)).id
+        place = (await Conversations(connection).get_by_prefix(user, conversation)).id
     beginning = message.strip().upper()
     if not is_id(beginning.ljust(26, "0")):
         raise NotFound(f"There is no message {message[:64]!r}.")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from rapport.cli.output import escape_line, make_plain_line
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer
 from rapport.domain.follow_up_requests import FOREVER, LONGEST_MUTE, Permission, duration_of
@@ -94,7 +95,7 @@ def render_pending(timers: Sequence[Timer], *, width: int) -> Table | Group:
             timer.trigger_type,
             describe_due_time(timer.due_at),
             _SET_BY[timer.origin],
-            _escape_line(timer.reason or ""),
+            escape_line(timer.reason or ""),
         )
     return table
 
@@ -105,7 +106,7 @@ def render_pending_lines(timers: Sequence[Timer], *, with_conversation: bool = T
         [
             f"{timer.conversation_id}  {timer.timer_id}" if with_conversation else timer.timer_id,
             f"{timer.trigger_type}, due {describe_due_time(timer.due_at)}, set {_SET_BY_IN_A_SENTENCE[timer.origin]}",
-            _plain(timer.reason or ""),
+            make_plain_line(timer.reason or ""),
         ]
         for timer in timers
     )
@@ -120,7 +121,7 @@ def render_past(timers: Sequence[Timer], *, width: int) -> Table | Group:
             timer.trigger_type,
             f"{(timer.fired_at or timer.due_at).astimezone():%Y-%m-%d %H:%M:%S}",
             f"{timer.state}: {timer.gate}" if timer.gate else timer.state,
-            _plain(timer.reason or ""),
+            make_plain_line(timer.reason or ""),
         )
         for timer in timers
     ]
@@ -161,16 +162,3 @@ def render_records(records: Iterable[Sequence[str]]) -> Group:
             for first, *rest in records
         )
     )
-
-
-def _plain(text: str) -> str:
-    """Return a person's text as one line without control characters."""
-    from rapport.retrieval.files.document import fit_on_one_line
-
-    return fit_on_one_line(text, limit=500)
-
-
-def _escape_line(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(_plain(text))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rapport.agents.profiles import COMPANION, find_agent, require_agent
+from rapport.cli.output import make_plain_line, make_progress
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import InvalidInput, TooLarge
@@ -110,17 +111,17 @@ async def _content(file: Path) -> io.BytesIO:
     def read() -> bytes:
         size = file.stat().st_size
         if not file.is_file():
-            raise InvalidInput(f"{_escape_line(file)} isn't a file.")
+            raise InvalidInput(f"{make_plain_line(file, limit=200)} isn't a file.")
         if size > MAX_BYTES:
             raise TooLarge(
-                f"{_escape_line(file)} has {size:,} bytes; at most {MAX_BYTES:,} are read. Split it, or export less."
+                f"{make_plain_line(file, limit=200)} has {size:,} bytes; at most {MAX_BYTES:,} are read. Split it, or export less."
             )
         return file.read_bytes()
 
     try:
         return io.BytesIO(await asyncio.to_thread(read))
     except OSError as error:
-        raise InvalidInput(f"{_escape_line(file)}: {error.strerror or error}.") from error
+        raise InvalidInput(f"{make_plain_line(file, limit=200)}: {error.strerror or error}.") from error
 
 
 def _choose_chat(chats: list[TelegramChat], wanted: str | None) -> TelegramChat:
@@ -128,7 +129,7 @@ def _choose_chat(chats: list[TelegramChat], wanted: str | None) -> TelegramChat:
     if len(found) == 1:
         return found[0]
     listed = "\n".join(
-        f"  {chat.id}  {_escape_line(chat.name) or '(no name)'} ({chat.type.replace('_', ' ')}, {len(chat.rows):,} rows)"
+        f"  {chat.id}  {make_plain_line(chat.name, limit=200) or '(no name)'} ({chat.type.replace('_', ' ')}, {len(chat.rows):,} rows)"
         for chat in (found or chats)
     )
     why = "There is no such chat" if wanted is not None and not found else f"There are {len(found)} chats"
@@ -146,22 +147,13 @@ async def _store(
     kind: Literal["direct", "group"] | None,
 ) -> bool:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from rapport.ingest.import_messages import import_archive
 
     console = Console(highlight=False)
     _tell(console, archive.problems, "[red]✗[/red]")
     _tell(console, archive.warnings, "[yellow]![/yellow]")
-    with Progress(
-        TextColumn("messages"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
+    with make_progress(console) as bar:
         task = bar.add_task("messages", total=len(archive.messages))
         done = await import_archive(
             database,
@@ -170,7 +162,7 @@ async def _store(
             agent_id=agent.id,
             conversation_id=target,
             kind=kind,
-            title=_escape_line(title if title is not None else archive.title or "") or None,
+            title=make_plain_line(title if title is not None else archive.title or "", limit=200) or None,
             on_progress=lambda count: bar.advance(task, count),
         )
     summary = _summary(archive, done, target or archive.conversation_id(user))
@@ -182,7 +174,9 @@ def _tell(console: Console, problems: Sequence[Problem], mark: str) -> None:
     from rich.markup import escape
 
     for problem in problems[:MAX_TOLD]:
-        console.print(f"{mark} {escape(_escape_line(f'{problem.place}: {problem.reason}', limit=500))}", soft_wrap=True)
+        console.print(
+            f"{mark} {escape(make_plain_line(f'{problem.place}: {problem.reason}', limit=500))}", soft_wrap=True
+        )
     if len(problems) > MAX_TOLD:
         console.print(f"{mark} and {len(problems) - MAX_TOLD:,} more")
 
@@ -268,14 +262,16 @@ def _writing(output: Path | None) -> Generator[Callable[[str], object]]:
         yield _to_terminal if sys.stdout.isatty() else lambda text: typer.echo(text, nl=False)
         return
     if output.is_dir():
-        raise InvalidInput(f"{_escape_line(output)} can't be written: it is a folder.")
+        raise InvalidInput(f"{make_plain_line(output, limit=200)} can't be written: it is a folder.")
     unfinished = output.with_name(f".{output.name}.part")
     try:
         with unfinished.open("w", encoding="utf-8", newline="\n") as file:
             yield file.write
         unfinished.replace(output)
     except OSError as error:
-        raise InvalidInput(f"{_escape_line(output)} can't be written: {error.strerror or error}.") from error
+        raise InvalidInput(
+            f"{make_plain_line(output, limit=200)} can't be written: {error.strerror or error}."
+        ) from error
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -285,10 +281,3 @@ def _to_terminal(text: str) -> None:
     from rapport.retrieval.files.plain import clean_text
 
     typer.echo(clean_text(text), nl=False)
-
-
-def _escape_line(value: object, *, limit: int = 200) -> str:
-    """Return another person's text as one line without control characters."""
-    from rapport.retrieval.files.document import fit_on_one_line
-
-    return fit_on_one_line(str(value).encode(errors="replace").decode(), limit=limit)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rapport.agents.profiles import COMPANION, require_agent
+from rapport.cli.output import escape_line, make_plain_line
 from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
 
@@ -64,8 +65,12 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
 
 def _lines(memory: Memory) -> list[str]:
     """Return a memory as lines, for terminals without room for a table."""
-    key = f"  {_plain(memory.key)}" if memory.key else ""
-    return [f"{memory.id}{key}", _plain(memory.content), f"{_origin(memory)}, {_format_change_time(memory)}"]
+    key = f"  {make_plain_line(memory.key)}" if memory.key else ""
+    return [
+        f"{memory.id}{key}",
+        make_plain_line(memory.content),
+        f"{_origin(memory)}, {_format_change_time(memory)}",
+    ]
 
 
 def _table(memories: Sequence[Memory]) -> Table:
@@ -82,8 +87,8 @@ def _table(memories: Sequence[Memory]) -> Table:
     for one in memories:
         table.add_row(
             one.id,
-            _escape_line(one.content),
-            _escape_line(one.key or ""),
+            escape_line(one.content),
+            escape_line(one.key or ""),
             _provenance(one),
             _format_change_time(one),
         )
@@ -125,7 +130,7 @@ def search(
             count = 0 if found else (await book.stats(user, agent)).count
         for one, similarity in found:
             console.print(
-                f"[bold]{one.id}[/bold]  {similarity:.3f}  {_escape_line(one.content)}  [dim]{_provenance(one)}[/dim]",
+                f"[bold]{one.id}[/bold]  {similarity:.3f}  {escape_line(one.content)}  [dim]{_provenance(one)}[/dim]",
                 soft_wrap=True,
             )
         if not found:
@@ -174,7 +179,7 @@ def forget(
     if every == bool(ids):
         fail("Name the memories to forget, or say --all.")
     if every and not yes:
-        typer.confirm(f"Forget everything that {agent} remembers about {_plain(user)}?", abort=True)
+        typer.confirm(f"Forget everything that {agent} remembers about {make_plain_line(user)}?", abort=True)
     if not start(lambda settings: _forget(settings, agent, user, None if every else ids), level="warning"):
         raise typer.Exit(1)
 
@@ -259,11 +264,11 @@ def _check(agent: str) -> None:
 
 def _origin(memory: Memory) -> str:
     where = f", message {memory.message_id}" if memory.message_id else ""
-    return _plain(f"{_WRITTEN_BY[memory.origin]}{where}")
+    return make_plain_line(f"{_WRITTEN_BY[memory.origin]}{where}")
 
 
 def _provenance(memory: Memory) -> str:
-    return _escape_line(_origin(memory))
+    return escape_line(_origin(memory))
 
 
 def _format_change_time(memory: Memory) -> str:
@@ -271,18 +276,5 @@ def _format_change_time(memory: Memory) -> str:
 
 
 def _nothing(agent: str, user: str) -> str:
-    about = "you" if user == LOCAL_USER else _escape_line(user)
+    about = "you" if user == LOCAL_USER else escape_line(user)
     return f"{agent} remembers nothing about {about} yet: `rapport memory add TEXT`"
-
-
-def _plain(value: str) -> str:
-    """Return another person's text as one line without control characters."""
-    from rapport.retrieval.files.document import fit_on_one_line
-
-    return fit_on_one_line(value.encode(errors="replace").decode(), limit=10_000)
-
-
-def _escape_line(value: str) -> str:
-    from rich.markup import escape
-
-    return escape(_plain(value))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from rapport.cli.output import escape_line, make_progress
 from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
 
@@ -39,7 +40,6 @@ def add(
 async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
     """Add each file; one that can't be read is said so, and the others go on."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from rapport.cli.note_library import open_library
     from rapport.domain.errors import InvalidInput, Transient
@@ -52,15 +52,7 @@ async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
         console.print(f"There is no file to add ({', '.join(known.name for known in FORMATS)}).")
         return False
     done = {"added": 0, "replaced": 0, "unchanged": 0, "failed": 0}
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    bar = make_progress(console)
     reader = FileReader()
     async with open_library(settings) as (library, _):
         with bar:
@@ -71,11 +63,14 @@ async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
                 except (InvalidInput, Transient, OSError) as error:
                     done["failed"] += 1
                     why = (error.strerror or error) if isinstance(error, OSError) else error
-                    console.print(f"[red]✗[/red] {_escape_line(file.path)}: {_escape_line(why)}", soft_wrap=True)
+                    console.print(
+                        f"[red]✗[/red] {escape_line(file.path, limit=4000)}: {escape_line(why, limit=4000)}",
+                        soft_wrap=True,
+                    )
                 else:
                     done[outcome] += 1
                     console.print(
-                        f"[green]✓[/green] {_escape_line(file.path)}: {outcome}, [bold]{note.id}[/bold]"
+                        f"[green]✓[/green] {escape_line(file.path, limit=4000)}: {outcome}, [bold]{note.id}[/bold]"
                         f" ({note.chunks} passage{'' if note.chunks == 1 else 's'})",
                         soft_wrap=True,
                     )
@@ -140,15 +135,6 @@ def _files_in(path: Path, extensions: Container[str]) -> list[_File]:
     ]
 
 
-def _escape_line(value: object) -> str:
-    """Return another person's text as one line without control characters."""
-    from rich.markup import escape
-
-    from rapport.retrieval.files.document import fit_on_one_line
-
-    return escape(fit_on_one_line(str(value).encode(errors="replace").decode(), limit=4000))
-
-
 @app.command("list")
 def list_(user: User = LOCAL_USER) -> None:
     """Your notes, the latest first."""
@@ -181,7 +167,7 @@ def list_(user: User = LOCAL_USER) -> None:
     for note in notes:
         table.add_row(
             note.id,
-            _escape_line(note.title),
+            escape_line(note.title, limit=4000),
             f"{note.characters:,}",
             f"{note.chunks:,}",
             f"{note.updated_at.astimezone():%Y-%m-%d %H:%M}",
@@ -190,7 +176,7 @@ def list_(user: User = LOCAL_USER) -> None:
 
 
 def _of(user: str) -> str:
-    return "" if user == LOCAL_USER else f" of {_escape_line(user)}"
+    return "" if user == LOCAL_USER else f" of {escape_line(user, limit=4000)}"
 
 
 @app.command()
@@ -259,10 +245,10 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
         for passage in found.passages[:limit]:
             where = " > ".join(name for name in (passage.title, passage.heading) if name)
             console.print(
-                f"[bold]{passage.note_id}[/bold]  {passage.similarity:.3f}  [dim]{_escape_line(where)}[/dim]",
+                f"[bold]{passage.note_id}[/bold]  {passage.similarity:.3f}  [dim]{escape_line(where, limit=4000)}[/dim]",
                 soft_wrap=True,
             )
-            console.print(Padding(_escape_line(passage.text), (0, 0, 0, 2)))
+            console.print(Padding(escape_line(passage.text, limit=4000), (0, 0, 0, 2)))
         if not shelf.chunks:
             console.print(_why_nothing(user, has_some=has_some))
         elif not found.passages:

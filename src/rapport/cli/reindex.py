@@ -6,9 +6,10 @@ import contextlib
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from rapport.cli.note_library import open_library
+from rapport.cli.output import make_progress
 from rapport.domain.errors import Conflict, NotFound
 from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.memory.memory_store import MemoryStore
@@ -26,15 +27,7 @@ async def reindex(settings: Settings) -> tuple[int, int]:
     """
     async with open_library(settings) as (library, _):
         console = Console()
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        bar = make_progress(console)
         with bar:
             notes = await _notes(library, bar)
             memories = await _memories(MemoryStore(library.database, library.embedder), bar)

@@ -24,7 +24,6 @@ from rapport.domain.follow_up_requests import (
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
-    from rapport.domain.conversation import Conversation
     from rapport.domain.follow_up_outcomes import Outcomes
     from rapport.storage.database import Connection
     from rapport.storage.followups.follow_up_turns import OutcomeCount
@@ -55,10 +54,11 @@ def list_(
     """Follow-ups that wait, the next first."""
     from rich.console import Console
 
+    from rapport.storage.conversations.conversations import Conversations
     from rapport.storage.followups.timers import Timers
 
     async def job(connection: Connection) -> tuple[list[Timer], list[Timer]]:
-        where = None if conversation is None else (await _find_conversation(connection, user, conversation)).id
+        where = None if conversation is None else (await Conversations(connection).get_by_prefix(user, conversation)).id
         timers = Timers(connection)
         past = await timers.past(user, where, limit=PAST_SHOWN) if every else []
         return await timers.pending(user, where), past
@@ -89,7 +89,7 @@ def set_(
         kind = find_trigger_type(trigger_type)
         if kind is None:
             raise InvalidInput(f"There is no type {trigger_type[:40]!r}; there are {', '.join(TRIGGER_TYPES)}.")
-        where = await _find_conversation(connection, user, conversation)
+        where = await Conversations(connection).get_by_prefix(user, conversation)
         timer = await Timers(connection).set(
             user,
             where.id,
@@ -146,9 +146,11 @@ def mute(
 ) -> None:
     """Let no follow-up through in a conversation. Questions are answered as ever."""
 
+    from rapport.storage.conversations.conversations import Conversations
+
     async def job(connection: Connection) -> Permission:
         return await followups.mute(
-            connection, user, (await _find_conversation(connection, user, conversation)).id, duration
+            connection, user, (await Conversations(connection).get_by_prefix(user, conversation)).id, duration
         )
 
     typer.echo(followups.describe_mute(_in_database(job)))
@@ -160,7 +162,7 @@ def unmute(conversation: Where, user: User = LOCAL_USER) -> None:
     from rapport.storage.conversations.conversations import Conversations
 
     async def job(connection: Connection) -> Permission:
-        where = await _find_conversation(connection, user, conversation)
+        where = await Conversations(connection).get_by_prefix(user, conversation)
         return await Conversations(connection).mute(user, where.id, until=None)
 
     typer.echo(followups.describe_mute(_in_database(job)))
@@ -184,7 +186,7 @@ def _allow(conversation: str, user: str, allowed: bool) -> None:
     from rapport.storage.conversations.conversations import Conversations
 
     async def job(connection: Connection) -> None:
-        where = await _find_conversation(connection, user, conversation)
+        where = await Conversations(connection).get_by_prefix(user, conversation)
         await Conversations(connection).allow_followups(user, where.id, allowed)
 
     _in_database(job)
@@ -290,20 +292,12 @@ def _in_database(job: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
     return start(on_database, level="warning")
 
 
-async def _find_conversation(connection: Connection, user: str, conversation: str) -> Conversation:
-    """Find a conversation by its id or the beginning of it, in any case."""
-    from rapport.storage.conversations.conversations import Conversations, no_such_conversation
-
-    if not conversation.isascii() or not conversation.isalnum():
-        raise no_such_conversation(conversation.encode(errors="replace").decode())
-    return await Conversations(connection).get_by_prefix(user, conversation.upper())
-
-
 async def _find_timer(connection: Connection, user: str, conversation: str, timer: str) -> tuple[str, str]:
     """Find a conversation and a pending timer by its name or the beginning of it."""
+    from rapport.storage.conversations.conversations import Conversations
     from rapport.storage.followups.timers import Timers, no_such_timer
 
-    where = await _find_conversation(connection, user, conversation)
+    where = await Conversations(connection).get_by_prefix(user, conversation)
     names = [one.timer_id for one in await Timers(connection).pending(user, where.id)]
     meant = [timer] if timer in names else [name for name in names if timer and name.startswith(timer)]
     if len(meant) > 1:

@@ -55,11 +55,13 @@ class Conversations:
         raise no_such_conversation(conversation_id)
 
     async def get_by_prefix(self, owner_id: str, prefix: str) -> Conversation:
-        """The one of the owner's conversations whose id begins so; raises InvalidInput if several do."""
-        # starts_with: whatever was typed is text here, not a pattern.
+        """Return the owner's conversation whose id begins so, in any case. Raise InvalidInput if several do, NotFound if none."""
+        if not (prefix.isascii() and prefix.isalnum()):
+            raise no_such_conversation(prefix.encode(errors="replace").decode())
+        # starts_with: the prefix is text here, not a pattern.
         cursor = await self.connection.execute(
             f"SELECT {_COLUMNS} FROM conversations WHERE owner_id = %s AND starts_with(id, %s) ORDER BY id LIMIT 2",
-            (owner_id, prefix),
+            (owner_id, prefix.upper()),
         )
         found = await cursor.fetchall()
         if len(found) > 1:
