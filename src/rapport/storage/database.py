@@ -12,14 +12,16 @@ from typing import Any, TypeAlias
 import orjson
 import psycopg
 import structlog
-from psycopg import AsyncConnection, errors
+from psycopg import AsyncConnection, AsyncCursor, errors
+from psycopg.rows import RowMaker, namedtuple_row, tuple_row
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from rapport.domain.errors import Permanent, Transient
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 
-Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
+# Rows are named tuples, made from the columns of each statement: `row.created_at`. A type checker knows them as Any.
+Connection: TypeAlias = AsyncConnection[Any]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 
 log = structlog.get_logger()
@@ -48,11 +50,12 @@ class Database:
         self.embedded = embedded
         self._pool: Pool = AsyncConnectionPool(
             url,
-            connection_class=AsyncConnection[tuple[Any, ...]],
+            connection_class=AsyncConnection[Any],
             # autocommit: a lone statement is its own transaction, without a BEGIN and a COMMIT around it.
             kwargs={
                 "autocommit": True,
                 "prepare_threshold": 0,
+                "row_factory": make_rows,
                 # No statement of ours may run for long, and none may wait for a lock for ever.
                 # The vector index looks at more than it needs to, and goes on looking while an owner's own are too few.
                 "options": "-c statement_timeout=15s -c lock_timeout=5s -c timezone=UTC"
@@ -75,7 +78,7 @@ class Database:
         give_up = time.monotonic() + patience
         while True:
             try:
-                async with await AsyncConnection[tuple[Any, ...]].connect(self.url, **CONNECTION_SETTINGS):
+                async with await AsyncConnection.connect(self.url, **CONNECTION_SETTINGS):
                     break
             except psycopg.Error as error:
                 if time.monotonic() >= give_up or not isinstance(error, psycopg.OperationalError):
@@ -122,8 +125,8 @@ async def run_savepoint(connection: Connection, *, patience: float) -> AsyncGene
 async def open_dedicated_connection(url: str) -> AsyncGenerator[Connection]:
     """A connection outside the pool, for one who keeps it: to listen, or to hold a lock by being there."""
     with translate_errors():
-        connection = await AsyncConnection[tuple[Any, ...]].connect(
-            url, autocommit=True, options=OWN_OPTIONS, **CONNECTION_SETTINGS
+        connection: Connection = await AsyncConnection.connect(
+            url, autocommit=True, options=OWN_OPTIONS, row_factory=make_rows, **CONNECTION_SETTINGS
         )
         async with connection:
             yield connection
@@ -142,6 +145,14 @@ CONNECTION_SETTINGS: dict[str, Any] = {
     "keepalives_count": 3,
     "application_name": "rapport",
 }
+
+
+def make_rows(cursor: AsyncCursor[Any]) -> RowMaker[Any]:
+    """Return named tuples, or plain ones for a statement that gives two columns the same name."""
+    try:
+        return namedtuple_row(cursor)
+    except psycopg.DataError:
+        return tuple_row(cursor)
 
 
 async def check_connection(connection: AsyncConnection[Any]) -> None:
