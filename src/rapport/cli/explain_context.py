@@ -16,6 +16,7 @@ from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.ids import is_id
 from rapport.domain.read_models import SearchHit
 from rapport.settings import Settings
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
 from rapport.storage.messages.messages import Messages
