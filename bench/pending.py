@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 
 from rapport.domain.conversation import Incoming
-from rapport.domain.follow_up import EXPIRES_AFTER
+from rapport.domain.follow_up import EXPIRY_SECONDS
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
 from rapport.runtime.timer_loop import BATCH
@@ -77,7 +77,7 @@ class Site:
         )
         await self.timed("change", lambda timers: timers.change(OWNER, where, name, delay=later / 2))
         await self.timed("cancel", lambda timers: timers.cancel(OWNER, where, name))
-        await self.timed("next_due", lambda timers: timers.next_due())
+        await self.timed("next_due", lambda timers: timers.get_seconds_to_next())
         if fires:
             await self._fire(chance)
         await self._speak(self.somewhere(chance))
@@ -89,7 +89,7 @@ class Site:
         await self.timed("fire 100", self._fire_all)
 
     async def _fire_all(self, timers: Timers) -> None:
-        fired = await timers.fire(limit=BATCH, late=EXPIRES_AFTER)
+        fired = await timers.fire(limit=BATCH, max_lateness_seconds=EXPIRY_SECONDS)
         assert len(fired) == FIRED_AT_ONCE
 
     async def _speak(self, where: str) -> None:

@@ -36,7 +36,7 @@ from bench.context.speaking import BLOCK, speaking
 from rapport.app import App, open_app
 from rapport.cli.context_filter import read
 from rapport.context.engine import SelectionOptions, select_context
-from rapport.domain.context_selection import RECENT
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES
 from rapport.domain.conversation import LOCAL_USER, Author, Message
 from rapport.domain.embedder import Embedder
 from rapport.domain.ids import new_id
@@ -115,7 +115,7 @@ async def gathering(site: Site, app: App, rounds: int) -> None:
                 embedder.seconds, began = 0.0, time.perf_counter()
                 gathered = await chooser.load_and_select(LOCAL_USER, call)
                 whole.add(kind, place, began, less=embedder.seconds)
-                assert len(gathered.candidates.recent) == RECENT
+                assert len(gathered.candidates.recent) == MAX_RECENT_MESSAGES
                 assert gathered.candidates.similar
                 if embedder.seconds:
                     embedding.taken.setdefault(kind, {}).setdefault(place, []).append(embedder.seconds * 1e3)
@@ -139,7 +139,9 @@ async def in_parts(site: Site, chooser: ContextSelector, chat: Chat, place: str,
     vector = site.like(chat)
     async with chooser.database.statement() as connection:
         began = time.perf_counter()
-        before = await load_recent(connection, LOCAL_USER, chat.id, before=(call.created_at, call.id), limit=RECENT)
+        before = await load_recent(
+            connection, LOCAL_USER, chat.id, before=(call.created_at, call.id), limit=MAX_RECENT_MESSAGES
+        )
         times.add("the latest 100", place, began)
         began = time.perf_counter()
         links = await load_linked(connection, LOCAL_USER, chat.id, call)

@@ -63,7 +63,7 @@ async def store(database: Database, dialogue: Dialogue, index: MessageEmbedding,
     ]
     archive = Archive("jsonl", name, None, "group", messages)
     await import_archive(database, archive, owner_id=LOCAL_USER, agent_id="companion")
-    stored = Stored(dialogue, archive.conversation_id(LOCAL_USER))
+    stored = Stored(dialogue, archive.derive_conversation_id(LOCAL_USER))
     while (await index.embed_next(stored.conversation_id)).has_more:
         pass
     return stored

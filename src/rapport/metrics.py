@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from rapport.domain.follow_up import GATES, TRIGGER_TYPES
-from rapport.domain.model_problems import PROBLEMS, Problem
+from rapport.domain.model_problems import MODEL_PROBLEMS, ModelProblem
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of `render`: the form that every Prometheus reads."""
@@ -117,9 +117,9 @@ class Metrics:
             if found[-1][1]
         ]
 
-    def model_failed(self, problem: Problem) -> None:
+    def model_failed(self, problem: ModelProblem) -> None:
         """Count a call of the model that has failed."""
-        self._model_errors.labels(_one_of(problem, PROBLEMS)).inc()
+        self._model_errors.labels(_one_of(problem, MODEL_PROBLEMS)).inc()
 
     def count_deleted(self, table: str, rows: int) -> None:
         """Count rows that were deleted after the retention time."""

@@ -12,7 +12,7 @@ from dotenv import load_dotenv
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rapport.domain.context_selection import LOOKBACK_LIMIT, RECENT, TIME_THRESHOLD, Strategy
+from rapport.domain.context_selection import LOOKBACK_LIMIT, MAX_RECENT_MESSAGES, SESSION_GAP_MINUTES, Strategy
 
 
 class Settings(BaseSettings):
@@ -34,8 +34,8 @@ class Settings(BaseSettings):
     max_message_characters: Annotated[int, Field(ge=1)] = 32_000
     max_turns: Annotated[int, Field(ge=1)] = 256
     context_strategy: Strategy = "relevant"
-    lookback_limit: Annotated[int, Field(ge=1, le=RECENT)] = LOOKBACK_LIMIT
-    time_threshold: Annotated[float, Field(gt=0, allow_inf_nan=False)] = TIME_THRESHOLD
+    lookback_limit: Annotated[int, Field(ge=1, le=MAX_RECENT_MESSAGES)] = LOOKBACK_LIMIT
+    time_threshold: Annotated[float, Field(gt=0, allow_inf_nan=False)] = SESSION_GAP_MINUTES
     autonomy: bool = True
     retention_days: Annotated[int, Field(ge=0, le=36_500)] = 30
     rate_limit: bool = False

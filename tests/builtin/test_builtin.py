@@ -24,7 +24,7 @@ from rapport.builtin.source_reader import Source, parse
 from rapport.builtin.summary_text import TOKEN_LIMIT, estimate
 from rapport.context.prompt import build_system_prompt
 from rapport.context.transcript import TranscriptRenderer
-from rapport.domain.context_selection import Chosen, ContextSelection
+from rapport.domain.context_selection import ChosenMessage, ContextSelection
 from rapport.domain.conversation import Author, Message
 from rapport.domain.conversation_kind import GROUP
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
@@ -508,8 +508,8 @@ def called(call: str, *chat: tuple[str, float, str], anchor: int | None = None, 
         )
         for n, (name, ago, text) in enumerate([*chat, (by, 0, call)])
     ]
-    chosen = [Chosen(one, ("session",), 1.0) for one in told[:-1]]
-    selection = ContextSelection("relevant", [*chosen, Chosen(told[-1], ("trigger",), 1.0)])
+    chosen = [ChosenMessage(one, ("session",), 1.0) for one in told[:-1]]
+    selection = ContextSelection("relevant", [*chosen, ChosenMessage(told[-1], ("trigger",), 1.0)])
     scribe = TranscriptRenderer(COMPANION, told[-1])
     history = scribe.render_history(selection, recent=told[:-1], replied_to=None if anchor is None else told[anchor])
     return say(*history, scribe.render_call(), system=build_system_prompt(COMPANION, GROUP))

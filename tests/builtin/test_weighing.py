@@ -19,7 +19,7 @@ from rapport.builtin.weighing.open_question import choices
 from rapport.builtin.weighing.stances import find_asked_for, find_leaning, stance
 from rapport.context.prompt import build_system_prompt
 from rapport.context.transcript import TranscriptRenderer
-from rapport.domain.context_selection import Chosen, ContextSelection
+from rapport.domain.context_selection import ChosenMessage, ContextSelection
 from rapport.domain.conversation import Author, Message
 from rapport.domain.conversation_kind import GROUP
 from tests.support.cases import every_case
@@ -49,7 +49,7 @@ def called(
     ]
     if about is not None:
         told[-1] = replace(told[-1], reply_to_id=f"m{about}")
-    chosen = [*(Chosen(one, ("session",), 1.0) for one in told[:-1]), Chosen(told[-1], ("trigger",), 1.0)]
+    chosen = [*(ChosenMessage(one, ("session",), 1.0) for one in told[:-1]), ChosenMessage(told[-1], ("trigger",), 1.0)]
     scribe = TranscriptRenderer(COMPANION, told[-1])
     history = scribe.render_history(
         ContextSelection("relevant", chosen), recent=told[:-1], replied_to=None if about is None else told[about]

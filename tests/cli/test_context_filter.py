@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rapport.cli import context_filter as selecting
 from rapport.cli.context_filter import BadRequest, read, select_for_request
 from rapport.context.engine import SelectionOptions
-from rapport.domain.context_selection import RECENT, Strategy
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES, Strategy
 from tests.support.cases import every_case
 from tests.support.commands import COMMAND, Home, Ran
 from tests.support.waiting import LIMIT_SECONDS
@@ -185,7 +185,9 @@ def test_a_line_that_is_too_long_is_never_held_whole(home: Home, monkeypatch: py
 def test_of_ten_thousand_messages_the_latest_are_looked_at_and_the_anchor() -> None:
     chat = [said(number, f"number {number}", ago=10_000 - number) for number in range(10_000)]
     found = read(json.dumps(request(*chat)).encode()).found
-    assert [message.id for message in found.recent] == [str(number) for number in range(10_000 - RECENT, 10_000)]
+    assert [message.id for message in found.recent] == [
+        str(number) for number in range(10_000 - MAX_RECENT_MESSAGES, 10_000)
+    ]
     assert (found.anchor, list(found.chain), list(found.around)) == (None, [], [])
 
     found = read(json.dumps(request(*chat, trigger={**D, "reply_to": 5_000})).encode()).found

@@ -57,7 +57,7 @@ async def bring(
 
 
 def chat_of(owner: str = "local", chat: str = "a chat") -> str:
-    return archive_of([row(1)], chat=chat).conversation_id(owner)
+    return archive_of([row(1)], chat=chat).derive_conversation_id(owner)
 
 
 async def everything(database: Database, conversation_id: str, owner: str = "local") -> list[Message]:
@@ -370,7 +370,7 @@ async def test_what_was_stored_before_is_tagged_once(database: Database) -> None
 
 async def test_what_a_live_user_typed_is_never_tagged(world: World) -> None:
     await bring(world.database, row(1, "hi"), row(2, "TRIGGER"), row(3, "Still there?", author="companion"), chat="old")
-    imported = archive_of([row(1)], chat="old").conversation_id("local")
+    imported = archive_of([row(1)], chat="old").derive_conversation_id("local")
     group = await world.conversation(kind="group")
     typed = "[AUTONOMOUS_FOLLOWUP: check_in] is what our old bot wrote"
     await world.says(imported, typed)

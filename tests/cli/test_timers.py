@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rapport.cli.follow_up_output import describe_due_time
 from rapport.domain.errors import InvalidInput
-from rapport.domain.follow_up_requests import FOREVER, duration_of, hour_of, moment_of
+from rapport.domain.follow_up_requests import FOREVER, parse_duration, parse_moment, parse_time_of_day
 from rapport.domain.ids import new_id
 from tests.support.cases import every_case
 from tests.support.commands import COMMAND, Home, Run, Terminal
@@ -255,13 +255,13 @@ def test_the_terminal_is_as_it_was_after_a_chat_was_stopped_or_ended_from_outsid
     [("90s", 90), ("10m", 600), ("2h", 7200), ("1d", 86_400), ("1h30m", 5400), (" 1.5H ", 5400), ("1d2h3m4s", 93_784)],
 )
 def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
-    assert duration_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @given(st.text(max_size=30))
 def test_whatever_is_written_is_a_duration_or_refused(text: str) -> None:
     try:
-        seconds = duration_of(text)
+        seconds = parse_duration(text)
     except InvalidInput as error:
         told = str(error)
     else:
@@ -273,19 +273,23 @@ def test_whatever_is_written_is_a_duration_or_refused(text: str) -> None:
 @every_case("text", ["", "10", "m", "-5m", "10 m", "1w", "1e3s", "٣m", "1h" * 20, "9" * 30 + "d", "NaNs"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="not a duration"):
-        duration_of(text)
+        parse_duration(text)
 
 
 def test_hours_and_moments_are_read_strictly() -> None:
-    assert (hour_of("7:05"), hour_of("00:00"), hour_of("23:59")) == (time(7, 5), time(0), time(23, 59))
+    assert (parse_time_of_day("7:05"), parse_time_of_day("00:00"), parse_time_of_day("23:59")) == (
+        time(7, 5),
+        time(0),
+        time(23, 59),
+    )
     for text in ("7", "7:5", "24:00", "12:00:00", "٠٧:٠٠", "12:00\n\n1"):
         with pytest.raises(InvalidInput):
-            hour_of(text)
-    assert moment_of("2026-11-16T08:00:00+02:00") == datetime(2026, 11, 16, 6, tzinfo=UTC)
-    assert moment_of("9999-12-31T23:59:59-23:59") == FOREVER
+            parse_time_of_day(text)
+    assert parse_moment("2026-11-16T08:00:00+02:00") == datetime(2026, 11, 16, 6, tzinfo=UTC)
+    assert parse_moment("9999-12-31T23:59:59-23:59") == FOREVER
     for text in ("2026-11-16", "2026-11-16T08:00:00", "08:00Z", "infinity", "now"):
         with pytest.raises(InvalidInput):
-            moment_of(text)
+            parse_moment(text)
 
 
 def test_when_something_is_due_is_said_in_two_units() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rapport.context.engine import TOKENS_PER_LINE, SelectionOptions, select_context
 from rapport.context.relevance.grouping import MIN_SCORE, choose_lines
 from rapport.context.summary_rules import estimate_tokens
-from rapport.domain.context_selection import SHOWN_CHARACTERS, CandidateMessages, Strategy
+from rapport.domain.context_selection import MAX_LINE_CHARACTERS, CandidateMessages, Strategy
 from rapport.domain.conversation import Author, Message
 from rapport.retrieval.embedders.wordllama import open_word_table
 from tests.support.cases import every_case
@@ -243,7 +243,7 @@ def test_once_in_order_with_its_anchor_and_within_its_budget(
     if anchor is not None:
         assert anchor.id in selection.ids
     sizes = [
-        estimate_tokens(one.message.text[:SHOWN_CHARACTERS]) + TOKENS_PER_LINE
+        estimate_tokens(one.message.text[:MAX_LINE_CHARACTERS]) + TOKENS_PER_LINE
         for one in selection.earlier
         if selection.anchor is None or one.message.id != selection.anchor.id
     ]

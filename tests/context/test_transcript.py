@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from rapport.agents.profiles import COMPANION
 from rapport.context.fence import build_anchor_sentence
 from rapport.context.transcript import MAX_IMAGES, TranscriptRenderer, trim_selection
-from rapport.domain.context_selection import SHOWN_CHARACTERS, Chosen, ContextSelection
+from rapport.domain.context_selection import MAX_LINE_CHARACTERS, ChosenMessage, ContextSelection
 from rapport.domain.conversation import Author, Block, Message
 from tests.support.cases import every_case
 
@@ -35,7 +35,7 @@ CALL = message("Dan", "@bot thoughts?", id_="call")
 
 
 def chosen(*messages: Message, call: Message = CALL, anchor: Message | None = None) -> ContextSelection:
-    told = [*(Chosen(one, ("session",), 0.5) for one in messages), Chosen(call, ("trigger",), 1.0)]
+    told = [*(ChosenMessage(one, ("session",), 0.5) for one in messages), ChosenMessage(call, ("trigger",), 1.0)]
     return ContextSelection("relevant", told, anchor)
 
 
@@ -337,7 +337,7 @@ def test_a_name_is_one_short_run_of_words(name: str, label: str) -> None:
 
 def test_a_very_long_message_is_clipped_and_says_so() -> None:
     [line] = quoted(message("Ann", "begin " + "x" * 30_000 + " end", minutes=3))
-    assert len(line) < SHOWN_CHARACTERS + 100
+    assert len(line) < MAX_LINE_CHARACTERS + 100
     assert "[Ann, Tue 14:02] begin" in line
     assert "[…28,551 characters left out…]" in line
     assert line.endswith(" end")

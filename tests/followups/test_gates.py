@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rapport.domain.errors import InvalidInput
-from rapport.domain.follow_up import GATES, Autonomy, FollowUpState, Gate, QuietHours
+from rapport.domain.follow_up import GATES, Autonomy, Gate, GateInput, QuietHours
 from rapport.followups.gates import check_time_zone, find_closed_gate, quiet_now
 from tests.support.cases import every_case
 
 NOW = datetime(2025, 6, 10, 12, 0, tzinfo=UTC)
-OPEN = FollowUpState(
+OPEN = GateInput(
     now=NOW,
     kind="direct",
     autonomy_enabled=None,
@@ -25,13 +25,13 @@ OPEN = FollowUpState(
     is_breaker_open=False,
     consecutive_followups=0,
     last_followup_at=None,
-    quiet=None,
+    quiet_hours=None,
 )
 LIMITS = Autonomy()
 NOON_TO_ONE = QuietHours("UTC", time(12), time(13))
 
 # What closes each gate that looks at the conversation.
-CLOSING: dict[Gate, Callable[[FollowUpState], FollowUpState]] = {
+CLOSING: dict[Gate, Callable[[GateInput], GateInput]] = {
     "conversation": lambda standing: replace(standing, autonomy=False),
     "muted": lambda standing: replace(standing, muted_until=NOW + timedelta(seconds=1)),
     "unreachable": lambda standing: replace(standing, is_unreachable=True),
@@ -49,7 +49,7 @@ CLOSING: dict[Gate, Callable[[FollowUpState], FollowUpState]] = {
 }
 
 
-def gate_of(standing: FollowUpState, *, server: bool = True, autonomy: Autonomy | None = LIMITS) -> Gate | None:
+def gate_of(standing: GateInput, *, server: bool = True, autonomy: Autonomy | None = LIMITS) -> Gate | None:
     return find_closed_gate(standing, server=server, autonomy=autonomy)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.agents.profiles import COMPANION, LIBRARIAN
-from rapport.domain.chat_archive import TICK, Archive, space_out, travelling
+from rapport.domain.chat_archive import TICK, Archive, select_portable_metadata, space_out
 from rapport.domain.conversation import Author
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TRIGGER_TYPES
@@ -273,7 +273,9 @@ def test_only_true_is_a_tag(metadata: dict[str, Any]) -> None:
     archive = read(row(1, metadata=metadata), trusted=True)
     for message in archive.messages:
         assert is_synthetic(message) == (metadata.get("synthetic") is True)
-        assert travelling("user", message.metadata) == message.metadata  # out and in again changes nothing
+        assert (
+            select_portable_metadata("user", message.metadata) == message.metadata
+        )  # out and in again changes nothing
 
 
 @given(st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(ROW_FIELDS, JSON)), max_size=6), st.booleans())
@@ -311,12 +313,12 @@ def test_an_export_is_known_by_its_conversation() -> None:
 @given(st.text(max_size=20), st.text(max_size=20), st.text(max_size=20), st.text(max_size=20))
 def test_a_chat_of_an_owner_has_one_conversation(owner: str, chat: str, other_owner: str, other_chat: str) -> None:
     archive = Archive("jsonl", chat, None, "direct", [])
-    found = archive.conversation_id(owner)
+    found = archive.derive_conversation_id(owner)
     assert is_id(found)
-    assert found == Archive("jsonl", chat, "title", "group", []).conversation_id(owner)
-    assert found != Archive("telegram", chat, None, "direct", []).conversation_id(owner)
+    assert found == Archive("jsonl", chat, "title", "group", []).derive_conversation_id(owner)
+    assert found != Archive("telegram", chat, None, "direct", []).derive_conversation_id(owner)
     if (owner, chat) != (other_owner, other_chat) and "\x00" not in owner + chat + other_owner + other_chat:
-        assert found != Archive("jsonl", other_chat, None, "direct", []).conversation_id(other_owner)
+        assert found != Archive("jsonl", other_chat, None, "direct", []).derive_conversation_id(other_owner)
 
 
 @given(st.lists(TIMES, max_size=20).map(lambda times: sorted(times)), st.sets(TIMES, max_size=20))

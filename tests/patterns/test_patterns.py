@@ -20,7 +20,13 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from rapport.builtin.arithmetic import work_out
 from rapport.builtin.prompt_reader import TURN_CHARACTERS, read
-from rapport.domain.text_bounds import LONGEST_LINE, LONGEST_RUN, LONGEST_WORD, bounded, collapsed
+from rapport.domain.text_bounds import (
+    MAX_LINE_CHARACTERS,
+    MAX_RUN_CHARACTERS,
+    MAX_WORD_CHARACTERS,
+    bound_text,
+    collapse_runs,
+)
 from rapport.memory.statements import LONGEST_CLAUSE, MAX_CHARACTERS, statements_in
 from rapport.retrieval.standalone_question import plain
 from tests.patterns.collecting import Found, methods_of, patterns, pumped
@@ -33,14 +39,14 @@ BACKSTOP_CPU_SECONDS = 1.0
 
 ENTRANCES: dict[str, Callable[[str], str]] = {
     "builtin.arithmetic": lambda text: text[:120],
-    "builtin.": lambda text: bounded(text, TURN_CHARACTERS),
+    "builtin.": lambda text: bound_text(text, TURN_CHARACTERS),
     "followups.leak": lambda text: " ".join(text.split()),
-    "followups.": lambda text: bounded(text, 1_000),
+    "followups.": lambda text: bound_text(text, 1_000),
     "retrieval.standalone_question": plain,
-    "memory.extraction._RULES": lambda text: collapsed(text)[:LONGEST_CLAUSE],
+    "memory.extraction._RULES": lambda text: collapse_runs(text)[:LONGEST_CLAUSE],
     "memory.query._EVERYTHING": lambda text: " ".join(text.split())[:300],
-    "memory.grammar": lambda text: collapsed(text)[:LONGEST_CLAUSE],
-    "memory.": lambda text: collapsed(text[:MAX_CHARACTERS]),
+    "memory.grammar": lambda text: collapse_runs(text)[:LONGEST_CLAUSE],
+    "memory.": lambda text: collapse_runs(text[:MAX_CHARACTERS]),
 }
 """Says how text comes to the patterns of a module; to those of others as it is."""
 
@@ -142,22 +148,24 @@ def is_bounded(text: str, most: int) -> bool:
     return (
         len(text) <= most * 1.1 + 10
         and not re.search(r"[^\S\n]{2}|\n[ ]*\n[ ]*\n", text)
-        and not re.search(rf"(.)\1{{{LONGEST_RUN}}}", text)
-        and all(len(line) <= LONGEST_LINE + LONGEST_WORD + 1 for line in text.split("\n"))
-        and all(len(word) <= LONGEST_WORD for word in words)
+        and not re.search(rf"(.)\1{{{MAX_RUN_CHARACTERS}}}", text)
+        and all(len(line) <= MAX_LINE_CHARACTERS + MAX_WORD_CHARACTERS + 1 for line in text.split("\n"))
+        and all(len(word) <= MAX_WORD_CHARACTERS for word in words)
     )
 
 
 @settings(max_examples=200)
 @given(anything, st.sampled_from([300, 1_000, 2_000]))
 def test_bounded_text_has_nothing_that_goes_on(text: str, most: int) -> None:
-    assert is_bounded(bounded(text, most), most)
-    assert bounded(text, most).split()[:3] == bounded(text[: most // 2], most).split()[:3] or len(text) > most // 2
+    assert is_bounded(bound_text(text, most), most)
+    assert (
+        bound_text(text, most).split()[:3] == bound_text(text[: most // 2], most).split()[:3] or len(text) > most // 2
+    )
 
 
 @pytest.mark.parametrize("text", ["I live in Rome.\n\nAnd you?", "One. Two! Three?", "a, b", ""])
 def test_ordinary_text_is_not_changed(text: str) -> None:
-    assert bounded(text, 1_000) == text
+    assert bound_text(text, 1_000) == text
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:12]))
@@ -168,7 +176,7 @@ def test_the_builtin_model_reads_bounded_text(text: str) -> None:
         [SystemMessage(text), AIMessage(text), HumanMessage(f"Ann: hi\nBen: {text}"), heard, HumanMessage(text)]
     )
     assert all(is_bounded(turn.text, TURN_CHARACTERS) for turn in window.turns)
-    assert window.system == collapsed(text)
+    assert window.system == collapse_runs(text)
 
 
 def test_the_other_entrances_bound_what_passes() -> None:

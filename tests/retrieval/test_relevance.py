@@ -6,7 +6,7 @@ from bench.questions import load_questions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.domain.note import Found, Passage
+from rapport.domain.note import Passage, PassageSearchResult
 from rapport.retrieval.overviews import (
     ABOUT_ONE,
     LISTING,
@@ -26,8 +26,8 @@ def passage(similarity: float, coverage: float, note: str = "a") -> Passage:
     return Passage(note, 0, "", "", "", similarity, coverage)
 
 
-def search_result(passages: list[Passage], rival: float | None, words: int) -> Found:
-    return Found(max((one.similarity for one in passages), default=0.0), passages, rival, words)
+def search_result(passages: list[Passage], rival: float | None, words: int) -> PassageSearchResult:
+    return PassageSearchResult(max((one.similarity for one in passages), default=0.0), passages, rival, words)
 
 
 shares = st.floats(0, 1)
@@ -40,7 +40,7 @@ found = st.builds(
 
 
 @given(found, st.floats(0, 0.95))
-def test_the_similarity_is_moved_by_little_and_only_one_way(given_: Found, least: float) -> None:
+def test_the_similarity_is_moved_by_little_and_only_one_way(given_: PassageSearchResult, least: float) -> None:
     moved = relevance(given_, min_similarity=least) - given_.best
     room = 1 - least
     assert -LOWERED_BY * room - 1e-9 <= moved <= RAISED_BY * room + 1e-9
@@ -55,19 +55,21 @@ def test_more_words_never_make_it_less_relevant(similarity: float, one: float, o
     fewer, more = sorted((one, other))
 
     def of(coverage: float) -> float:
-        return relevance(Found(similarity, [passage(similarity, coverage)], similarity, 3), min_similarity=MIN)
+        return relevance(
+            PassageSearchResult(similarity, [passage(similarity, coverage)], similarity, 3), min_similarity=MIN
+        )
 
     assert of(fewer) <= of(more)
 
 
 def test_a_single_word_changes_nothing() -> None:
-    assert relevance(Found(0.36, [passage(0.36, 1.0)], None, 1), min_similarity=MIN) == 0.36
+    assert relevance(PassageSearchResult(0.36, [passage(0.36, 1.0)], None, 1), min_similarity=MIN) == 0.36
 
 
 def test_words_count_only_in_the_passage_that_is_also_the_nearest() -> None:
-    agreed = Found(0.36, [passage(0.36, 0.8), passage(0.3, 0.0, "b")], 0.3, 4)
+    agreed = PassageSearchResult(0.36, [passage(0.36, 0.8), passage(0.3, 0.0, "b")], 0.3, 4)
     assert relevance(agreed, min_similarity=MIN) > MIN
-    apart = Found(0.36, [passage(0.35, 0.8), passage(0.36, 0.0, "b")], 0.35, 4)
+    apart = PassageSearchResult(0.36, [passage(0.35, 0.8), passage(0.36, 0.0, "b")], 0.35, 4)
     assert relevance(apart, min_similarity=MIN) == 0.36
 
 
@@ -76,7 +78,7 @@ def test_words_count_only_in_the_passage_that_is_also_the_nearest() -> None:
     [(0.43, 3, 0.0, True), (0.40, 3, 0.0, False), (None, 3, 0.0, False), (0.43, 1, 0.0, False), (0.43, 3, 0.1, False)],
 )
 def test_it_is_lowered_when_nothing_stands_out(rival: float | None, words: int, coverage: float, lowered: bool) -> None:
-    result = relevance(Found(0.44, [passage(0.44, coverage)], rival, words), min_similarity=MIN)
+    result = relevance(PassageSearchResult(0.44, [passage(0.44, coverage)], rival, words), min_similarity=MIN)
     assert (result < MIN) is lowered
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from rapport.domain.context_selection import RECENT
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES
 from rapport.domain.conversation import Author, Message
 from rapport.domain.event import ClaimedEvent
 from rapport.storage.conversations.conversations import Conversations
@@ -289,14 +289,14 @@ async def test_a_turn_of_a_group_reads_its_latest_messages_in_one_walk(database:
         event = ClaimedEvent(call, where, "local", 1, 1, "companion", "group", "api", "somebody")
         async with database.statement() as connection:
             explained = Explained(connection, mode)
-            material = await load_turn_input(explained.as_connection, event, limit=RECENT, embedder="none")
+            material = await load_turn_input(explained.as_connection, event, limit=MAX_RECENT_MESSAGES, embedder="none")
         assert material is not None
-        assert (len(material.earlier), material.summary) == (RECENT, None)
+        assert (len(material.earlier), material.summary) == (MAX_RECENT_MESSAGES, None)
         if topic is not None:
             assert {message.thread_id for message in material.earlier} == {topic}
         assert material.earlier == sorted(material.earlier, key=lambda message: message.created_at)
         assert "messages" not in explained.whole_scans()
-        assert explained.walked("messages") <= RECENT + 10
+        assert explained.walked("messages") <= MAX_RECENT_MESSAGES + 10
         assert explained.pages() <= 250
 
 
@@ -310,7 +310,7 @@ async def test_a_group_is_told_what_an_earlier_summary_covers(chat: Chat, databa
             "UPDATE conversations SET summary_id = 'summary', summarized_until = %s", (NOON + timedelta(minutes=25),)
         )
         event = ClaimedEvent(call, chat.id, "local", 1, 1, "companion", "group", "api", "somebody")
-        material = await load_turn_input(connection, event, limit=RECENT, embedder="none")
+        material = await load_turn_input(connection, event, limit=MAX_RECENT_MESSAGES, embedder="none")
     assert material is not None
     assert material.summary is None
     assert [message.text for message in material.earlier] == [f"{number}" for number in range(30)]
@@ -323,7 +323,7 @@ async def test_pictures_come_with_the_newest_messages_only(chat: Chat, database:
     call = await chat.says("@bot look", blocks=Jsonb([{"type": "text", "text": "@bot look"}, IMAGE]))
     async with database.statement() as connection:
         event = ClaimedEvent(call, chat.id, "local", 1, 1, "companion", "group", "api", "somebody")
-        material = await load_turn_input(connection, event, limit=RECENT, embedder="none")
+        material = await load_turn_input(connection, event, limit=MAX_RECENT_MESSAGES, embedder="none")
     assert material is not None
     assert [message.content for message in material.earlier] == ["[picture]"] * 2 + [[IMAGE]] * PICTURES
     assert material.message.content == [{"type": "text", "text": "@bot look"}, IMAGE]

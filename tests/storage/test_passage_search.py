@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rapport.domain.note import Chunk, Found, Vector
+from rapport.domain.note import Chunk, PassageSearchResult, Vector
 from rapport.storage.database import Database
 from rapport.storage.notes.notes import NewNote, Notes, ensure_vector_index, has_vector_index
 from rapport.storage.notes.passage_search import CANDIDATES, EXACT_CHUNKS, PassageSearch
@@ -60,7 +60,7 @@ async def search(
     embedder: str = EMBEDDER,
     chunks: int = 10,
     limit: int = 5,
-) -> Found:
+) -> PassageSearchResult:
     return await PassageSearch(database).find_passages(
         owner, embedder=embedder, question=question, vector=of or vector(1.0), chunks=chunks, limit=limit
     )
@@ -75,7 +75,7 @@ async def by_words(database: Database, question: str, *, chunks: int, limit: int
     )
 
 
-def ids(found: Found) -> Sequence[str]:
+def ids(found: PassageSearchResult) -> Sequence[str]:
     return [passage.note_id for passage in found.passages]
 
 
@@ -198,7 +198,7 @@ async def test_a_better_match_of_somebody_else_is_never_found(database: Database
     found = await search(database, "what opens the safe? 31-41-59", chunks=chunks, limit=20)
     assert ids(found) == ["mine"]
     assert found.best == pytest.approx(0.1, abs=2e-3)
-    assert await search(database, "what opens the safe?", owner="nobody", chunks=chunks) == Found(0.0)
+    assert await search(database, "what opens the safe?", owner="nobody", chunks=chunks) == PassageSearchResult(0.0)
 
 
 @PATHS
@@ -217,7 +217,7 @@ async def test_what_another_embedder_has_indexed_is_not_compared(database: Datab
         await ensure_vector_index(connection, 256)
     await store(database, "short", ("the cat", vector(1.0, size=256)), embedder="other-256")
     await store(database, "alike", ("the cat", vector(1.0)), embedder="other-384")
-    assert await search(database, "the cat", chunks=chunks) == Found(0.0)
+    assert await search(database, "the cat", chunks=chunks) == PassageSearchResult(0.0)
     await store(database, "mine", ("the dog", towards(0.3)))
     assert ids(await search(database, "the cat", chunks=chunks)) == ["mine"]
     assert ids(await search(database, "the cat", chunks=chunks, embedder="other-384")) == ["alike"]

@@ -10,11 +10,11 @@ import pytest
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import NotFound
 from rapport.domain.event import Accepted
-from rapport.domain.follow_up import PLANNED, Timer
+from rapport.domain.follow_up import PLANNED_TIMER_ID, Timer
 from rapport.ingest.accept import accept
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.followups.timers import _FIRE, Fired, Timers  # pyright: ignore[reportPrivateUsage]
+from rapport.storage.followups.timers import _FIRE, FiredTimer, Timers  # pyright: ignore[reportPrivateUsage]
 
 HOUR = 3_600.0
 
@@ -41,14 +41,14 @@ async def make_due(database: Database, *, seconds_ago: float = 0.0) -> None:
         )
 
 
-async def fire(database: Database, *, limit: int = 1_000) -> list[Fired]:
+async def fire(database: Database, *, limit: int = 1_000) -> list[FiredTimer]:
     async with database.statement() as connection:
-        return await Timers(connection).fire(limit=limit, late=HOUR)
+        return await Timers(connection).fire(limit=limit, max_lateness_seconds=HOUR)
 
 
 async def pending(database: Database, where: str | None = None, owner: str = "local") -> list[Timer]:
     async with database.statement() as connection:
-        return await Timers(connection).pending(owner, where)
+        return await Timers(connection).list_pending(owner, where)
 
 
 async def says(database: Database, where: str, text: str = "hello") -> Accepted:
@@ -103,7 +103,7 @@ async def test_what_is_due_for_too_long_expires_and_makes_no_event(database: Dat
     await make_due(database, seconds_ago=HOUR + 1)
     [gone] = await fire(database)
     assert gone.state == "expired"
-    assert gone.lateness > HOUR
+    assert gone.lateness_seconds > HOUR
     assert await events(database) == []
 
 
@@ -125,7 +125,7 @@ async def test_somebody_who_speaks_overtakes_a_follow_up_that_has_fired(database
     assert accepted.claimed is not None, "nobody else waits, so the answer begins at once"
     assert await events(database) == [(where, "done", "check_in"), (where, "running", None)]
     async with database.statement() as connection:
-        [past] = await Timers(connection).past("local", where, limit=5)
+        [past] = await Timers(connection).list_past("local", where, limit=5)
     assert past.state == "superseded"
 
 
@@ -177,19 +177,19 @@ async def test_nobody_sets_moves_or_cancels_somebody_elses(database: Database) -
             await timers.set("bob", where, timer_id="t", trigger_type="check_in", delay=1)
         assert await timers.change("bob", where, "t", delay=1) is None
         assert not await timers.cancel("bob", where, "t")
-        assert await timers.pending("bob") == []
-        assert await timers.past("bob", where, limit=5) == []
+        assert await timers.list_pending("bob") == []
+        assert await timers.list_past("bob", where, limit=5) == []
     assert len(await pending(database, owner="ana")) == 1
 
 
 async def test_the_next_one_is_known_to_the_moment(database: Database) -> None:
     async with database.statement() as connection:
-        assert await Timers(connection).next_due() is None
+        assert await Timers(connection).get_seconds_to_next() is None
     where = await conversation(database)
     await set_timer(database, where, delay=30, name="later")
     await set_timer(database, where, delay=5, name="sooner")
     async with database.statement() as connection:
-        following = await Timers(connection).next_due()
+        following = await Timers(connection).get_seconds_to_next()
     assert following is not None
     assert 4 < following <= 5
 
@@ -227,14 +227,20 @@ async def test_looking_for_what_is_due_does_not_walk_through_what_waits(database
 
 async def test_what_somebody_has_set_is_not_moved_or_cancelled_by_the_planner(database: Database) -> None:
     where = await conversation(database)
-    mine = await set_timer(database, where, delay=HOUR, name=PLANNED)
+    mine = await set_timer(database, where, delay=HOUR, name=PLANNED_TIMER_ID)
     async with database.statement() as connection:
         timers = Timers(connection)
         planned = await timers.set(
-            "local", where, timer_id=PLANNED, trigger_type="check_in", delay=60, origin="planner", user_message_count=0
+            "local",
+            where,
+            timer_id=PLANNED_TIMER_ID,
+            trigger_type="check_in",
+            delay=60,
+            origin="planner",
+            user_message_count=0,
         )
         assert planned is None
-        assert not await timers.cancel("local", where, PLANNED, origin="planner")
+        assert not await timers.cancel("local", where, PLANNED_TIMER_ID, origin="planner")
     assert await pending(database, where) == [mine]
-    moved = await set_timer(database, where, delay=60, name=PLANNED)
+    moved = await set_timer(database, where, delay=60, name=PLANNED_TIMER_ID)
     assert moved.id == mine.id

@@ -230,7 +230,7 @@ class World:
 
         async def ended() -> Timer | None:
             async with self.database.statement() as connection:
-                past = await Timers(connection).past(owner, conversation_id, limit=50)
+                past = await Timers(connection).list_past(owner, conversation_id, limit=50)
             return next((one for one in past if one.id == timer.id and one.state != "fired"), None)
 
         await until(ended)

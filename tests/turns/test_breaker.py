@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from rapport.domain.breaker import BREAKER_FAILURES, BREAKER_SECONDS
+from rapport.domain.model_problems import BREAKER_FAILURES, BREAKER_WINDOW_SECONDS
 from tests.support.world import World, open_world, until
 
 FALLBACK = "Temporary issue generating response. Here are the relevant documents summary: "
@@ -44,7 +44,7 @@ async def time_passes(world: World, seconds: float) -> None:
 
 
 def test_the_numbers_are_those_of_the_specification() -> None:
-    assert (BREAKER_FAILURES, BREAKER_SECONDS) == (5, 120)
+    assert (BREAKER_FAILURES, BREAKER_WINDOW_SECONDS) == (5, 120)
 
 
 async def test_five_failed_turns_in_a_row_open_it_and_the_words_stay_the_same(world: World) -> None:
@@ -173,7 +173,7 @@ async def test_a_turn_that_a_retry_has_saved_is_no_failed_one(world: World) -> N
 async def test_after_the_rest_a_good_trial_closes_it(world: World) -> None:
     conversation = await world.conversation()
     await fail(world, conversation, times=5)
-    await time_passes(world, BREAKER_SECONDS - 20)
+    await time_passes(world, BREAKER_WINDOW_SECONDS - 20)
     assert await rests(world, conversation)
     await time_passes(world, 20)
     world.model.will_say("well again")
@@ -187,17 +187,17 @@ async def test_after_the_rest_a_failed_trial_opens_it_again(world: World) -> Non
     conversation = await world.conversation()
     await fail(world, conversation, times=5)
     for _ in range(2):
-        await time_passes(world, BREAKER_SECONDS)
+        await time_passes(world, BREAKER_WINDOW_SECONDS)
         await fail(world, conversation, times=1)
         assert await rests(world, conversation)
-        await time_passes(world, BREAKER_SECONDS - 20)
+        await time_passes(world, BREAKER_WINDOW_SECONDS - 20)
         assert await rests(world, conversation)
 
 
 async def test_a_cancelled_trial_leaves_the_next_turn_to_try(world: World) -> None:
     conversation = await world.conversation()
     await fail(world, conversation, times=5)
-    await time_passes(world, BREAKER_SECONDS)
+    await time_passes(world, BREAKER_WINDOW_SECONDS)
     await cancelled_turn(world, conversation)
     await fail(world, conversation, times=1)
     assert await rests(world, conversation)
@@ -207,7 +207,7 @@ async def test_only_one_turn_at_a_time_tries(world: World) -> None:
     """Whoever writes while the trial is on its way waits for what comes of it."""
     conversation = await world.conversation()
     await fail(world, conversation, times=5)
-    await time_passes(world, BREAKER_SECONDS)
+    await time_passes(world, BREAKER_WINDOW_SECONDS)
     trial = world.model.will_wait()
     trial.error = RuntimeError("still out of order")
     first = asyncio.create_task(world.says(conversation, HOW_LONG))
@@ -244,10 +244,10 @@ async def test_replicas_count_together_and_rest_together(database_url: str) -> N
         await fail(two, conversation, times=2)
         assert await rests(one, conversation)
         assert await rests(two, conversation)
-        await time_passes(one, BREAKER_SECONDS)
+        await time_passes(one, BREAKER_WINDOW_SECONDS)
         await fail(two, conversation, times=1)
         assert await rests(one, conversation)
-        await time_passes(two, BREAKER_SECONDS)
+        await time_passes(two, BREAKER_WINDOW_SECONDS)
         assert not await rests(one, conversation)
         assert not await rests(two, conversation)
 
@@ -260,5 +260,5 @@ async def test_a_restart_changes_nothing_about_it(database_url: str) -> None:
         await fail(world, conversation, times=1)
     async with open_world(database_url) as world:
         assert await rests(world, conversation)
-        await time_passes(world, BREAKER_SECONDS)
+        await time_passes(world, BREAKER_WINDOW_SECONDS)
         assert not await rests(world, conversation)

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from rapport.context.engine import SelectionOptions
 from rapport.context.relevance.pair_features import Matrix
-from rapport.domain.context_selection import RECENT
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.note import Vector
@@ -123,7 +123,7 @@ async def test_a_question_of_its_own_finds_what_was_said_long_ago(world: World) 
     """The whole chat is searched by meaning, with the question's own words."""
     group = await world.conversation(kind="group")
     [old] = await crowd(world, group, 1, text="The wifi password of the cabin is swordfish", days=20)
-    await crowd(world, group, 2 * RECENT, text="nothing of interest")
+    await crowd(world, group, 2 * MAX_RECENT_MESSAGES, text="nothing of interest")
     await indexed(world, group)
     await world.says(group, "@bot what was the wifi password of the cabin?", author=DAN)
     _, before, _ = given(world)
@@ -156,7 +156,7 @@ async def test_without_an_embedder_the_call_is_answered_all_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = await world.conversation(kind="group")
-    await crowd(world, group, RECENT)
+    await crowd(world, group, MAX_RECENT_MESSAGES)
     await said(world, group, ANN, 3, "Shall we meet at eight?")
     embedder = world.app.context_selector.embedder
     monkeypatch.setattr(type(embedder), "embed_question", Broken().embed_question)
@@ -178,7 +178,7 @@ def test_a_chooser_reads_its_tables_before_anybody_calls(world: World) -> None:
 
     chooser = replace(world.app.context_selector, options=SelectionOptions("recent", words=words))
     chooser.warm_up()
-    assert len(read) > RECENT
+    assert len(read) > MAX_RECENT_MESSAGES
 
 
 # ---- story 2: a reply
@@ -186,7 +186,7 @@ def test_a_chooser_reads_its_tables_before_anybody_calls(world: World) -> None:
 
 async def test_what_is_replied_to_is_given_however_old_it_is(world: World) -> None:
     group, first = await challenge(world)
-    await crowd(world, group, 3 * RECENT, days=2)
+    await crowd(world, group, 3 * MAX_RECENT_MESSAGES, days=2)
     await world.says(group, "@bot is this still open?", author=DAN, reply_to_id=first)
     _, before, _ = given(world)
     assert before.endswith(f"\n\n{ANCHOR} 'We should look at the restaurant for the gathering'")
@@ -256,7 +256,7 @@ async def test_a_bare_call_about_a_picture_gets_what_was_said_about_it(world: Wo
 
 async def test_a_bare_call_gets_what_its_asker_replied_to_however_old_that_is(world: World) -> None:
     group, first = await challenge(world)
-    await crowd(world, group, RECENT, days=2)
+    await crowd(world, group, MAX_RECENT_MESSAGES, days=2)
     own = await said(world, group, BEN, 5, "I would still go there", reply_to_id=first)
     await world.says(group, "@bot ^", author=BEN)
     _, before, _ = given(world)
@@ -271,7 +271,7 @@ async def test_a_bare_call_gets_what_its_asker_replied_to_however_old_that_is(wo
 async def test_what_is_found_by_meaning_in_another_topic_says_so(world: World) -> None:
     group = await world.conversation(kind="group")
     await said(world, group, ANN, 9_000, "The wifi password of the cabin is swordfish", thread_id="cabin")
-    await crowd(world, group, RECENT, text="nothing of interest", days=1)
+    await crowd(world, group, MAX_RECENT_MESSAGES, text="nothing of interest", days=1)
     await world.sql("UPDATE messages SET thread_id = 'lunch' WHERE author_id = 'crowd'")
     await indexed(world, group)
     await world.says(group, "@bot what is the wifi password of the cabin?", author=BEN, thread_id="lunch")
@@ -419,7 +419,7 @@ async def test_nothing_that_is_said_gets_out_of_the_quotation(world: World) -> N
 
 async def test_somebody_who_floods_the_chat_does_not_flood_the_prompt(world: World) -> None:
     group, first = await challenge(world)
-    await crowd(world, group, RECENT, text="spam " * 1_000, days=1)
+    await crowd(world, group, MAX_RECENT_MESSAGES, text="spam " * 1_000, days=1)
     await world.says(group, "@bot is this still on?", author=DAN, reply_to_id=first)
     _, before, _ = given(world)
     assert before.endswith(f"{ANCHOR} 'We should look at the restaurant for the gathering'")
@@ -433,7 +433,7 @@ async def test_others_groups_are_out_of_reach(world: World) -> None:
     foreign = await world.conversation("bob", kind="group")
     await world.worker.accept(Incoming("bob", foreign, "The wifi password is hunter-2."))
     group = await world.conversation(kind="group")
-    await crowd(world, group, RECENT)
+    await crowd(world, group, MAX_RECENT_MESSAGES)
     await world.says(group, "@bot what is the wifi password?", author=DAN)
     told = "".join(message.text for message in world.model.calls[-1])
     assert "swordfish" not in told

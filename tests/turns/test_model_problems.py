@@ -22,9 +22,9 @@ from rapport.agents.models import close_model
 from rapport.agents.openai import ProviderError, make_openai
 from rapport.agents.probe import probe
 from rapport.cli.serve import check_model
-from rapport.domain.model_problems import PROBLEMS
+from rapport.domain.model_problems import MODEL_PROBLEMS
 from rapport.logs import configure_logging
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from tests.support.cases import every_case
 from tests.support.world import World, open_world
 
@@ -234,7 +234,7 @@ async def test_no_word_of_a_provider_is_logged_or_told_to_others(
 ) -> None:
     async with peer(echoing(status, shape)) as server, world_of(server.url, database_url) as world:
         async with world.database.statement() as connection:
-            _, secret = await Keys(connection).create("mallory", name="phone")
+            _, secret = await ApiKeys(connection).create("mallory", name="phone")
         key = {"Authorization": f"Bearer {secret}"}
         while (await world.http.get("/api/threads")).status_code != 401:  # noted within two seconds
             await asyncio.sleep(0.05)
@@ -336,7 +336,7 @@ def test_what_a_status_and_a_code_mean(status: int, body: object, problem: str) 
     )
 
 
-@every_case("problem", [*PROBLEMS, "resting", "retrieval", "attempts", "of tomorrow"])
+@every_case("problem", [*MODEL_PROBLEMS, "resting", "retrieval", "attempts", "of tomorrow"])
 @every_case("model", ["openai:gpt-5-mini", "anthropic:claude-sonnet-4-5", "ollama:qwen3", "builtin", ""])
 def test_every_problem_has_advice(problem: str, model: str) -> None:
     told = advise(problem, model)

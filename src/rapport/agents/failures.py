@@ -11,14 +11,14 @@ import httpx
 import orjson
 
 from rapport.domain.errors import RapportError
-from rapport.domain.model_problems import Problem
+from rapport.domain.model_problems import ModelProblem
 
 FIRST_WAIT = 0.2
 MAX_WAIT = 10.0
 """The longest `Retry-After` that is worth waiting for inside a turn."""
 
 
-_PROBLEM_OF_KIND: dict[str, Problem] = {
+_PROBLEM_OF_KIND: dict[str, ModelProblem] = {
     "timeout": "timeout",
     "network": "unreachable",
     "malformed": "malformed",
@@ -47,10 +47,10 @@ class ModelFailed(RapportError):
     wrote: its words may quote what people said. They are in `detail`, for DEBUG lines alone.
     """
 
-    def __init__(self, kind: str, message: str, *, problem: Problem | None = None, detail: str = "") -> None:
+    def __init__(self, kind: str, message: str, *, problem: ModelProblem | None = None, detail: str = "") -> None:
         super().__init__(message)
         self.kind = kind
-        self.problem: Problem = problem or _PROBLEM_OF_KIND.get(kind, "unknown")
+        self.problem: ModelProblem = problem or _PROBLEM_OF_KIND.get(kind, "unknown")
         self.detail = detail
 
 
@@ -98,7 +98,7 @@ def _kind(error: Exception) -> str:
     return "network" if name in {"APIError", "ReadError"} else "error"
 
 
-def _problem_of_status(status: int, error: Exception) -> Problem:
+def _problem_of_status(status: int, error: Exception) -> ModelProblem:
     """Return what an answer with an error's status means, with the help of the code that its body bears."""
     codes, message = _codes_in(error)
     if status in (401, 403) or codes & _KEY_CODES:

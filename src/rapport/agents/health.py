@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rapport.agents.failures import ModelFailed
-from rapport.domain.model_problems import Problem
+from rapport.domain.model_problems import ModelProblem
 
 _OF_ONE_PROMPT = frozenset({"too_long", "empty", "request_refused"})
 """Failures caused by one prompt; they do not mean that the model is broken."""
@@ -14,8 +14,8 @@ _OF_ONE_PROMPT = frozenset({"too_long", "empty", "request_refused"})
 class ModelHealth:
     """Hold the current problem of the model until it answers again, and count every failure."""
 
-    def __init__(self, on_failure: Callable[[Problem], None] = lambda _problem: None) -> None:
-        self.problem: Problem | None = None
+    def __init__(self, on_failure: Callable[[ModelProblem], None] = lambda _problem: None) -> None:
+        self.problem: ModelProblem | None = None
         self._on_failure = on_failure
 
     def record_failure(self, failure: ModelFailed) -> None:
@@ -27,7 +27,7 @@ class ModelHealth:
         """Count a failure that says nothing about other calls."""
         self._on_failure(failure.problem)
 
-    def record_probe(self, problem: Problem | None) -> None:
+    def record_probe(self, problem: ModelProblem | None) -> None:
         """Record the result of a probe; None means that the model works."""
         if problem not in _OF_ONE_PROMPT:
             self.problem = problem

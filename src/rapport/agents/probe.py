@@ -13,7 +13,7 @@ import orjson
 from langchain_core.language_models import BaseChatModel
 
 from rapport.agents.failures import classify_failure
-from rapport.domain.model_problems import Problem
+from rapport.domain.model_problems import ModelProblem
 
 _OF_ONE_TOKEN = frozenset({"request_refused", "too_long", "empty", "malformed"})
 """Problems that an answer of one token may have and a longer one has not."""
@@ -38,7 +38,9 @@ class _ModelList:
     headers: dict[str, str] = field(default_factory=dict[str, str])
 
 
-async def probe(name: str, model: BaseChatModel, *, environment: Mapping[str, str], timeout: float) -> Problem | None:
+async def probe(
+    name: str, model: BaseChatModel, *, environment: Mapping[str, str], timeout: float
+) -> ModelProblem | None:
     """Return what is wrong with the model that `name` stands for; None when nothing is, or nothing can be found out.
 
     The server's list of models is read. A model is asked for one token only where there is no list, or it isn't on it.

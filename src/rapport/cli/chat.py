@@ -173,8 +173,8 @@ class Terminal:
                 elif command == "/unmute":
                     permission = await conversations.mute(*where, until=None)
                 else:
-                    permission = await conversations.permission(*where)
-                waiting = await Timers(connection).pending(*where) if command == "/followups" else []
+                    permission = await conversations.get_permission(*where)
+                waiting = await Timers(connection).list_pending(*where) if command == "/followups" else []
         except RapportError as error:
             self._console.print(str(error), style="red", markup=False)
             return

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rapport.cli.output import make_plain_line
-from rapport.domain.context_selection import CONTEXT_TOKENS, LOOKBACK_LIMIT, RECENT, TIME_THRESHOLD, Strategy
+from rapport.domain.context_selection import (
+    LOOKBACK_LIMIT,
+    MAX_CONTEXT_TOKENS,
+    MAX_RECENT_MESSAGES,
+    SESSION_GAP_MINUTES,
+    Strategy,
+)
 from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
 
@@ -30,7 +36,7 @@ SELECT = (
     "trigger is the call, with the same fields. `time` is seconds since 1970 or ISO 8601; `mentions` and `reply_to` may "
     "be left out.\n\n"
     'The answer is {"qid", "ids"}, oldest first. The trigger is none of the messages, and its id is not in the answer. '
-    f"What was said after the trigger, and more than {RECENT} messages before it, is not looked at; what the trigger "
+    f"What was said after the trigger, and more than {MAX_RECENT_MESSAGES} messages before it, is not looked at; what the trigger "
     "replies to always is.\n\n"
     'A line that can\'t be answered gets {"qid", "error"}; the others go on, and the command ends with 1.'
 )
@@ -42,13 +48,15 @@ def select_(
     explain: Annotated[
         bool, typer.Option("--explain", help="Also say why: reasons, scores, and what was passed over.")
     ] = False,
-    tokens: Annotated[int, typer.Option(min=1, help="About how many tokens may be chosen together.")] = CONTEXT_TOKENS,
+    tokens: Annotated[
+        int, typer.Option(min=1, help="About how many tokens may be chosen together.")
+    ] = MAX_CONTEXT_TOKENS,
     lookback: Annotated[
         int, typer.Option(min=1, help="So many messages `time_gap` and `recent` look at.")
     ] = LOOKBACK_LIMIT,
     gap: Annotated[
         float, typer.Option(min=0, max=MAX_GAP, help="Minutes of silence that end a session for `time_gap`.")
-    ] = TIME_THRESHOLD,
+    ] = SESSION_GAP_MINUTES,
 ) -> None:
     """Choose context as a filter, with nothing but what the requests bring along."""
     import math

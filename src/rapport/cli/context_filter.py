@@ -13,7 +13,7 @@ import orjson
 
 from rapport.context.engine import SelectionOptions, select_context
 from rapport.context.question import drop_empty_replies
-from rapport.domain.context_selection import RECENT, CandidateMessages
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES, CandidateMessages
 from rapport.domain.conversation import Author, Message
 from rapport.domain.errors import InvalidInput
 from rapport.ingest.archive_rows import as_mapping, read_id, read_name
@@ -236,7 +236,7 @@ def _in_order(told: list[Message]) -> list[Message]:
 
 
 def _surroundings(call: Message, told: Sequence[Message]) -> CandidateMessages:
-    recent = told[-RECENT:]
+    recent = told[-MAX_RECENT_MESSAGES:]
     place = next((n for n, message in enumerate(told) if message.id == call.reply_to_id), None)
     if call.reply_to_id is None or place is None:
         return CandidateMessages(recent)

@@ -23,7 +23,7 @@ from rapport.domain.extras import TELEGRAM, WORDLLAMA, missing_extra
 from rapport.logs import Redactor
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.settings import Settings
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
 from rapport.storage.memories import Memories
@@ -211,7 +211,7 @@ async def _check_metadata(database: Database, settings: Settings) -> str:
 
 async def _check_access(database: Database, settings: Settings) -> str:
     async with database.statement() as connection:
-        rows = await Keys(connection).list_all()
+        rows = await ApiKeys(connection).list_all()
     count = sum(row.revoked_at is None for row in rows)
     if rows and not count:
         raise RapportError("every key is revoked, so nobody gets in: `rapport keys create NAME`")

@@ -10,7 +10,7 @@ from rapport.agents.profiles import COMPANION, find_agent
 from rapport.app import make_context_selector
 from rapport.cli.note_library import open_library
 from rapport.cli.timeline import Told, Used, Why
-from rapport.domain.context_selection import RECENT, Strategy
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES, Strategy
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.ids import is_id
@@ -110,7 +110,7 @@ def _anchor(explanation: Explanation, said: Sequence[Message]) -> Message | None
 def _whole_from(said: Sequence[Message], call: Message | None) -> datetime | None:
     """From where on nothing is missing: before the latest RECENT there is only what was chosen."""
     before = [one for one in said if call is None or one.id != call.id]
-    return before[-RECENT].created_at if len(before) > RECENT else None
+    return before[-MAX_RECENT_MESSAGES].created_at if len(before) > MAX_RECENT_MESSAGES else None
 
 
 async def _memory(connection: Connection, explanation: Explanation, used: Mapping[str, Any]) -> Used:

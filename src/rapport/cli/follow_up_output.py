@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rapport.cli.output import escape_line, make_plain_line
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer
-from rapport.domain.follow_up_requests import FOREVER, LONGEST_MUTE, Permission, duration_of
+from rapport.domain.follow_up_requests import FOREVER, MAX_MUTE_SECONDS, Permission, parse_duration
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -30,8 +30,8 @@ async def mute(connection: Connection, owner_id: str, conversation_id: str, dura
     """Mute a conversation for so long, or for good."""
     from rapport.storage.conversations.conversations import Conversations
 
-    seconds = None if duration is None else duration_of(duration)
-    if seconds is not None and not 1 <= seconds <= LONGEST_MUTE:
+    seconds = None if duration is None else parse_duration(duration)
+    if seconds is not None and not 1 <= seconds <= MAX_MUTE_SECONDS:
         raise InvalidInput("Mute for 1 second to 10 years; without a duration it is for good.")
     return await Conversations(connection).mute(
         owner_id, conversation_id, until=FOREVER if seconds is None else seconds

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rapport.domain.chat_archive import Archive, Problem
+    from rapport.domain.chat_archive import Archive, RowProblem
     from rapport.ingest.telegram_export import TelegramChat
     from rapport.storage.database import Database
     from rapport.storage.messages.import_export import ImportCounts
@@ -165,12 +165,12 @@ async def _store(
             title=make_plain_line(title if title is not None else archive.title or "", limit=200) or None,
             on_progress=lambda count: bar.advance(task, count),
         )
-    summary = _summary(archive, done, target or archive.conversation_id(user))
+    summary = _summary(archive, done, target or archive.derive_conversation_id(user))
     console.print(summary, soft_wrap=True, markup=False)
     return bool(archive.messages) and not archive.problems
 
 
-def _tell(console: Console, problems: Sequence[Problem], mark: str) -> None:
+def _tell(console: Console, problems: Sequence[RowProblem], mark: str) -> None:
     from rich.markup import escape
 
     for problem in problems[:MAX_TOLD]:

@@ -23,10 +23,10 @@ def create(
 
     async def job(settings: Settings) -> None:
         from rapport.cli.database import open_migrated_database
-        from rapport.storage.access.api_keys import Keys
+        from rapport.storage.access.api_keys import ApiKeys
 
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            row, secret = await Keys(connection).create(user, name=name)
+            row, secret = await ApiKeys(connection).create(user, name=name)
         typer.echo(
             f"Key {row.id} for user {row.owner_id!r} ({row.name}). Keep it: it can't be shown again.",
             err=True,
@@ -46,10 +46,10 @@ def list_() -> None:
         from rich.table import Table
 
         from rapport.cli.database import open_migrated_database
-        from rapport.storage.access.api_keys import Keys
+        from rapport.storage.access.api_keys import ApiKeys
 
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            rows = await Keys(connection).list_all()
+            rows = await ApiKeys(connection).list_all()
         if not rows:
             typer.echo("There are no keys: on loopback everybody on this machine is the user `local`.")
             return
@@ -69,10 +69,10 @@ def revoke(key_id: Annotated[str, typer.Argument(help="The id that `list` shows.
 
     async def job(settings: Settings) -> bool:
         from rapport.cli.database import open_migrated_database
-        from rapport.storage.access.api_keys import Keys
+        from rapport.storage.access.api_keys import ApiKeys
 
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            return await Keys(connection).revoke(key_id)
+            return await ApiKeys(connection).revoke(key_id)
 
     if not start(job, level="warning"):
         fail(f"there is no active key {key_id!r}; `rapport keys list` shows them.")

@@ -16,7 +16,7 @@ from rapport.settings import Settings
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rapport.domain.live_updates import MemoryChange
+    from rapport.domain.live_updates import MemoryChangeKind
     from rapport.domain.memory import Memory
     from rapport.memory.memory_store import MemoryStore
 
@@ -246,7 +246,7 @@ async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
 
     hints: list[str] = []
 
-    def heard(owner_id: str, kind: MemoryChange, memory: Memory) -> None:
+    def heard(owner_id: str, kind: MemoryChangeKind, memory: Memory) -> None:
         hints.append(memory_hint(TELLER, kind, memory.agent_id, memory.id, owner_id))
 
     async with open_library(settings) as (library, _):

@@ -194,10 +194,10 @@ async def refuse_open_door(app: App) -> None:
     """Raise Permanent if others can reach the server and it has no keys (SEC)."""
     if app.settings.is_loopback:
         return
-    from rapport.storage.access.api_keys import Keys
+    from rapport.storage.access.api_keys import ApiKeys
 
     async with app.database.statement() as connection:
-        if await Keys(connection).has_active():
+        if await ApiKeys(connection).has_active():
             return
     raise Permanent(
         f"HOST={app.settings.host} can be reached by others, and there is no key yet, so anybody could read and write"

@@ -16,7 +16,7 @@ from rapport.domain.text_checks import has_visible_text
 from rapport.ingest.archive_rows import as_mapping
 from rapport.settings import Settings
 from rapport.storage.database import Database
-from rapport.storage.telegram import RejectedChat, Updates
+from rapport.storage.telegram import RejectedChat, TelegramUpdates
 
 MAX_SHOWN = 5
 
@@ -59,7 +59,7 @@ async def report_access(database: Database, settings: Settings) -> str:
     admission = read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users)
     assert settings.telegram_bot_token is not None
     async with database.statement() as connection:
-        tried = await Updates(connection, BotApi(settings.telegram_bot_token).number).list_rejected_chats()
+        tried = await TelegramUpdates(connection, BotApi(settings.telegram_bot_token).number).list_rejected_chats()
     left = [one for one in tried if one.chat_id not in admission.chats and one.chat_id not in admission.users]
     told = "; ".join(map(_describe_refused, left[:MAX_SHOWN]))
     if admission.is_empty:

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from rich.console import Console
 from rich.text import Text
 
-from rapport.domain.context_selection import TIME_THRESHOLD
+from rapport.domain.context_selection import SESSION_GAP_MINUTES
 from rapport.domain.conversation import Conversation, Message
 from rapport.retrieval.files.document import fit_on_one_line
 
@@ -209,7 +209,7 @@ def _items(told: Told) -> Iterator[Message | str]:
 
 def _fold_skipped(run: Sequence[Message]) -> str:
     lasted = run[-1].created_at - run[0].created_at
-    over = f" over {span(lasted)}" if lasted > timedelta(minutes=TIME_THRESHOLD) else ""
+    over = f" over {span(lasted)}" if lasted > timedelta(minutes=SESSION_GAP_MINUTES) else ""
     return f"… {len(run):,} skipped{over}"
 
 
@@ -217,7 +217,7 @@ def _silence(before: Message | None, after: Message) -> Iterator[str]:
     if before is None:
         return
     gap = after.created_at - before.created_at
-    if gap > timedelta(minutes=TIME_THRESHOLD):
+    if gap > timedelta(minutes=SESSION_GAP_MINUTES):
         yield f"── {span(gap)} ──"
 
 

@@ -14,12 +14,12 @@ from rapport.domain.follow_up import TRIGGER_TYPES, Timer, find_trigger_type
 from rapport.domain.follow_up_requests import (
     Permission,
     Preference,
-    checked_delay,
-    checked_preference,
-    checked_reason,
-    checked_timer_id,
-    duration_of,
-    hour_of,
+    check_delay,
+    check_preference,
+    check_reason,
+    check_timer_id,
+    parse_duration,
+    parse_time_of_day,
 )
 from rapport.settings import Settings
 
@@ -60,8 +60,8 @@ def list_(
     async def job(connection: Connection) -> tuple[list[Timer], list[Timer]]:
         where = None if conversation is None else (await Conversations(connection).get_by_prefix(user, conversation)).id
         timers = Timers(connection)
-        past = await timers.past(user, where, limit=PAST_SHOWN) if every else []
-        return await timers.pending(user, where), past
+        past = await timers.list_past(user, where, limit=PAST_SHOWN) if every else []
+        return await timers.list_pending(user, where), past
 
     waiting, past = _in_database(job)
     console = Console(highlight=False)
@@ -93,13 +93,13 @@ def set_(
         timer = await Timers(connection).set(
             user,
             where.id,
-            timer_id=new_id() if name is None else checked_timer_id(name),
+            timer_id=new_id() if name is None else check_timer_id(name),
             trigger_type=kind,
-            delay=checked_delay(duration_of(delay)),
-            reason=checked_reason(reason or "") or None,
+            delay=check_delay(parse_duration(delay)),
+            reason=check_reason(reason or "") or None,
         )
         assert timer is not None
-        return timer, followups.describe_obstacle(where, await Conversations(connection).permission(user, where.id))
+        return timer, followups.describe_obstacle(where, await Conversations(connection).get_permission(user, where.id))
 
     timer, why_not = _in_database(job)
     typer.echo(f"{timer.timer_id} is due {followups.describe_due_time(timer.due_at)}.")
@@ -113,7 +113,7 @@ def postpone(conversation: Where, timer: Which, delay: Duration, user: User = LO
     from rapport.storage.followups.timers import Timers, no_such_timer
 
     async def job(connection: Connection) -> Timer:
-        seconds = checked_delay(duration_of(delay))
+        seconds = check_delay(parse_duration(delay))
         where, waiting = await _find_timer(connection, user, conversation, timer)
         moved = await Timers(connection).change(user, where, waiting, delay=seconds)
         if moved is None:
@@ -187,7 +187,7 @@ def _allow(conversation: str, user: str, allowed: bool) -> None:
 
     async def job(connection: Connection) -> None:
         where = await Conversations(connection).get_by_prefix(user, conversation)
-        await Conversations(connection).allow_followups(user, where.id, allowed)
+        await Conversations(connection).set_followups_enabled(user, where.id, allowed)
 
     _in_database(job)
 
@@ -211,11 +211,11 @@ def quiet(
         if begin == "off" and end is None:
             wanted = replace(wanted, quiet_from=None, quiet_to=None)
         elif begin is not None:
-            wanted = replace(wanted, quiet_from=hour_of(begin), quiet_to=end and hour_of(end))
+            wanted = replace(wanted, quiet_from=parse_time_of_day(begin), quiet_to=end and parse_time_of_day(end))
         if zone is not None:
             wanted = replace(wanted, time_zone=check_time_zone(zone))
         if wanted != before:
-            await preferences.put(user, checked_preference(wanted))
+            await preferences.put(user, check_preference(wanted))
         return wanted
 
     kept = _in_database(job)
@@ -231,15 +231,15 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
     from rich.console import Console
     from rich.table import Column, Table
 
-    from rapport.domain.follow_up_outcomes import outcomes_by_type, outcomes_of
+    from rapport.domain.follow_up_outcomes import count_outcomes, count_outcomes_by_type
     from rapport.storage.followups.follow_up_turns import FollowUpTurns
 
     async def job(connection: Connection) -> list[OutcomeCount]:
-        return await FollowUpTurns(connection).stats(user, days=days)
+        return await FollowUpTurns(connection).count_outcomes(user, days=days)
 
     tallies = _in_database(job)
-    total = outcomes_of(tallies)
-    rows = {kind: _figures(counted) for kind, counted in (*outcomes_by_type(tallies).items(), ("all", total))}
+    total = count_outcomes(tallies)
+    rows = {kind: _figures(counted) for kind, counted in (*count_outcomes_by_type(tallies).items(), ("all", total))}
     console = Console(highlight=False)
     if console.width < STATS_WIDE:
         console.print(followups.render_records([kind, _nonzero(figures)] for kind, figures in rows.items()))
@@ -298,7 +298,7 @@ async def _find_timer(connection: Connection, user: str, conversation: str, time
     from rapport.storage.followups.timers import Timers, no_such_timer
 
     where = await Conversations(connection).get_by_prefix(user, conversation)
-    names = [one.timer_id for one in await Timers(connection).pending(user, where.id)]
+    names = [one.timer_id for one in await Timers(connection).list_pending(user, where.id)]
     meant = [timer] if timer in names else [name for name in names if timer and name.startswith(timer)]
     if len(meant) > 1:
         raise InvalidInput(f"Several follow-ups begin with {timer[:64]!r}: {', '.join(meant[:5])}.")

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from rapport.domain.chat_archive import travelling
+from rapport.domain.chat_archive import select_portable_metadata
 from rapport.domain.conversation import Block, Conversation, Message
 from rapport.domain.synthetic import is_synthetic
 
@@ -63,7 +63,7 @@ class Transcript:
                 told[name] = value
         if message.sources:
             told["sources"] = list(message.sources)
-        if metadata := travelling(message.role, message.metadata):
+        if metadata := select_portable_metadata(message.role, message.metadata):
             told["metadata"] = metadata
         return told
 

@@ -13,13 +13,13 @@ from rapport.context.relevance.scorer import WordVectors
 from rapport.context.strategies import measure_reply_distances, take_latest, take_session
 from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.context_selection import (
-    CONTEXT_TOKENS,
     LOOKBACK_LIMIT,
-    RECENT,
-    SHOWN_CHARACTERS,
-    TIME_THRESHOLD,
+    MAX_CONTEXT_TOKENS,
+    MAX_LINE_CHARACTERS,
+    MAX_RECENT_MESSAGES,
+    SESSION_GAP_MINUTES,
     CandidateMessages,
-    Chosen,
+    ChosenMessage,
     ContextSelection,
     Reason,
     Strategy,
@@ -44,9 +44,9 @@ class SelectionOptions:
     """Options of a selection."""
 
     strategy: Strategy = "relevant"
-    tokens: int = CONTEXT_TOKENS
+    tokens: int = MAX_CONTEXT_TOKENS
     lookback: int = LOOKBACK_LIMIT
-    gap_minutes: float = TIME_THRESHOLD
+    gap_minutes: float = SESSION_GAP_MINUTES
     min_similarity: float = 0.45
     """From here on an older message is close in meaning to the question; depends on whose vectors were compared."""
     handles: Collection[str] = AGENT_HANDLES
@@ -71,10 +71,10 @@ def select_context(
     left = {one.message.id for one in kept}
     passed = [*passed, *((one.message, one.score) for one in picked if one.message.id not in left)]
     passed.sort(key=lambda one: (one[0].created_at, one[0].id))
-    return ContextSelection(choice.strategy, [*kept, Chosen(call, ("trigger",), 1.0)], anchor, passed)
+    return ContextSelection(choice.strategy, [*kept, ChosenMessage(call, ("trigger",), 1.0)], anchor, passed)
 
 
-_Picked = tuple["Message | None", "list[Chosen]", "list[tuple[Message, float]]", "Collection[str]"]
+_Picked = tuple["Message | None", "list[ChosenMessage]", "list[tuple[Message, float]]", "Collection[str]"]
 """The anchor, what was picked, what was passed over, and the ids of those that get only the room that the others leave."""
 
 
@@ -93,10 +93,12 @@ def _pick_by_rule(call: Message, found: CandidateMessages, choice: SelectionOpti
     else:
         chosen, why = take_latest(found.recent, choice.lookback), "recent"
     count = len(chosen)
-    picked = [Chosen(one, (why,), round(0.5 + 0.5 * (number + 1) / count, 3)) for number, one in enumerate(chosen)]
+    picked = [
+        ChosenMessage(one, (why,), round(0.5 + 0.5 * (number + 1) / count, 3)) for number, one in enumerate(chosen)
+    ]
     passed = [(one, 0.0) for one in found.recent if one.id not in {message.id for message in chosen}]
     if anchor is not None:
-        picked = [one for one in picked if one.message.id != anchor.id] + [Chosen(anchor, ("anchor",), 1.0)]
+        picked = [one for one in picked if one.message.id != anchor.id] + [ChosenMessage(anchor, ("anchor",), 1.0)]
         passed = [one for one in passed if one[0].id != anchor.id]
     return anchor, picked, passed, ()
 
@@ -113,7 +115,7 @@ def _pick_relevant(call: Message, found: CandidateMessages, choice: SelectionOpt
     about = [number for number, one in enumerate(lines) if one.id in pointed]
     asked = [] if bare else [parted.link_to_line(replace(call, content=strip_address(call.text)))]
     lacks_subject = parted.lacks_subject(call)
-    chosen: dict[str, Chosen] = {}
+    chosen: dict[str, ChosenMessage] = {}
     passed: dict[str, tuple[Message, float]] = {one.id: (one, 0.0) for one in window}
     if lines and (asked or about):
         scored = score_belonging(
@@ -127,13 +129,13 @@ def _pick_relevant(call: Message, found: CandidateMessages, choice: SelectionOpt
         _add_scored(chosen, passed, scored, [known[one.id] for one in lines])
     if anchor is not None:
         _add_replies(chosen, anchor, call, _deduplicate([*found.chain, *window]), parted.non_line_ids)
-        chosen[anchor.id] = Chosen(anchor, ("anchor",), 1.0)
+        chosen[anchor.id] = ChosenMessage(anchor, ("anchor",), 1.0)
     least = choice.min_similarity + (BARE_MARGIN if bare else 0.0)
     # Calls and answers among the latest messages come along with their talk, or not at all.
     close = [one for one in found.similar if one[0].id not in parted.non_line_ids]
     for message, similarity in close[:MAX_SIMILAR]:
         if similarity >= least and message.id not in chosen:
-            chosen[message.id] = Chosen(message, ("semantic",), round(similarity, 3))
+            chosen[message.id] = ChosenMessage(message, ("semantic",), round(similarity, 3))
     if found.anchor is not None:
         meant = parted.trace_exchanges(found.anchor.id)
     else:
@@ -159,24 +161,27 @@ def _build_window(found: CandidateMessages) -> list[Message]:
 
 def _limit_lines(lines: Sequence[Message], certain: Collection[str]) -> list[Message]:
     """Return the lines that the scorer looks at, at most RECENT: the certain ones and the latest."""
-    others = take_latest([one for one in lines if one.id not in certain], RECENT - len(certain))
+    others = take_latest([one for one in lines if one.id not in certain], MAX_RECENT_MESSAGES - len(certain))
     kept = {one.id for one in others}
     return [one for one in lines if one.id in certain or one.id in kept]
 
 
 def _add_scored(
-    chosen: dict[str, Chosen], passed: dict[str, tuple[Message, float]], scored: Belonging, lines: Sequence[Message]
+    chosen: dict[str, ChosenMessage],
+    passed: dict[str, tuple[Message, float]],
+    scored: Belonging,
+    lines: Sequence[Message],
 ) -> None:
     for number, message in enumerate(lines):
         score = round(float(scored.scores[number]), 3)
         # Between two that belong, "Any thoughts?" does too: it has no subject but theirs.
         is_between = {number - 1, number + 1} <= scored.chosen
         if number in scored.chosen or (is_between and "?" in message.text and is_bare(message.text)):
-            chosen[message.id] = Chosen(message, scored.explain(number), score)
+            chosen[message.id] = ChosenMessage(message, scored.explain(number), score)
         passed[message.id] = (message, score)
 
 
-def _add_exchanges(chosen: dict[str, Chosen], exchanges: Sequence[Exchange], meant: Sequence[Exchange]) -> None:
+def _add_exchanges(chosen: dict[str, ChosenMessage], exchanges: Sequence[Exchange], meant: Sequence[Exchange]) -> None:
     """Add earlier calls and the agent's answers to what they are about: the latest, with the `meant` ones first."""
     belong = [one for one in reversed(exchanges) if any(id_ in chosen for id_ in one.about)]
     about = dict(chosen)
@@ -185,11 +190,15 @@ def _add_exchanges(chosen: dict[str, Chosen], exchanges: Sequence[Exchange], mea
         for message in exchange.messages:
             is_linked = message.role == "assistant" or message.reply_to_id in about
             reason: Reason = "reply_chain" if is_linked else "session"
-            chosen.setdefault(message.id, Chosen(message, (reason,), score))
+            chosen.setdefault(message.id, ChosenMessage(message, (reason,), score))
 
 
 def _add_replies(
-    chosen: dict[str, Chosen], anchor: Message, call: Message, messages: Sequence[Message], aside: Collection[str]
+    chosen: dict[str, ChosenMessage],
+    anchor: Message,
+    call: Message,
+    messages: Sequence[Message],
+    aside: Collection[str],
 ) -> None:
     """Add what people have linked to the anchor by replying, whatever its score."""
     steps = measure_reply_distances(anchor.id, [*messages, anchor, call])
@@ -201,12 +210,14 @@ def _add_replies(
         known = chosen.get(message.id)
         reasons: tuple[Reason, ...] = ("reply_chain", *(known.reasons if known else ()))
         score = max(known.score if known else 0.0, round(1 - 0.02 * steps[message.id], 3))
-        chosen[message.id] = Chosen(message, tuple(dict.fromkeys(reasons)), score)
+        chosen[message.id] = ChosenMessage(message, tuple(dict.fromkeys(reasons)), score)
 
 
-def _fit_budget(picked: Sequence[Chosen], anchor: Message | None, tokens: int, aside: Collection[str]) -> list[Chosen]:
+def _fit_budget(
+    picked: Sequence[ChosenMessage], anchor: Message | None, tokens: int, aside: Collection[str]
+) -> list[ChosenMessage]:
     """Return the surest messages that fit, oldest first. The anchor always fits; those aside get the room that is left."""
-    kept: list[Chosen] = []
+    kept: list[ChosenMessage] = []
     surest = sorted(
         picked,
         key=lambda one: (
@@ -217,7 +228,7 @@ def _fit_budget(picked: Sequence[Chosen], anchor: Message | None, tokens: int, a
         ),
     )
     for one in surest:
-        cost = estimate_tokens(one.message.text[:SHOWN_CHARACTERS]) + TOKENS_PER_LINE
+        cost = estimate_tokens(one.message.text[:MAX_LINE_CHARACTERS]) + TOKENS_PER_LINE
         is_anchor = anchor is not None and one.message.id == anchor.id
         if is_anchor or cost <= tokens:
             kept.append(one)

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from rapport.context.source_block import BLENDED, STRICT, render_sources
 from rapport.context.transcript import to_langchain_content
 from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.context_selection import Chosen, ContextSelection
+from rapport.domain.context_selection import ChosenMessage, ContextSelection
 from rapport.domain.conversation import Message
 from rapport.domain.conversation_kind import ConversationTraits
 from rapport.domain.note import Passage
@@ -68,11 +68,11 @@ def build_window_selection(
     messages: Sequence[Message], *, call: Message | None = None, anchor: Message | None = None
 ) -> ContextSelection:
     """Return the newest messages as a selection, with the replied-to message if it is older."""
-    chosen = [Chosen(one, ("anchor" if anchor and one.id == anchor.id else "recent",), 1.0) for one in messages]
+    chosen = [ChosenMessage(one, ("anchor" if anchor and one.id == anchor.id else "recent",), 1.0) for one in messages]
     if anchor is not None and all(one.id != anchor.id for one in messages):
-        chosen.insert(0, Chosen(anchor, ("anchor",), 1.0))
+        chosen.insert(0, ChosenMessage(anchor, ("anchor",), 1.0))
     if call is not None:
-        chosen.append(Chosen(call, ("trigger",), 1.0))
+        chosen.append(ChosenMessage(call, ("trigger",), 1.0))
     return ContextSelection("recent", chosen, anchor)
 
 

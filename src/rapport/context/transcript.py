@@ -24,7 +24,7 @@ from rapport.context.fence import (
 from rapport.context.question import PICTURE
 from rapport.context.situation import get_zone_name
 from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.context_selection import SHOWN_CHARACTERS, Chosen, ContextSelection
+from rapport.domain.context_selection import MAX_LINE_CHARACTERS, ChosenMessage, ContextSelection
 from rapport.domain.conversation import Block, Content, Message
 
 MAX_IMAGES = 4
@@ -48,9 +48,9 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 def trim_selection(selection: ContextSelection, *, characters: int) -> ContextSelection:
     """Return the selection without the oldest messages that do not fit; the call and its anchor stay."""
     anchor = selection.anchor.id if selection.anchor else None
-    kept: list[Chosen] = []
+    kept: list[ChosenMessage] = []
     for one in reversed(selection.chosen):
-        size = 0 if "trigger" in one.reasons else min(len(one.message.text), SHOWN_CHARACTERS) + 80
+        size = 0 if "trigger" in one.reasons else min(len(one.message.text), MAX_LINE_CHARACTERS) + 80
         if size <= characters or one.message.id == anchor:
             kept.append(one)
             characters -= size
@@ -119,7 +119,7 @@ class TranscriptRenderer:
         *,
         recent: Sequence[Message] = (),
         until: datetime | None = None,
-        line: int = SHOWN_CHARACTERS,
+        line: int = MAX_LINE_CHARACTERS,
         in_order: bool = True,
     ) -> str:
         """Return the messages, fenced, with a line for every long silence and for omitted messages.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from rapport.storage.access.sessions import SESSION_LIFETIME as SESSION_LIFETIME
 from rapport.storage.access.sessions import Sessions
 from rapport.storage.database import Database
@@ -21,7 +21,7 @@ class Access:
     async def find_key_owner(self, secret: str) -> str | None:
         """Return the owner of an active key; None if it is not one."""
         async with self.database.statement() as connection:
-            return await Keys(connection).find_owner(secret)
+            return await ApiKeys(connection).find_owner(secret)
 
     async def find_session_owner(self, token: str) -> str | None:
         """Return the owner of a session that lasts; None if it is not one."""
@@ -31,7 +31,7 @@ class Access:
     async def has_keys(self) -> bool:
         """Return whether a key was ever made, revoked ones included."""
         async with self.database.statement() as connection:
-            return await Keys(connection).has_any()
+            return await ApiKeys(connection).has_any()
 
     async def open_session(self, key: str) -> str | None:
         """Return a session token for an active key, valid for SESSION_LIFETIME; None if the key is not active."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from rapport.agents.profiles import get_agent
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.chat_archive import ArchivedMessage
-from rapport.domain.conversation import FETCHED, Author, Conversation
+from rapport.domain.conversation import API_CHANNEL, Author, Conversation
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.read_models import ListedConversation
 from rapport.storage.conversations.conversations import Conversations
@@ -39,7 +39,7 @@ class ConversationDirectory:
         *,
         agent_id: str,
         kind: ConversationKind = "direct",
-        channel: str = FETCHED,
+        channel: str = API_CHANNEL,
         title: str | None = None,
         handle: str | None = None,
     ) -> Conversation:
@@ -69,7 +69,7 @@ class ConversationDirectory:
             await archives.create_conversation(
                 owner_id, conversation_id, agent_id=agent_id, kind="direct", title=title, at=at
             )
-            await Conversations(connection).allow_followups(owner_id, conversation_id, False)
+            await Conversations(connection).set_followups_enabled(owner_id, conversation_id, False)
             if messages:
                 await archives.import_messages(owner_id, conversation_id, messages, prefix=prefix)
 

@@ -43,13 +43,13 @@ class FollowUpControls:
     async def load(self, owner_id: str, conversation_id: str, *, past: int = 0) -> FollowUpListing:
         """Return what waits in a conversation, the next first, and up to `past` that fired, the newest first."""
         async with self.database.statement() as connection:
-            permission = await Conversations(connection).permission(owner_id, conversation_id)
+            permission = await Conversations(connection).get_permission(owner_id, conversation_id)
             timers = Timers(connection)
             return FollowUpListing(
                 permission,
                 await Preferences(connection).get(owner_id),
-                await timers.pending(owner_id, conversation_id),
-                await timers.past(owner_id, conversation_id, limit=past) if past else (),
+                await timers.list_pending(owner_id, conversation_id),
+                await timers.list_past(owner_id, conversation_id, limit=past) if past else (),
             )
 
     async def set_timer(
@@ -123,9 +123,9 @@ class FollowUpControls:
         """
         async with self.database.transaction() as connection:
             conversations = Conversations(connection)
-            permission = await conversations.permission(owner_id, conversation_id)
+            permission = await conversations.get_permission(owner_id, conversation_id)
             if allowed != UNCHANGED:
-                permission = await conversations.allow_followups(owner_id, conversation_id, allowed)
+                permission = await conversations.set_followups_enabled(owner_id, conversation_id, allowed)
             if muted_until != UNCHANGED:
                 permission = await conversations.mute(owner_id, conversation_id, until=muted_until)
                 if muted_until is not None and permission.muted_until is None:
@@ -148,4 +148,4 @@ class FollowUpControls:
     async def load_outcomes(self, owner_id: str, *, days: float) -> Sequence[Counted]:
         """Count what became of the follow-ups that fired in the last `days`."""
         async with self.database.statement() as connection:
-            return await FollowUpTurns(connection).stats(owner_id, days=days)
+            return await FollowUpTurns(connection).count_outcomes(owner_id, days=days)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from structlog.contextvars import bound_contextvars
 
-from rapport.domain.context_selection import RECENT
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES
 from rapport.domain.conversation import Incoming, Message
 from rapport.domain.errors import NotFound
 from rapport.domain.follow_up_requests import FOREVER
@@ -55,7 +55,12 @@ class MessageHistory:
         """Return what the agent said last in a forum topic, if that is among the latest messages there."""
         async with self.database.statement() as connection:
             messages = await load_recent(
-                connection, owner_id, conversation_id, before=(FOREVER, ""), limit=RECENT, thread_id=thread_id
+                connection,
+                owner_id,
+                conversation_id,
+                before=(FOREVER, ""),
+                limit=MAX_RECENT_MESSAGES,
+                thread_id=thread_id,
             )
         return next((message for message in reversed(messages) if message.role == "assistant"), None)
 

@@ -61,5 +61,5 @@ class Monitoring:
         """Return what happened in an owner's conversations in the last hours."""
         async with self._database.statement() as connection:
             since, replies = await ConversationStatistics(connection).count_replies(owner_id, hours=hours)
-            follow_ups = await FollowUpTurns(connection).stats(owner_id, days=hours / 24)
+            follow_ups = await FollowUpTurns(connection).count_outcomes(owner_id, days=hours / 24)
         return Activity(since, replies, follow_ups)

@@ -69,7 +69,7 @@ class Samples:
 
     async def find(self, owner_id: str) -> LoadedSamples:
         """Return which samples the owner has."""
-        thread_id: str | None = read_chat(datetime.now(UTC)).conversation_id(owner_id)
+        thread_id: str | None = read_chat(datetime.now(UTC)).derive_conversation_id(owner_id)
         present: list[str] = []
         async with self.database.statement() as connection:
             for note_id in self.texts:

@@ -21,7 +21,7 @@ TICK = timedelta(microseconds=1)
 KEY_PREFIX = "import:"
 """How the `client_message_id` of an imported message begins, and of no other: no channel accepts one that does."""
 
-MAX_REASON = 2_000
+MAX_REASON_CHARACTERS = 2_000
 
 _FLAGS: dict[Role, tuple[str, ...]] = {
     "user": ("synthetic",),
@@ -58,7 +58,7 @@ class ArchivedMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RowProblem:
     """What is the matter with a row, and which one it is."""
 
     place: str
@@ -76,9 +76,9 @@ class Archive:
     kind: ConversationKind
     messages: Sequence[ArchivedMessage]
     """Oldest first."""
-    problems: Sequence[Problem] = ()
+    problems: Sequence[RowProblem] = ()
     """Rows that are left out."""
-    warnings: Sequence[Problem] = ()
+    warnings: Sequence[RowProblem] = ()
     """Rows that are in, but not quite as the file says."""
     skipped: int = 0
     """Rows in which nobody said anything: somebody joined, a title changed."""
@@ -88,7 +88,7 @@ class Archive:
         """What a row's id needs in front of it to be a `client_message_id`."""
         return f"{KEY_PREFIX}{self.format}:{self.chat_id}:"
 
-    def conversation_id(self, owner_id: str) -> str:
+    def derive_conversation_id(self, owner_id: str) -> str:
         """The id of this chat's conversation: the same for the same owner and chat, at any time and in any process."""
         # Without a time in it, which every file could tell differently: the first 48 bits stay 0.
         name = "\x00".join((owner_id, self.format, self.chat_id)).encode(errors="surrogatepass")
@@ -112,7 +112,7 @@ def space_out(times: Iterable[datetime], taken: Set[datetime]) -> list[datetime]
     return placed
 
 
-def travelling(role: Role, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def select_portable_metadata(role: Role, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What of a message's metadata leaves with an export, and may come back from a file that is trusted."""
     kept: dict[str, Any] = {name: True for name in _FLAGS[role] if metadata.get(name) is True}
     if kept.get("synthetic") or kept.get("autonomous"):
@@ -120,4 +120,6 @@ def travelling(role: Role, metadata: Mapping[str, Any]) -> dict[str, Any]:
     if kept.get("synthetic"):
         kept["lc_source"] = "autonomy"
     words = ("trigger_reason", "edited_at") if kept.get("synthetic") else ("edited_at",)
-    return kept | {name: metadata[name][:MAX_REASON] for name in words if isinstance(metadata.get(name), str)}
+    return kept | {
+        name: metadata[name][:MAX_REASON_CHARACTERS] for name in words if isinstance(metadata.get(name), str)
+    }

@@ -21,15 +21,15 @@ Reason: TypeAlias = Literal[
     "recent",  # one of the latest
 ]
 
-RECENT = 100
+MAX_RECENT_MESSAGES = 100
 """So many messages before a call are looked at, however long the chat is."""
 LOOKBACK_LIMIT = 20
 """So many of them the strategies `time_gap` and `recent` look at (CTX-4)."""
-TIME_THRESHOLD = 60.0
+SESSION_GAP_MINUTES = 60.0
 """Minutes of silence that end a session for `time_gap` (CTX-4)."""
-CONTEXT_TOKENS = 4_000
+MAX_CONTEXT_TOKENS = 4_000
 """About how many tokens the chosen messages may have together."""
-SHOWN_CHARACTERS = 1_500
+MAX_LINE_CHARACTERS = 1_500
 """So much of one message is shown to the model."""
 
 
@@ -50,7 +50,7 @@ class CandidateMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenMessage:
     """A message, why it was chosen, and how sure that is (0 to 1)."""
 
     message: Message
@@ -63,7 +63,7 @@ class ContextSelection:
     """What belongs to a call: what the prompt is built from, what the tool returns and what `why` shows (CTX-6)."""
 
     strategy: Strategy
-    chosen: Sequence[Chosen]
+    chosen: Sequence[ChosenMessage]
     """Oldest first, each message once, the call itself last."""
     anchor: Message | None = None
     """What the call is about."""
@@ -75,7 +75,7 @@ class ContextSelection:
         return [one.message.id for one in self.chosen]
 
     @property
-    def earlier(self) -> list[Chosen]:
+    def earlier(self) -> list[ChosenMessage]:
         """All but the call itself."""
         return [one for one in self.chosen if "trigger" not in one.reasons]
 

@@ -14,7 +14,7 @@ Block: TypeAlias = Mapping[str, Any]
 """A LangChain content block: `{"type": "text", "text": …}` or `{"type": "image", …}`."""
 Content: TypeAlias = "str | Sequence[Block]"
 
-FETCHED = "api"
+API_CHANNEL = "api"
 """The channel of conversations whose replies are fetched by whoever asks; through every other they are sent."""
 
 LOCAL_USER = "local"

@@ -12,7 +12,9 @@ from rapport.domain.conversation_kind import TRAITS, ConversationKind, Conversat
 TriggerType: TypeAlias = Literal["check_in", "question_unanswered", "task_incomplete", "waiting_for_decision"]
 TRIGGER_TYPES: tuple[TriggerType, ...] = get_args(TriggerType)
 
-State: TypeAlias = Literal["pending", "fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired"]
+TimerState: TypeAlias = Literal[
+    "pending", "fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired"
+]
 Gate: TypeAlias = Literal[
     "server",
     "agent",
@@ -36,10 +38,10 @@ PROMPTS: dict[TriggerType, str] = {
     "waiting_for_decision": "Follow up on the decision the user needs to make.",
 }
 
-EXPIRES_AFTER = 3_600.0
+EXPIRY_SECONDS = 3_600.0
 """Seconds after which a follow-up that nobody has made is dropped: whoever it was for is somewhere else by now."""
 
-PLANNED = "follow-up"
+PLANNED_TIMER_ID = "follow-up"
 """The name of the timer that the planner sets: there is one at a time."""
 
 
@@ -109,7 +111,7 @@ class Timer:
     reason: str | None
     topic: str
     origin: Literal["planner", "user"]
-    state: State
+    state: TimerState
     gate: Gate | None
     message_id: str | None
     due_at: datetime
@@ -128,7 +130,7 @@ class QuietHours:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowUpState:
+class GateInput:
     """What the gates look at: how a conversation stands at this moment, by the database's clock."""
 
     now: datetime
@@ -140,10 +142,10 @@ class FollowUpState:
     """The breaker is open: no model is asked."""
     consecutive_followups: int
     last_followup_at: datetime | None
-    quiet: QuietHours | None
+    quiet_hours: QuietHours | None
     is_unreachable: bool = False
     """Nothing can be sent there: the chat is gone, or whoever it was with has blocked the agent."""
-    late: float = 0.0
+    lateness_seconds: float = 0.0
     """Seconds since the follow-up was due."""
     is_inferred: bool = False
     """The follow-up was planned by rules or a model, and not set by a person."""

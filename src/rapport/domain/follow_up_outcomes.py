@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from rapport.domain.follow_up import TRIGGER_TYPES, Gate, State, TriggerType
+from rapport.domain.follow_up import TRIGGER_TYPES, Gate, TimerState, TriggerType
 
 
 class Counted(Protocol):
@@ -16,7 +16,7 @@ class Counted(Protocol):
     def trigger_type(self) -> str: ...
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> TimerState: ...
 
     @property
     def gate(self) -> Gate | None: ...
@@ -59,9 +59,9 @@ class Outcomes:
         return self.answered / self.delivered if self.delivered else None
 
 
-def outcomes_of(tallies: Iterable[Counted]) -> Outcomes:
+def count_outcomes(tallies: Iterable[Counted]) -> Outcomes:
     """All of these together."""
-    states: dict[State, int] = {}
+    states: dict[TimerState, int] = {}
     suppressed: dict[str, int] = {}
     regenerated = answered = 0
     for tally in tallies:
@@ -85,7 +85,7 @@ def outcomes_of(tallies: Iterable[Counted]) -> Outcomes:
     )
 
 
-def outcomes_by_type(tallies: Iterable[Counted]) -> dict[TriggerType, Outcomes]:
+def count_outcomes_by_type(tallies: Iterable[Counted]) -> dict[TriggerType, Outcomes]:
     """The same for each trigger type, those that never fired included."""
     every = list(tallies)
-    return {kind: outcomes_of(tally for tally in every if tally.trigger_type == kind) for kind in TRIGGER_TYPES}
+    return {kind: count_outcomes(tally for tally in every if tally.trigger_type == kind) for kind in TRIGGER_TYPES}

@@ -10,13 +10,13 @@ from datetime import UTC, datetime, time
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import check_text, has_visible_text
 
-SOONEST = 1.0
-LATEST = 30 * 86_400.0
+MIN_DELAY_SECONDS = 1.0
+MAX_DELAY_SECONDS = 30 * 86_400.0
 """Seconds from now in which somebody may set a timer; the planner has narrower limits of its own."""
-MAX_REASON = 500
-MAX_WAITING = 10_000
+MAX_REASON_CHARACTERS = 500
+MAX_PENDING_TIMERS = 10_000
 """Timers of one conversation: whoever speaks there cancels them all."""
-LONGEST_MUTE = 10 * 366 * 86_400.0
+MAX_MUTE_SECONDS = 10 * 366 * 86_400.0
 """Seconds. Whoever wants more means for good."""
 FOREVER = datetime(9999, 12, 31, tzinfo=UTC)
 """Until then somebody is muted who is muted for good: a moment that every clock and every client can read."""
@@ -47,54 +47,54 @@ class Preference:
     """Before `quiet_from`: over midnight."""
 
 
-def checked_timer_id(name: str) -> str:
+def check_timer_id(name: str) -> str:
     """A name that a timer may have; raises InvalidInput otherwise."""
     if TIMER_ID.fullmatch(name) is None:
         raise InvalidInput("A `timer_id` has 1 to 64 of the characters A-Z a-z 0-9 _ . : -")
     return name
 
 
-def checked_delay(seconds: float) -> float:
+def check_delay(seconds: float) -> float:
     """Seconds after which a timer may be due; raises InvalidInput otherwise."""
-    if not math.isfinite(seconds) or not SOONEST <= seconds <= LATEST:
+    if not math.isfinite(seconds) or not MIN_DELAY_SECONDS <= seconds <= MAX_DELAY_SECONDS:
         raise InvalidInput("A follow-up may be due from 1 second to 30 days from now.")
     return float(seconds)
 
 
-def checked_reason(reason: str) -> str:
+def check_reason(reason: str) -> str:
     """A reason that can be stored; an empty one if there is nothing to read in it."""
-    checked = check_text(reason, what="reason", limit=MAX_REASON)
+    checked = check_text(reason, what="reason", limit=MAX_REASON_CHARACTERS)
     return checked if has_visible_text(checked) else ""
 
 
-def duration_of(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds of a duration as people write it: `90s`, `10m`, `2h`, `1d`, `1h30m`."""
     written = text.strip().lower()
     if not re.fullmatch(rf"(?:{_PART.pattern}){{1,8}}", written):
-        raise InvalidInput(f"{_shown(text)} is not a duration: write 90s, 10m, 2h, 1d or 1h30m.")
+        raise InvalidInput(f"{_quote(text)} is not a duration: write 90s, 10m, 2h, 1d or 1h30m.")
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(written))
 
 
-def hour_of(text: str) -> time:
+def parse_time_of_day(text: str) -> time:
     """A time of day as a clock shows it: `22:00`."""
     written = _HOUR.fullmatch(text.strip())
     if written is None:
-        raise InvalidInput(f"{_shown(text)} is not a time of day: write it like 22:00.")
+        raise InvalidInput(f"{_quote(text)} is not a time of day: write it like 22:00.")
     return time(int(written[1]), int(written[2]))
 
 
-def moment_of(text: str) -> datetime:
+def parse_moment(text: str) -> datetime:
     """A moment in ISO form with its offset from UTC; one that lies beyond `FOREVER` is `FOREVER`."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise InvalidInput(f"{_shown(text)} is not a time with its offset, such as 2026-11-16T08:00:00Z.")
+        raise InvalidInput(f"{_quote(text)} is not a time with its offset, such as 2026-11-16T08:00:00Z.")
     return min(moment, FOREVER)
 
 
-def checked_preference(preference: Preference) -> Preference:
+def check_preference(preference: Preference) -> Preference:
     """A preference that means something; raises InvalidInput if only half of the quiet hours are known, or none remain."""
     if (preference.quiet_from is None) != (preference.quiet_to is None):
         raise InvalidInput("Quiet hours have a beginning and an end: give both, or neither.")
@@ -103,6 +103,6 @@ def checked_preference(preference: Preference) -> Preference:
     return preference
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     kept = "".join(character if character.isprintable() else "�" for character in text[:40])
     return f'"{kept}{"…" if len(text) > 40 else ""}"'

@@ -10,36 +10,36 @@ from typing import Literal, TypeAlias
 from rapport.domain.conversation import Message
 from rapport.domain.memory import Memory
 
-MemoryChange: TypeAlias = Literal["created", "updated", "deleted"]
-Showing: TypeAlias = Callable[[Message], Awaitable[bytes]]
+MemoryChangeKind: TypeAlias = Literal["created", "updated", "deleted"]
+MessageRenderer: TypeAlias = Callable[[Message], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
+class MessageStored:
     """A message that was stored or changed. `seq` rises: whoever comes back says up to where everything is known."""
 
     seq: int
     message: Message
-    _shown: dict[Showing, bytes] = field(default_factory=dict[Showing, bytes])
-    _showing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _rendered: dict[MessageRenderer, bytes] = field(default_factory=dict[MessageRenderer, bytes])
+    _render_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def shown(self, by: Showing) -> bytes:
+    async def render(self, by: MessageRenderer) -> bytes:
         """The message as this function shows it: made once, however many watch."""
-        async with self._showing:
-            if (shown := self._shown.get(by)) is None:
-                shown = self._shown[by] = await by(self.message)
+        async with self._render_lock:
+            if (shown := self._rendered.get(by)) is None:
+                shown = self._rendered[by] = await by(self.message)
             return shown
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class TurnStarted:
     """In this process a turn has begun to answer that message."""
 
     message_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class TextStreamed:
     """The next words of that answer, or all of them so far for who has just come."""
 
     message_id: str
@@ -47,7 +47,7 @@ class Wrote:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TurnEnded:
     """That turn is over, with a reply that is stored, or without: then it is tried again, here or elsewhere."""
 
     message_id: str
@@ -60,10 +60,10 @@ class TimersChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class MemoryChanged:
     """What an agent remembers about the owner has changed; `memory` is unset of one that is gone."""
 
-    change: MemoryChange
+    change: MemoryChangeKind
     memory_id: str
     memory: Memory | None = None
 
@@ -74,8 +74,10 @@ class AccessChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class StillHere:
+class KeepAlive:
     """Nothing has happened for a while."""
 
 
-LiveEvent: TypeAlias = Said | Began | Wrote | Ended | TimersChanged | Remembered | AccessChanged | StillHere
+LiveEvent: TypeAlias = (
+    MessageStored | TurnStarted | TextStreamed | TurnEnded | TimersChanged | MemoryChanged | AccessChanged | KeepAlive
+)

@@ -12,8 +12,8 @@ Origin: TypeAlias = Literal["user", "agent", "extracted"]
 MAX_CHARACTERS = 8_192
 CAPACITY = 1_000
 """Memories of one agent about one user."""
-WARN_AT = 0.8
-SAME = 0.95
+WARN_AT_SHARE = 0.8
+SAME_SIMILARITY = 0.95
 """From this similarity on two memories say the same."""
 
 

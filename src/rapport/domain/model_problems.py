@@ -1,10 +1,10 @@
-"""What may be wrong with a model, as fixed words: for metrics, and for whoever can fix it."""
+"""Name the problems a model can have, and say when it is no longer called (RES-3)."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-Problem: TypeAlias = Literal[
+ModelProblem: TypeAlias = Literal[
     "key_refused",
     "no_credit",
     "rate_limited",
@@ -18,4 +18,10 @@ Problem: TypeAlias = Literal[
     "empty",
     "unknown",
 ]
-PROBLEMS: tuple[Problem, ...] = get_args(Problem)
+MODEL_PROBLEMS: tuple[ModelProblem, ...] = get_args(ModelProblem)
+"""Fixed words, for metrics and for the operator who can fix the problem."""
+
+BREAKER_FAILURES = 5
+"""Failed turns in a row within BREAKER_WINDOW_SECONDS that open a conversation's breaker."""
+BREAKER_WINDOW_SECONDS = 120
+"""An open breaker stays open for as long again. Then one turn calls the model; its success closes the breaker."""

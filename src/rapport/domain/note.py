@@ -63,7 +63,7 @@ class NoteCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PassageSearchResult:
     """What a search came up with."""
 
     best: float
@@ -76,14 +76,14 @@ class Found:
     """How many telling words of the question were looked for."""
 
 
-def about_listing(shown: int, count: int) -> str:
+def describe_listing(shown: int, count: int) -> str:
     """Return what the model is told of a list of notes, `shown` of `count`."""
     if shown < count:
         return f"The person has {count} notes; these are the beginnings of the {shown} changed last."
     return f"The person has {count} {'note' if count == 1 else 'notes'}; these are the beginnings of all."
 
 
-def about_opening(shown: int, count: int) -> str:
+def describe_opening(shown: int, count: int) -> str:
     """Return what the model is told of the beginning of a note that was asked for as a whole, `shown` of `count` passages."""
     if shown < count:
         return f"The note was asked for as a whole; these are the first {shown} of its {count} passages."

@@ -39,5 +39,5 @@ class Outgoing:
     thread_id: str | None = None
     """The forum topic it belongs to, as the platform names it."""
     buttons: Sequence[Button] = ()
-    arrived: Sequence[str] = ()
+    arrived_ids: Sequence[str] = ()
     """What the platform calls the parts of it that have arrived already."""

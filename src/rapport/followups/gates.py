@@ -9,7 +9,7 @@ from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from rapport.domain.errors import InvalidInput
-from rapport.domain.follow_up import Autonomy, FollowUpState, Gate, QuietHours
+from rapport.domain.follow_up import Autonomy, Gate, GateInput, QuietHours
 
 _DAY = timedelta(days=1)
 _NO_ZONES = frozenset({"localtime", "Factory"})
@@ -17,7 +17,7 @@ _NO_ZONES = frozenset({"localtime", "Factory"})
 _LONGEST_SHOWN = 40
 
 
-def find_closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
+def find_closed_gate(standing: GateInput, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
     """Return the first gate, in the order of `GATES`, that holds a follow-up back, or None: then it may be made.
 
     Whether it repeats an earlier one ("repeated") is not seen here: that takes the conversation's words (topics.py).
@@ -34,32 +34,32 @@ def find_closed_gate(standing: FollowUpState, *, server: bool, autonomy: Autonom
         ("resting", lambda: standing.is_breaker_open),
         ("consecutive", lambda: standing.consecutive_followups >= autonomy.max_in_a_row),
         ("too_soon", lambda: _too_soon(standing, autonomy)),
-        ("quiet_hours", lambda: quiet_now(standing.quiet, standing.now)),
+        ("quiet_hours", lambda: quiet_now(standing.quiet_hours, standing.now)),
         ("too_frequent", lambda: _too_frequent(standing, autonomy)),
         ("daily_limit", lambda: standing.is_inferred and standing.inferred_in_a_day >= autonomy.inferred_per_day),
     )
     return next((gate for gate, holds in closed if holds()), None)
 
 
-def _is_wanted(standing: FollowUpState) -> bool:
+def _is_wanted(standing: GateInput) -> bool:
     return standing.traits.wants_follow_ups(standing.autonomy_enabled)
 
 
-def _too_soon(standing: FollowUpState, autonomy: Autonomy) -> bool:
+def _too_soon(standing: GateInput, autonomy: Autonomy) -> bool:
     """Return a previous follow-up that seems to lie ahead was made before the clock was set back. It holds nothing back: how long
     ago it really was can't be known, waiting for that moment to come again may take hours, and the count of follow-ups in
     a row still bounds what can be said."""
     return _follows_within(autonomy.min_gap, standing)
 
 
-def _too_frequent(standing: FollowUpState, autonomy: Autonomy) -> bool:
+def _too_frequent(standing: GateInput, autonomy: Autonomy) -> bool:
     """Return whether an inferred follow-up comes too early after another one in the same silence."""
     return (
         standing.is_inferred and standing.consecutive_followups > 0 and _follows_within(autonomy.inferred_gap, standing)
     )
 
 
-def _follows_within(seconds: float, standing: FollowUpState) -> bool:
+def _follows_within(seconds: float, standing: GateInput) -> bool:
     if standing.last_followup_at is None:
         return False
     return 0 <= (standing.now - standing.last_followup_at).total_seconds() < seconds

@@ -164,12 +164,12 @@ def clamp_delay(plan: Plan, autonomy: Autonomy) -> Plan:
 
 def _real(said: Sequence[Message]) -> list[Message]:
     real = [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
-    return [replace(message, content=_limit_text(bounding.shortened(message.text, _LONGEST))) for message in real]
+    return [replace(message, content=_limit_text(bounding.shorten(message.text, _LONGEST))) for message in real]
 
 
 @lru_cache(KNOWN)
 def _limit_text(text: str) -> str:
-    return bounding.bounded(text, _LONGEST)
+    return bounding.bound_text(text, _LONGEST)
 
 
 def _talk(said: Sequence[Message], owner_id: str | None = None) -> _Talk | None:

@@ -14,7 +14,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
 
 from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.chat_archive import MAX_REASON, Archive, ArchivedMessage, Format, Problem, travelling
+from rapport.domain.chat_archive import (
+    MAX_REASON_CHARACTERS,
+    Archive,
+    ArchivedMessage,
+    Format,
+    RowProblem,
+    select_portable_metadata,
+)
 from rapport.domain.conversation import Author, Content, extract_text
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.errors import InvalidInput
@@ -41,8 +48,8 @@ class ArchiveBuilder:
     """Collect the rows of one chat."""
 
     messages: list[ArchivedMessage] = field(default_factory=list[ArchivedMessage])
-    problems: list[Problem] = field(default_factory=list[Problem])
-    warnings: list[Problem] = field(default_factory=list[Problem])
+    problems: list[RowProblem] = field(default_factory=list[RowProblem])
+    warnings: list[RowProblem] = field(default_factory=list[RowProblem])
     skipped: int = 0
     _places: dict[str, str] = field(default_factory=dict[str, str])
     _platform: dict[str, str] = field(default_factory=dict[str, str])
@@ -80,7 +87,7 @@ class ArchiveBuilder:
             if trigger is None:
                 continue
             if trigger.unknown is not None:
-                self.warnings.append(Problem(self._places[message.row_id], describe_unknown_type(trigger)))
+                self.warnings.append(RowProblem(self._places[message.row_id], describe_unknown_type(trigger)))
             told[number] = replace(message, metadata={**message.metadata, **trigger.tags})
             following = told[number + 1] if number + 1 < len(told) else None
             if following is not None and following.role == "assistant":
@@ -120,7 +127,7 @@ def find_legacy_trigger(content: Content) -> LegacyTrigger | None:
         return None
     name = found[1].strip()
     known = find_trigger_type(name.lower())
-    return LegacyTrigger(known or "check_in", found[2].strip()[:MAX_REASON] or None, None if known else name)
+    return LegacyTrigger(known or "check_in", found[2].strip()[:MAX_REASON_CHARACTERS] or None, None if known else name)
 
 
 def describe_unknown_type(trigger: LegacyTrigger) -> str:
@@ -161,7 +168,7 @@ def read_jsonl(
                     raise InvalidInput(f"It belongs to another conversation than those before, {str(named)[:60]!r}.")
             rows.add(place, _message(row, row_id, created_at, agent=agent, trusted=trusted, limit=limit))
         except InvalidInput as error:
-            rows.problems.append(Problem(place, str(error)))
+            rows.problems.append(RowProblem(place, str(error)))
     people = {message.author.id for message in rows.messages if message.role == "user" and message.author}
     return rows.build(
         "jsonl",
@@ -197,9 +204,9 @@ def _message(
         raise InvalidInput("`author` is missing: a name, `{id, name}`, or null if nobody is named.")
     author = _author(row["author"])
     role = _role(row.get("role"), author, agent)
-    metadata = travelling(role, as_mapping(row.get("metadata")) or {}) if trusted else {}
+    metadata = select_portable_metadata(role, as_mapping(row.get("metadata")) or {}) if trusted else {}
     for name, value in metadata.items():
-        check_text(str(value), what=f"metadata.{name}", limit=MAX_REASON)
+        check_text(str(value), what=f"metadata.{name}", limit=MAX_REASON_CHARACTERS)
     replied = row.get("reply_to")
     return ArchivedMessage(
         row_id,

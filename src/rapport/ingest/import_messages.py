@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rapport.domain.chat_archive import Archive, Problem
+from rapport.domain.chat_archive import Archive, RowProblem
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.ingest.archive_rows import LEGACY_MARKER, describe_unknown_type, find_legacy_trigger
 from rapport.storage.database import Database
@@ -31,7 +31,7 @@ async def import_archive(
     Interrupted anywhere, the same again does the rest.
     """
     done = ImportCounts()
-    target = conversation_id or archive.conversation_id(owner_id)
+    target = conversation_id or archive.derive_conversation_id(owner_id)
     for first in range(0, len(archive.messages), BATCH_MESSAGES):
         some = archive.messages[first : first + BATCH_MESSAGES]
         async with database.transaction() as connection:
@@ -56,12 +56,12 @@ class LegacyTagCounts:
 
     triggers: int
     replies: int
-    warnings: list[Problem]
+    warnings: list[RowProblem]
 
 
 async def tag_legacy(database: Database, owner_id: str) -> LegacyTagCounts:
     """Tag the triggers of older systems, and the replies to them, in all of an owner's conversations. Twice is once."""
-    triggers, replies, warnings = 0, 0, list[Problem]()
+    triggers, replies, warnings = 0, 0, list[RowProblem]()
     async with database.statement() as connection:
         conversations = await Archives(connection).list_conversation_ids(owner_id)
     for conversation_id in conversations:
@@ -72,7 +72,7 @@ async def tag_legacy(database: Database, owner_id: str) -> LegacyTagCounts:
                 if trigger is None:
                     continue
                 if trigger.unknown is not None:
-                    warnings.append(Problem(f"message {message.id}", describe_unknown_type(trigger)))
+                    warnings.append(RowProblem(f"message {message.id}", describe_unknown_type(trigger)))
                 await archives.tag(owner_id, conversation_id, message.id, trigger.tags)
                 triggers += 1
                 if reply_id is not None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import orjson
 
-from rapport.domain.chat_archive import Archive, ArchivedMessage, Problem
+from rapport.domain.chat_archive import Archive, ArchivedMessage, RowProblem
 from rapport.domain.conversation import Author
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.errors import InvalidInput
@@ -115,10 +115,10 @@ def read_telegram(
             platform_id = f"-100{chat.number}/{message.row_id}" if chat.has_own_numbers else None
             rows.add(place, replace(message, thread_id=topic, platform_id=platform_id))
         except InvalidInput as error:
-            rows.problems.append(Problem(place, str(error)))
+            rows.problems.append(RowProblem(place, str(error)))
         if "date_unixtime" not in told and not has_guessed:
             has_guessed = True
-            rows.warnings.append(Problem(place, "The file is from an old version: its times are taken as UTC."))
+            rows.warnings.append(RowProblem(place, "The file is from an old version: its times are taken as UTC."))
     return rows.build("telegram", chat.id, title=chat.name or None, kind=chat.kind)
 
 

@@ -13,8 +13,16 @@ import structlog
 
 from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Conflict, InvalidInput
-from rapport.domain.live_updates import MemoryChange
-from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, SAME, WARN_AT, Memory, MemoryCandidate, Origin
+from rapport.domain.live_updates import MemoryChangeKind
+from rapport.domain.memory import (
+    CAPACITY,
+    MAX_CHARACTERS,
+    SAME_SIMILARITY,
+    WARN_AT_SHARE,
+    Memory,
+    MemoryCandidate,
+    Origin,
+)
 from rapport.domain.note import Vector
 from rapport.domain.text_checks import check_text, has_visible_text
 from rapport.memory.same_fact import adds_nothing, can_be_same, pieces_of
@@ -62,12 +70,12 @@ class Prepared:
 class Change:
     """The outcome for one memory."""
 
-    kind: MemoryChange
+    kind: MemoryChangeKind
     memory: Memory
     """As it is now; of one that is deleted, as it was."""
 
 
-Hearer: TypeAlias = Callable[[str, MemoryChange, Memory], None]
+Hearer: TypeAlias = Callable[[str, MemoryChangeKind, Memory], None]
 """A function that is told whose memory has changed, and how."""
 
 
@@ -118,7 +126,7 @@ class MemoryStore:
         async with self.database.transaction() as connection:
             memories = Memories(connection)
             await memories.lock(owner_id, agent_id)
-            if new.remark.key is not None and (taken := await memories.by_key(owner_id, agent_id, new.remark.key)):
+            if new.remark.key is not None and (taken := await memories.find_by_key(owner_id, agent_id, new.remark.key)):
                 raise _key_taken(taken)
             if twins := await _twins(memories, owner_id, agent_id, new):
                 raise _says_the_same(twins[0])
@@ -187,7 +195,7 @@ class MemoryStore:
             await memories.lock(owner_id, agent_id)
             before = await memories.get(owner_id, agent_id, memory_id)
             kept_key = before.key if key is None else new_key
-            taken = None if kept_key is None else await memories.by_key(owner_id, agent_id, kept_key)
+            taken = None if kept_key is None else await memories.find_by_key(owner_id, agent_id, kept_key)
             if taken is not None and taken.id != memory_id:
                 raise _key_taken(taken)
             if embedded is None or embedded.remark.content == before.content:
@@ -251,7 +259,7 @@ class MemoryStore:
             count=held.count,
             capacity=CAPACITY,
             share=share,
-            warning=_warning(held.count) if share >= WARN_AT else None,
+            warning=_warning(held.count) if share >= WARN_AT_SHARE else None,
             oldest=held.oldest,
             newest=held.newest,
             by_origin={origin: held.by_origin.get(origin, 0) for origin in get_args(Origin)},
@@ -264,7 +272,7 @@ class MemoryStore:
         vectors = await self._vectors([one.content for one in some])
         for one, vector in zip(some, vectors, strict=True):
             async with self.database.statement() as connection:
-                await Memories(connection).reembed(one, embedder=self.embedder.name, vector=vector)
+                await Memories(connection).replace_vector(one, embedder=self.embedder.name, vector=vector)
         return len(some)
 
     async def _embed(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
@@ -296,7 +304,7 @@ def check_key(key: str) -> str | None:
 async def _upsert(memories: Memories, owner_id: str, agent_id: str, write: Prepared) -> Sequence[Change]:
     """Store one remark: what is remembered now comes first. Empty if there was no place."""
     key = write.remark.key
-    own = None if key is None else await memories.by_key(owner_id, agent_id, key)
+    own = None if key is None else await memories.find_by_key(owner_id, agent_id, key)
     twins = await _twins(memories, owner_id, agent_id, write, but=own and own.id)
     if own is not None:
         if own.content == write.remark.content:
@@ -326,7 +334,7 @@ async def _twins(
         new.remark.content,
         embedder=new.embedder,
         vector=new.vector,
-        floor=SAME - _PRECISION,
+        floor=SAME_SIMILARITY - _PRECISION,
         limit=_MOST_TWINS,
     )
     return [one for one, _ in found if one.id != but and can_be_same(one.content, new.remark.content)]
@@ -338,7 +346,7 @@ async def _add(memories: Memories, owner_id: str, agent_id: str, new: Prepared) 
     if count >= CAPACITY:
         return None
     made = await memories.add(owner_id, agent_id, new.remark, embedder=new.embedder, vector=new.vector)
-    if count + 1 >= CAPACITY * WARN_AT and (count + 1) % _WARN_EVERY == 0:
+    if count + 1 >= CAPACITY * WARN_AT_SHARE and (count + 1) % _WARN_EVERY == 0:
         log.warning("memory.nearly_full", agent=agent_id, owner=owner_id, count=count + 1, capacity=CAPACITY)
     return made
 

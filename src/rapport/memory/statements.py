@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rapport.domain.text_bounds import collapsed
+from rapport.domain.text_bounds import collapse_runs
 from rapport.memory.word_lists import DIETS
 
 MAX_CHARACTERS = 2_500
@@ -188,7 +188,7 @@ def statements_in(text: str) -> list[Statement]:
     """Return the clauses of a message that its writer means as they stand."""
     if len(text) > MAX_CHARACTERS:
         return []
-    text = collapsed(text.translate(_STRAIGHT))
+    text = collapse_runs(text.translate(_STRAIGHT))
     if _SECRET.search(text) or _JOKE.search(text) or _HANDED_OVER.search(text):
         return []
     if ordered := _ORDERED.search(text):

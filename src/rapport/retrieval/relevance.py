@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeAlias
 
-from rapport.domain.note import Found
+from rapport.domain.note import PassageSearchResult
 
 
 class Measured(NamedTuple):
@@ -38,7 +38,7 @@ _FEWEST_WORDS = 2
 """From a single word nothing follows: "how much does it cost?" names nothing, and Chinese is written without spaces."""
 
 
-def relevance(found: Found, *, min_similarity: float) -> float:
+def relevance(found: PassageSearchResult, *, min_similarity: float) -> float:
     """Return the similarity of the nearest passage, raised or lowered by at most a fifth of the room above the threshold.
 
     It is raised when that passage also comes first by meaning and words together and has most of the question's telling

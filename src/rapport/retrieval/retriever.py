@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rapport.domain.embedder import Embedder
-from rapport.domain.note import Found, NoteCounts, Passage, Vector, about_listing, about_opening
+from rapport.domain.note import NoteCounts, Passage, PassageSearchResult, Vector, describe_listing, describe_opening
 from rapport.retrieval.overviews import Phrasings, asks_for_overview, find_note_name
 from rapport.retrieval.relevance import TOP, Measure, Measured, relevance
 from rapport.retrieval.standalone_question import keep_content_words, plain, standalone
@@ -36,7 +36,7 @@ class PassageSearch(Protocol):
         limit: int,
         telling: str | None = None,
         without: str | None = None,
-    ) -> Found: ...
+    ) -> PassageSearchResult: ...
 
 
 class Contents(Protocol):
@@ -112,7 +112,7 @@ class Retriever:
 
     async def _list_notes(self, owner_id: str, note_counts: NoteCounts) -> Retrieval:
         count, passages = await self.contents.list_recent(owner_id, limit=LISTED, characters=LISTED_CHARACTERS)
-        return Retrieval(passages, 1.0, self.threshold(note_counts), 1.0, about_listing(len(passages), count))
+        return Retrieval(passages, 1.0, self.threshold(note_counts), 1.0, describe_listing(len(passages), count))
 
     async def _open_named_note(self, owner_id: str, question: str, note_counts: NoteCounts) -> Retrieval | None:
         """Return the beginning of the note that a question asks about as a whole; None if it asks for something else."""
@@ -122,14 +122,14 @@ class Retriever:
         count, passages = await self.contents.find_by_name(owner_id, name, notes=NAMED_NOTES, passages=OPENING)
         if not passages:
             return None
-        return Retrieval(passages, 1.0, self.threshold(note_counts), 1.0, about_opening(len(passages), count))
+        return Retrieval(passages, 1.0, self.threshold(note_counts), 1.0, describe_opening(len(passages), count))
 
     async def find(
         self, owner_id: str, question: str, *, note_counts: NoteCounts, limit: int, without: str | None = None
-    ) -> Found:
+    ) -> PassageSearchResult:
         """Return the best `limit` passages for a question that stands alone, without the note of that id."""
         if not note_counts.chunks or not question:
-            return Found(0.0)
+            return PassageSearchResult(0.0)
         return await self.search.find_passages(
             owner_id,
             embedder=self.embedder.name,
@@ -150,7 +150,7 @@ class Retriever:
 
         return measure_question
 
-    def compute_relevance(self, found: Found) -> float:
+    def compute_relevance(self, found: PassageSearchResult) -> float:
         """Return what is compared with the threshold; `found` must have at least the best `TOP` passages there are."""
         return relevance(found, min_similarity=self.embedder.min_similarity)
 

@@ -16,7 +16,7 @@ import structlog
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, NotFound, Permanent, TooMany, Transient
 from rapport.domain.event import ClaimedEvent
-from rapport.domain.live_updates import MemoryChange, Remembered
+from rapport.domain.live_updates import MemoryChanged, MemoryChangeKind
 from rapport.domain.memory import Memory
 from rapport.runtime.subscriptions import ConversationFeed, MemoryFeed, RunningTurn, Subscription
 from rapport.runtime.tasks import wait_until_set
@@ -51,7 +51,7 @@ class LiveUpdates:
         self._changed: set[str] = set()
         self._poll_at = 0.0
         self._hints: dict[str, None] = {}
-        self._remote_memory_changes: list[tuple[MemoryChange, str, str, str]] = []
+        self._remote_memory_changes: list[tuple[MemoryChangeKind, str, str, str]] = []
         self._closed = False
         self._access_callbacks: list[Callable[[], None]] = []
 
@@ -163,10 +163,10 @@ class LiveUpdates:
         if place is not None and place.turn is turn:
             place.wake()
 
-    def announce_memory_change(self, owner_id: str, kind: MemoryChange, memory: Memory) -> None:
+    def announce_memory_change(self, owner_id: str, kind: MemoryChangeKind, memory: Memory) -> None:
         """What is remembered about the owner has changed; call it when that is committed."""
         if (recollections := self._memory_feeds.get(owner_id)) is not None:
-            recollections.add(Remembered(kind, memory.id, None if kind == "deleted" else memory))
+            recollections.add(MemoryChanged(kind, memory.id, None if kind == "deleted" else memory))
         self._queue_hint(memory_hint(self._worker_id, kind, memory.agent_id, memory.id, owner_id))
 
     # ---- other processes
@@ -264,7 +264,7 @@ class LiveUpdates:
             place.wake()
 
     async def _load_memory_change(
-        self, connection: Connection, kind: MemoryChange, agent_id: str, memory_id: str, owner_id: str
+        self, connection: Connection, kind: MemoryChangeKind, agent_id: str, memory_id: str, owner_id: str
     ) -> None:
         recollections = self._memory_feeds.get(owner_id)
         if recollections is None:
@@ -275,4 +275,4 @@ class LiveUpdates:
                 memory = await Memories(connection).get(owner_id, agent_id, memory_id)
             except NotFound:  # forgotten since: that is told too
                 return
-        recollections.add(Remembered(kind, memory_id, memory))
+        recollections.add(MemoryChanged(kind, memory_id, memory))

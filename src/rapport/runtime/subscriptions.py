@@ -13,14 +13,14 @@ from typing import TypeAlias
 from rapport.domain.draft import Draft
 from rapport.domain.live_updates import (
     AccessChanged,
-    Began,
-    Ended,
+    KeepAlive,
     LiveEvent,
-    Remembered,
-    Said,
-    StillHere,
+    MemoryChanged,
+    MessageStored,
+    TextStreamed,
     TimersChanged,
-    Wrote,
+    TurnEnded,
+    TurnStarted,
 )
 from rapport.runtime.tasks import wait_until_set
 from rapport.storage.database import Database
@@ -44,20 +44,20 @@ class RunningTurn:
 class Page:
     """Messages that were read from the log; shared by all who want the same ones while anybody holds them."""
 
-    said: Sequence[Said]
+    said: Sequence[MessageStored]
 
 
 @dataclass(slots=True, eq=False)
 class MemoryFeed:
     """What has lately changed of an owner's memories, numbered."""
 
-    changes: deque[Remembered] = field(default_factory=lambda: deque(maxlen=MAX_MEMORY_CHANGES))
+    changes: deque[MemoryChanged] = field(default_factory=lambda: deque(maxlen=MAX_MEMORY_CHANGES))
     count: int = 0
     access_changes: int = 0
     """How often it became unsure whether those who watch still may."""
     subscriptions: set[Subscription] = field(default_factory=set["Subscription"])
 
-    def add(self, change: Remembered) -> None:
+    def add(self, change: MemoryChanged) -> None:
         self.changes.append(change)
         self.count += 1
         for watcher in self.subscriptions:
@@ -68,7 +68,7 @@ class MemoryFeed:
         for watcher in self.subscriptions:
             watcher.wake()
 
-    def after(self, number: int) -> list[Remembered]:
+    def after(self, number: int) -> list[MemoryChanged]:
         missing = min(self.count - number, len(self.changes))
         return list(self.changes)[len(self.changes) - missing :]
 
@@ -88,7 +88,7 @@ class ConversationFeed:
         self.subscriptions: set[Subscription] = set()
         self.turn: RunningTurn | None = None
         """What is being answered; set when the message that it answers has been seen."""
-        self._tail: deque[Said] = deque()
+        self._tail: deque[MessageStored] = deque()
         self._tail_from = position.newest
         self._pages: weakref.WeakValueDictionary[int, Page] = weakref.WeakValueDictionary()
         self._page_reads: dict[int, asyncio.Task[Page]] = {}
@@ -110,7 +110,7 @@ class ConversationFeed:
             if seq <= self.seq:
                 continue
             if isinstance(message.content, str):
-                self._tail.append(Said(seq, message))
+                self._tail.append(MessageStored(seq, message))
                 self.seq = seq
             else:
                 self._skip_to(seq)  # pictures can be megabytes each: they are kept only while somebody is told
@@ -140,7 +140,7 @@ class ConversationFeed:
         try:
             async with database.statement() as connection:
                 found = await NewMessages(connection).list_after(self.owner_id, self.conversation_id, seq)
-            page = Page([Said(number, message) for number, message in found])
+            page = Page([MessageStored(number, message) for number, message in found])
             if page.said:
                 self._pages[seq] = page
             return page
@@ -208,9 +208,9 @@ class Subscription:
                 if not self._woken.is_set():
                     await wait_until_set(self._woken, timeout=silence)
                     if not self._woken.is_set():
-                        yield StillHere()
+                        yield KeepAlive()
 
-    async def _read_messages(self, place: ConversationFeed, upto: int) -> AsyncGenerator[Said]:
+    async def _read_messages(self, place: ConversationFeed, upto: int) -> AsyncGenerator[MessageStored]:
         while self.seq < upto:
             page = await place.after(self.seq, self._database)
             for said in page.said:
@@ -224,16 +224,16 @@ class Subscription:
     def _read_draft(self) -> Iterator[LiveEvent]:
         if (turn := self._turn) is None:
             return
-        text, self._text_offset = turn.draft.after(self._text_offset)
+        text, self._text_offset = turn.draft.read_after(self._text_offset)
         if text:
-            yield Wrote(turn.message_id, text)
+            yield TextStreamed(turn.message_id, text)
         if turn.draft.is_over:
             self._turn = None
-            yield Ended(turn.message_id, turn.draft.reply_id)
+            yield TurnEnded(turn.message_id, turn.draft.reply_id)
 
     def _read_new_turn(self, place: ConversationFeed) -> Iterator[LiveEvent]:
         """A turn that has begun since; one that is over already is not told of, because what it has said is."""
         if self._turn is None and place.turn is not None and not place.turn.draft.is_over:
             self._turn, self._text_offset = place.turn, 0
-            yield Began(place.turn.message_id)
+            yield TurnStarted(place.turn.message_id)
             yield from self._read_draft()

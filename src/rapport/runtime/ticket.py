@@ -44,7 +44,7 @@ class Ticket:
             return
         while not self.draft.done.done():
             if self._pending.is_running(self.accepted.message_id, self.draft):
-                async for token in self.draft.tokens(silence=SILENCE_SECONDS):
+                async for token in self.draft.stream_tokens(silence=SILENCE_SECONDS):
                     yield token
                 return
             if self._pending.is_drained or await self._pending.load_reply(self.accepted) is not None:

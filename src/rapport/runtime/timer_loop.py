@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.follow_up import EXPIRES_AFTER
+from rapport.domain.follow_up import EXPIRY_SECONDS
 from rapport.metrics import Metrics
 from rapport.runtime.tasks import wait_until_set
 from rapport.storage.database import Database
-from rapport.storage.followups.timers import Fired, Timers
+from rapport.storage.followups.timers import FiredTimer, Timers
 from rapport.storage.work.events import Events
 
 log = structlog.get_logger()
@@ -60,17 +60,17 @@ class TimerLoop:
         while await self._fire_batches():
             pass
         async with self._database.statement() as connection:
-            following = await Timers(connection).next_due()
+            following = await Timers(connection).get_seconds_to_next()
         return POLL_SECONDS if following is None else min(max(following, MIN_PAUSE_SECONDS), POLL_SECONDS)
 
     async def _fire_batches(self) -> bool:
         """Fire many, and only then begin their turns and log them: neither keeps the others waiting. True if more are due."""
-        fired: list[Fired] = []
+        fired: list[FiredTimer] = []
         more = True
         try:
             while more and len(fired) < MAX_FIRED_AT_ONCE:
                 async with self._database.statement() as connection:
-                    batch = await Timers(connection).fire(limit=BATCH, late=EXPIRES_AFTER)
+                    batch = await Timers(connection).fire(limit=BATCH, max_lateness_seconds=EXPIRY_SECONDS)
                 fired += batch
                 more = self.is_firing_many = len(batch) == BATCH
         finally:
@@ -79,7 +79,7 @@ class TimerLoop:
                 await self._report(fired)
         return more
 
-    async def _report(self, fired: Sequence[Fired]) -> None:
+    async def _report(self, fired: Sequence[FiredTimer]) -> None:
         self._on_fired()
         if any(timer.state == "fired" for timer in fired):
             with contextlib.suppress(Transient, Permanent):  # if that fails the others find out by looking
@@ -90,13 +90,13 @@ class TimerLoop:
             if number % 100 == 0:
                 await asyncio.sleep(0)  # whoever is being answered goes first
 
-    def _log_fired(self, timer: Fired) -> None:
+    def _log_fired(self, timer: FiredTimer) -> None:
         where = {"conversationId": timer.conversation_id, "timerId": timer.id, "trigger_type": timer.trigger_type}
         if timer.state == "expired":
             self._metrics.expired()
-            log.warning("timer.expired", **where, late_seconds=round(timer.lateness, 1))
+            log.warning("timer.expired", **where, late_seconds=round(timer.lateness_seconds, 1))
         elif timer.state == "superseded":
             log.info("timer.superseded", **where)
         else:
-            self._metrics.fired(timer.lateness)
-            log.info("timer.fired", **where, late_ms=round(timer.lateness * 1000, 1))
+            self._metrics.fired(timer.lateness_seconds)
+            log.info("timer.fired", **where, late_ms=round(timer.lateness_seconds * 1000, 1))

@@ -10,7 +10,7 @@ from datetime import timedelta
 import structlog
 
 from rapport.domain.channel import MessageSource, OutgoingChannel
-from rapport.domain.conversation import FETCHED, Incoming, Message
+from rapport.domain.conversation import API_CHANNEL, Incoming, Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.event import Accepted, ClaimedEvent, Finished
@@ -248,7 +248,7 @@ class Worker:
             older.task.cancel()
             self._drafts.pop(event.id, None)
         draft = self._draft(event.id)
-        draft.cancelled |= event.is_cancelled
+        draft.is_cancelled |= event.is_cancelled
         task = asyncio.create_task(self._run(event, draft), name=f"turn {event.id}")
         self._turns[event.id] = _Turn(event, draft, task)
         self.live_updates.begin_turn(event, draft)
@@ -260,7 +260,7 @@ class Worker:
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
             await self._post_turn_jobs.wait_for_summary(event.conversation_id)
-            push = event.channel != FETCHED  # by whichever process has that channel
+            push = event.channel != API_CHANNEL  # by whichever process has that channel
             async with show_typing(self._channels, event):
                 if event.trigger_type is not None:
                     finished = await follow_up(event, self._deps, draft=draft, push=push)
@@ -294,7 +294,7 @@ class Worker:
             if self._drafts.get(event.id) is draft:
                 del self._drafts[event.id]
             self.live_updates.end_turn(event, draft)
-            draft.leave()  # whoever still waits finds the reply of the next attempt in the log
+            draft.abandon()  # whoever still waits finds the reply of the next attempt in the log
             if event.trigger_type is not None and self._more_followups:
                 self._wake.set()  # the next one has its place
 

@@ -12,7 +12,7 @@ from rapport.domain.ids import is_id, new_id
 from rapport.domain.memory import Memory, MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.storage.database import Connection
-from rapport.storage.notes.notes import vector_literal
+from rapport.storage.notes.notes import format_vector
 
 _MEMORIES = 0x6D65_6D6F  # "memo": the class of the advisory locks under which memories are written
 _CARD = "id, owner_id, agent_id, key, content, origin, conversation_id, message_id, created_at, updated_at"
@@ -67,7 +67,7 @@ class Memories:
                 candidate.conversation_id,
                 candidate.message_id,
                 embedder,
-                vector_literal(vector),
+                format_vector(vector),
             ),
         )
         row = await made.fetchone()
@@ -76,15 +76,15 @@ class Memories:
 
     async def get(self, owner_id: str, agent_id: str, memory_id: str) -> Memory:
         """The memory, if it is this agent's about this owner."""
-        if is_id(memory_id) and (found := await self._first("id = %s", owner_id, agent_id, memory_id)):
+        if is_id(memory_id) and (found := await self._find_first("id = %s", owner_id, agent_id, memory_id)):
             return found
         raise no_such_memory(memory_id)
 
-    async def by_key(self, owner_id: str, agent_id: str, key: str) -> Memory | None:
+    async def find_by_key(self, owner_id: str, agent_id: str, key: str) -> Memory | None:
         """What is remembered under a key."""
-        return await self._first("key = %s", owner_id, agent_id, key)
+        return await self._find_first("key = %s", owner_id, agent_id, key)
 
-    async def _first(self, condition: LiteralString, owner_id: str, agent_id: str, value: str) -> Memory | None:
+    async def _find_first(self, condition: LiteralString, owner_id: str, agent_id: str, value: str) -> Memory | None:
         found = await self.connection.execute(
             f"SELECT {_CARD} FROM memories WHERE owner_id = %s AND agent_id = %s AND {condition}",
             (owner_id, agent_id, value),
@@ -117,7 +117,7 @@ class Memories:
                 "owner": owner_id,
                 "agent": agent_id,
                 "embedder": embedder,
-                "vector": vector_literal(vector),
+                "vector": format_vector(vector),
                 "limit": limit,
             },
         )
@@ -138,7 +138,7 @@ class Memories:
                 "agent": agent_id,
                 "content": content,
                 "embedder": embedder,
-                "vector": vector_literal(vector),
+                "vector": format_vector(vector),
                 "floor": floor,
                 "limit": limit,
             },
@@ -158,13 +158,13 @@ class Memories:
                 memory.conversation_id,
                 memory.message_id,
                 embedder,
-                vector_literal(vector),
+                format_vector(vector),
                 memory.owner_id,
                 memory.agent_id,
                 memory.id,
             ),
         )
-        return _one(await made.fetchone(), memory.id)
+        return _require_memory(await made.fetchone(), memory.id)
 
     async def touch(self, memory: Memory, *, key: str | None) -> Memory:
         """The same words, said again or under another key; raises NotFound if it is gone."""
@@ -173,7 +173,7 @@ class Memories:
             f" WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_CARD}",
             (key, memory.owner_id, memory.agent_id, memory.id),
         )
-        return _one(await made.fetchone(), memory.id)
+        return _require_memory(await made.fetchone(), memory.id)
 
     async def delete(self, owner_id: str, agent_id: str, memory_id: str) -> Memory:
         """Forget one, and return what it was."""
@@ -183,7 +183,7 @@ class Memories:
             f"DELETE FROM memories WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_CARD}",
             (owner_id, agent_id, memory_id),
         )
-        return _one(await gone.fetchone(), memory_id)
+        return _require_memory(await gone.fetchone(), memory_id)
 
     async def delete_all(self, owner_id: str, agent_id: str) -> list[str]:
         """Forget everything of this agent's about this owner; returns the ids of what that was."""
@@ -229,12 +229,12 @@ class Memories:
         )
         return [OutdatedMemory(*row) for row in await found.fetchall()]
 
-    async def reembed(self, one: OutdatedMemory, *, embedder: str, vector: Vector) -> bool:
+    async def replace_vector(self, memory: OutdatedMemory, *, embedder: str, vector: Vector) -> bool:
         """Give it a vector of another embedder, unless it says something else by now; it has not changed for readers."""
         moved = await self.connection.execute(
             "UPDATE memories SET embedder = %s, embedding = %s::halfvec"
             " WHERE owner_id = %s AND agent_id = %s AND id = %s AND content = %s",
-            (embedder, vector_literal(vector), one.owner_id, one.agent_id, one.id, one.content),
+            (embedder, format_vector(vector), memory.owner_id, memory.agent_id, memory.id, memory.content),
         )
         return moved.rowcount == 1
 
@@ -253,7 +253,7 @@ def no_such_memory(memory_id: str) -> NotFound:
     return NotFound(f"There is no memory {memory_id[:80]!r}.")
 
 
-def _one(row: tuple[Any, ...] | None, memory_id: str) -> Memory:
+def _require_memory(row: tuple[Any, ...] | None, memory_id: str) -> Memory:
     if row is None:
         raise no_such_memory(memory_id)
     return Memory(*row)

@@ -43,7 +43,7 @@ async def schema_lock(database: Database) -> AsyncGenerator[None]:
     async with database.statement() as connection:
         # Asked again and again instead of waited for: LangGraph builds indexes concurrently, and such a build waits for
         # every statement that is under way, this one included.
-        while not await _got_lock(connection):
+        while not await _try_lock(connection):
             await asyncio.sleep(0.05)
         try:
             yield
@@ -51,7 +51,7 @@ async def schema_lock(database: Database) -> AsyncGenerator[None]:
             await connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
 
 
-async def _got_lock(connection: Connection) -> bool:
+async def _try_lock(connection: Connection) -> bool:
     row = await (await connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,))).fetchone()
     return row is not None and bool(row[0])
 
@@ -63,7 +63,7 @@ async def migrate(database: Database, *, to: int | None = None) -> list[str]:
     done: list[str] = []
     async with database.transaction() as connection:
         await connection.execute("SET LOCAL statement_timeout = 0")  # a migration may take as long as it needs
-        applied = await applied_versions(connection)
+        applied = await load_applied_versions(connection)
         if unknown := applied - {migration.version for migration in every}:
             raise Permanent(
                 f"The database was migrated to version {max(unknown)} by a newer Rapport; this one knows up to"
@@ -92,7 +92,7 @@ async def migrate(database: Database, *, to: int | None = None) -> list[str]:
     return done
 
 
-async def applied_versions(connection: Connection) -> set[int]:
+async def load_applied_versions(connection: Connection) -> set[int]:
     """The versions this database has; makes the table that remembers them."""
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS schema_migrations"

@@ -109,7 +109,7 @@ SELECT bool_or(told ? 'caption') FROM (
 WHERE told ->> 'media_group_id' = %(album)s
 """
 
-OWN_NUMBERS = -1_000_000_000_000
+SHARED_NUMBERS_ABOVE = -1_000_000_000_000
 """Chats whose ids lie below it, supergroups and channels, number their messages by themselves; all others of a bot share."""
 
 
@@ -146,7 +146,7 @@ class RejectedChat:
 
 
 @dataclass(frozen=True, slots=True)
-class Updates:
+class TelegramUpdates:
     connection: Connection
     bot_id: int
 
@@ -229,10 +229,10 @@ class ChatMapping:
     bot_id: int
 
     async def find_by_chat(self, chat_id: int) -> MappedChat | None:
-        return await self._one("chat_id", chat_id)
+        return await self._find("chat_id", chat_id)
 
     async def find_by_conversation(self, conversation_id: str) -> MappedChat | None:
-        return await self._one("conversation_id", conversation_id)
+        return await self._find("conversation_id", conversation_id)
 
     async def get_first_id(self, chat_id: int) -> int:
         """The id that a chat had at first, whether it is a conversation or not."""
@@ -255,24 +255,24 @@ class ChatMapping:
         """The bot has this name now, in all of its conversations."""
         await self.connection.execute(_RENAME_BOT, {"bot": self.bot_id, "name": username})
 
-    async def list_numbers(self, chat_id: int, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
+    async def list_platform_ids(self, chat_id: int, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
         """What the platform calls the messages there, and of each whether it was there before that one was sent."""
-        return await self._numbers(_NUMBERS, chat_id, conversation_id, message_id)
+        return await self._list_platform_ids(_NUMBERS, chat_id, conversation_id, message_id)
 
-    async def list_numbers_elsewhere(
+    async def list_platform_ids_elsewhere(
         self, chat_id: int, conversation_id: str, message_id: str
     ) -> list[tuple[str, bool]]:
         """The same of the other chats that share their numbers with it, from shortly before that one on."""
-        return await self._numbers(_NUMBERS_ELSEWHERE, chat_id, conversation_id, message_id)
+        return await self._list_platform_ids(_NUMBERS_ELSEWHERE, chat_id, conversation_id, message_id)
 
-    async def _numbers(
+    async def _list_platform_ids(
         self, statement: bytes, chat_id: int, conversation_id: str, message_id: str
     ) -> list[tuple[str, bool]]:
         found = await self.connection.execute(
             statement,
             {
                 "bot": self.bot_id,
-                "own_numbers": OWN_NUMBERS,
+                "own_numbers": SHARED_NUMBERS_ABOVE,
                 "chat": chat_id,
                 "conversation": conversation_id,
                 "message": message_id,
@@ -288,19 +288,19 @@ class ChatMapping:
         row = await found.fetchone()
         return row[0] if row else None
 
-    async def move(self, old: int, new: int) -> bool:
+    async def migrate_chat(self, old: int, new: int) -> bool:
         """The chat has another id now; False if it is no conversation, or the new one is already. Call it in a transaction."""
         found = await self.connection.execute(_MOVE, {"bot": self.bot_id, "old": old, "new": new})
         if found.rowcount == 1:
-            await self.note_move(old, new)
+            await self.record_migration(old, new)
         return found.rowcount == 1
 
-    async def note_move(self, old: int, new: int) -> bool:
+    async def record_migration(self, old: int, new: int) -> bool:
         """Which id a chat had before is known from now on, whatever becomes of its conversation; False if it was."""
         found = await self.connection.execute(_NOTE_MOVE, {"bot": self.bot_id, "old": old, "new": new})
         return found.rowcount == 1
 
-    async def _one(self, column: str, value: object) -> MappedChat | None:
+    async def _find(self, column: str, value: object) -> MappedChat | None:
         found = await self.connection.execute(_PLACE.format(column).encode(), (self.bot_id, value))
         row: tuple[Any, ...] | None = await found.fetchone()
         return MappedChat(*row) if row else None
@@ -310,7 +310,7 @@ class ChatMapping:
 class TelegramUsernames:
     connection: Connection
 
-    async def remember(self, username: str, user_id: int) -> None:
+    async def store(self, username: str, user_id: int) -> None:
         """That name is this person's now. Nothing is written if it was."""
         await self.connection.execute(
             "INSERT INTO telegram_usernames (username, user_id) VALUES (%s, %s)"

@@ -48,11 +48,11 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
     failpoints.reach("turn.loaded")
     draft.begin()
     try:
-        if draft.cancelled:
+        if draft.is_cancelled:
             await asyncio.sleep(0)  # cancelled while it was loading: that takes effect here, and not at the commit
         reply = await _make_reply(turn, draft)
     except asyncio.CancelledError:
-        if not draft.goes_on():
+        if not draft.accept_cancellation():
             raise
         reply = Reply("", metadata={"cancelled": True})  # before the model was asked
     finally:
@@ -104,7 +104,7 @@ async def _ask_and_check(turn: Turn, prompt_input: PromptInput, findings: Findin
         reply = make_fallback_reply(findings.passages, failure.kind, str(failure), problem=failure.problem, model=model)
         return replace(reply, model_failed=True, was_refused=failure.kind in TOO_LONG)
     except asyncio.CancelledError:
-        if not draft.goes_on():
+        if not draft.accept_cancellation():
             raise
         reply = check_reply(Answer(AIMessage(draft.text)), findings)
         return replace(reply, model_failed=None, metadata={"cancelled": True})

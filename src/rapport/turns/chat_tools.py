@@ -11,7 +11,13 @@ import structlog
 
 from rapport.context.engine import select_context
 from rapport.context.transcript import TranscriptRenderer, trim_selection
-from rapport.domain.context_selection import SHOWN_CHARACTERS, CandidateMessages, Chosen, ContextSelection, Reason
+from rapport.domain.context_selection import (
+    MAX_LINE_CHARACTERS,
+    CandidateMessages,
+    ChosenMessage,
+    ContextSelection,
+    Reason,
+)
 from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.replies.defusing import defuse_ids
@@ -110,7 +116,7 @@ class ChatTools:
         shown: list[Message] = []
         left = MAX_SHOWN_CHARACTERS
         for one in hits:
-            left -= min(len(one.message.text), SHOWN_CHARACTERS)
+            left -= min(len(one.message.text), MAX_LINE_CHARACTERS)
             if left >= 0 and one.message.id != self._call.id:
                 shown.append(one.message)
         if not shown:
@@ -138,7 +144,9 @@ class ChatTools:
         return message.role == "user" and (message.created_at, message.id) > (self._call.created_at, self._call.id)
 
     def _select(self, messages: Sequence[Message], reason: Reason) -> ContextSelection:
-        return ContextSelection("recent", [Chosen(one, (reason,), 1.0) for one in messages if one.id != self._call.id])
+        return ContextSelection(
+            "recent", [ChosenMessage(one, (reason,), 1.0) for one in messages if one.id != self._call.id]
+        )
 
     def _render(self, selection: ContextSelection, nothing: str) -> str:
         shown = trim_selection(selection, characters=MAX_SHOWN_CHARACTERS).earlier[-MAX_SHOWN_MESSAGES:]

@@ -8,7 +8,7 @@ from typing import Any
 
 from rapport.context.prompt import build_window_selection
 from rapport.context.summary_rules import MAX_CHAT_HISTORY
-from rapport.domain.context_selection import RECENT, Strategy
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES, Strategy
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id
@@ -94,7 +94,7 @@ async def load_timeline(database: Database, explanation: Explanation) -> list[Me
             connection,
             *where,
             before=(subject.created_at, subject.id),
-            limit=RECENT,
+            limit=MAX_RECENT_MESSAGES,
             thread_id=subject.thread_id if conversation.traits.has_topics else None,
         )
         shown = {one.id: one for one in [*before, *([explanation.call] if explanation.call else [])]}

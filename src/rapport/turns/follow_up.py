@@ -21,7 +21,16 @@ from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Message, extract_text
 from rapport.domain.draft import Draft
 from rapport.domain.event import ClaimedEvent, Reply
-from rapport.domain.follow_up import EXPIRES_AFTER, PROMPTS, FollowUpState, Gate, PastFollowUp, Plan, State, TriggerType
+from rapport.domain.follow_up import (
+    EXPIRY_SECONDS,
+    PROMPTS,
+    Gate,
+    GateInput,
+    PastFollowUp,
+    Plan,
+    TimerState,
+    TriggerType,
+)
 from rapport.followups.gates import find_closed_gate
 from rapport.followups.own_words import find_own_messages
 from rapport.followups.topics import find_mentioned, is_closed, repeats
@@ -51,7 +60,7 @@ class FollowUpResult:
     """The outcome of a follow-up."""
 
     trigger_type: TriggerType
-    state: State
+    state: TimerState
     gate: Gate | None = None
     reply: Message | None = None
     has_more: bool = False
@@ -77,7 +86,7 @@ class _LoadedFollowUp:
     turn: Turn
     trigger: HumanMessage
     """The hidden prompt, which nobody sees."""
-    state: FollowUpState
+    state: GateInput
     own: Sequence[Message]
     """The messages that the person wrote themselves."""
 
@@ -86,7 +95,7 @@ class _LoadedFollowUp:
 class _Attempt:
     """A reply to send, or the state in which the follow-up ends without one."""
 
-    state: State
+    state: TimerState
     reply: Reply | None = None
     regenerated: bool = False
 
@@ -102,7 +111,7 @@ async def follow_up(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, push: 
     try:
         attempt = await _make_reply(loaded)
     except asyncio.CancelledError:
-        if not draft.goes_on():
+        if not draft.accept_cancellation():
             raise
         attempt = _Attempt("superseded")  # somebody has cancelled it
     finally:
@@ -222,20 +231,25 @@ async def _check_gates(
     *,
     lock: bool = False,
     attempt: _Attempt | None = None,
-) -> FollowUpState | FollowUpResult:
+) -> GateInput | FollowUpResult:
     """Return the conversation's state if the follow-up may be made; otherwise end it."""
     end = partial(_end, followups, event, regenerated=attempt is not None and attempt.regenerated)
-    state = await followups.load_state(event, lock=lock)
+    state = await followups.load_gate_input(event, lock=lock)
     if state is None:
         return await end("superseded")
-    if state.late > EXPIRES_AFTER:  # it was due in time, and then no server was running
+    if state.lateness_seconds > EXPIRY_SECONDS:  # it was due in time, and then no server was running
         return await end("expired")
     gate = find_closed_gate(state, server=deps.autonomy, autonomy=profile.autonomy)
     return state if gate is None else await end("suppressed", gate=gate)
 
 
 async def _end(
-    followups: FollowUpTurns, event: ClaimedEvent, state: State, *, gate: Gate | None = None, regenerated: bool = False
+    followups: FollowUpTurns,
+    event: ClaimedEvent,
+    state: TimerState,
+    *,
+    gate: Gate | None = None,
+    regenerated: bool = False,
 ) -> FollowUpResult:
     """End the follow-up without a message."""
     more = await followups.end(event, state, gate=gate, regenerated=regenerated)

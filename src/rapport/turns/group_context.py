@@ -13,7 +13,7 @@ import structlog
 from rapport.context.engine import SelectionOptions, find_subject_message, select_context
 from rapport.context.named_participants import find_named_participants
 from rapport.context.question import derive_question, drop_empty_replies, get_author_id, has_subject, is_bare
-from rapport.domain.context_selection import RECENT, CandidateMessages, ContextSelection, Strategy
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES, CandidateMessages, ContextSelection, Strategy
 from rapport.domain.conversation import Message
 from rapport.domain.embedder import Embedder
 from rapport.domain.errors import InvalidInput, Permanent, Transient
@@ -63,7 +63,7 @@ class ContextSelector:
         at = datetime.now(UTC)
         lines = [
             Message(str(number), "", "user", f"line {number}", at + timedelta(seconds=number))
-            for number in range(RECENT + 1)
+            for number in range(MAX_RECENT_MESSAGES + 1)
         ]
         select_context(lines[-1], CandidateMessages(lines[:-1]), replace(self.options, strategy="relevant"))
 
@@ -72,7 +72,11 @@ class ContextSelector:
         where = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
             before = await load_recent(
-                connection, *where, before=(call.created_at, call.id), limit=RECENT, thread_id=call.thread_id
+                connection,
+                *where,
+                before=(call.created_at, call.id),
+                limit=MAX_RECENT_MESSAGES,
+                thread_id=call.thread_id,
             )
             links = await load_linked(connection, *where, call)
         return await self.select(owner_id, call, before, links, strategy=strategy)
@@ -95,7 +99,7 @@ class ContextSelector:
         found = gather_candidates(told, links)
         question = "" if bare else standalone(call.text, _find_earlier_questions(call, found))
         # Of a chat that was loaded whole a call without a question needs no more; a question may be about any of it.
-        if choice.strategy == "relevant" and (len(before) >= RECENT or (question and before)):
+        if choice.strategy == "relevant" and (len(before) >= MAX_RECENT_MESSAGES or (question and before)):
             found = replace(found, similar=await self._find_similar(owner_id, call, found, question))
         selection = select_context(call, found, choice)
         if not question:

@@ -17,7 +17,7 @@ from rapport.context.question import drop_empty_replies, get_author_id
 from rapport.context.situation import load_zone
 from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.context.transcript import TranscriptRenderer, render_preceding_message
-from rapport.domain.context_selection import RECENT, ContextSelection
+from rapport.domain.context_selection import MAX_RECENT_MESSAGES, ContextSelection
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.replies.quoting import quote_message
 from rapport.storage.work.turn_input import TurnInput
@@ -102,7 +102,7 @@ class _DirectPrompts:
 class _GroupPrompts:
     """Give the model a quoted transcript of the messages that belong to the call, and tools to read more of them."""
 
-    messages_to_load: int = RECENT
+    messages_to_load: int = MAX_RECENT_MESSAGES
     neighbours_to_load: int = 20
 
     async def build_for_message(self, turn: Turn) -> PromptInput:

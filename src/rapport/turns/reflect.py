@@ -13,7 +13,7 @@ from rapport.context.situation import Situation
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.embedder import Embedder
 from rapport.domain.event import ClaimedEvent
-from rapport.domain.follow_up import PLANNED, Plan
+from rapport.domain.follow_up import PLANNED_TIMER_ID, Plan
 from rapport.domain.memory import MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.followups.own_words import find_own_messages, is_founded
@@ -21,7 +21,7 @@ from rapport.followups.reflection_form import REFLECTION_PROMPT, Reflection, is_
 from rapport.memory.memory_store import Prepared
 from rapport.replies.defusing import make_storable
 from rapport.storage.followups.preferences import Preferences
-from rapport.storage.followups.reflections import Paused, Reflections
+from rapport.storage.followups.reflections import PausedConversation, Reflections
 from rapport.storage.followups.timers import Timers
 from rapport.turns.deps import TurnDeps
 from rapport.turns.turn import PhaseTimer, get_sole_speaker
@@ -93,7 +93,7 @@ async def _store_decision(
     plan: Plan | None,
     decides: bool,
     remarks: Sequence[Prepared],
-    paused: Paused,
+    paused: PausedConversation,
 ) -> None:
     """Store the decision, all of it, unless somebody has written or a follow-up was sent meanwhile."""
     where = (event.owner_id, event.conversation_id)
@@ -108,7 +108,7 @@ async def _store_decision(
         if plan is not None:
             await timers.set(
                 *where,
-                timer_id=PLANNED,
+                timer_id=PLANNED_TIMER_ID,
                 trigger_type=plan.trigger_type,
                 delay=plan.delay,
                 reason=plan.reason,
@@ -118,13 +118,13 @@ async def _store_decision(
                 user_message_count=event.user_message_count,
             )
         elif decides:
-            await timers.cancel(*where, PLANNED, origin="planner")
+            await timers.cancel(*where, PLANNED_TIMER_ID, origin="planner")
         applied = await deps.memory_store.apply(connection, event.owner_id, event.agent_id, remarks)
     deps.memory_store.announce(event.owner_id, applied.changes)
 
 
 async def _select_memories(
-    memories: Sequence[str], paused: Paused, embedder: Embedder, *, owner_id: str
+    memories: Sequence[str], paused: PausedConversation, embedder: Embedder, *, owner_id: str
 ) -> list[MemoryCandidate]:
     """Return the memories that the model asked for, each with its source message, without those the owner did not
     write."""

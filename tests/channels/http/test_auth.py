@@ -11,7 +11,7 @@ from rapport.app import App
 from rapport.cli.serve import refuse_open_door
 from rapport.domain.errors import Permanent
 from rapport.domain.ids import new_id
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from tests.support.world import World, open_world, settings_for, until
 
 PROBLEM = "application/problem+json"
@@ -20,7 +20,7 @@ PROBLEM = "application/problem+json"
 async def make_key(world: World, user: str) -> tuple[str, dict[str, str]]:
     """A key's id, and the header that shows it."""
     async with world.database.statement() as connection:
-        row, secret = await Keys(connection).create(user, name=f"{user}'s key")
+        row, secret = await ApiKeys(connection).create(user, name=f"{user}'s key")
     return row.id, {"Authorization": f"Bearer {secret}"}
 
 
@@ -178,14 +178,14 @@ async def test_a_revoked_key_ends_at_once(world: World) -> None:
     assert (await world.http.get("/api/threads", headers=ana)).status_code == 200
 
     async with world.database.statement() as connection:
-        assert await Keys(connection).revoke(first) is True
+        assert await ApiKeys(connection).revoke(first) is True
 
     response = await world.http.get("/api/threads", headers=ana)
     assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
     assert (await world.http.get("/api/threads", headers=ben)).status_code == 200
     async with world.database.statement() as connection:
-        assert await Keys(connection).revoke(first) is False
-        assert await Keys(connection).revoke("nonsense") is False
+        assert await ApiKeys(connection).revoke(first) is False
+        assert await ApiKeys(connection).revoke("nonsense") is False
 
 
 async def test_what_is_one_users_does_not_exist_for_another(world: World) -> None:
@@ -265,8 +265,8 @@ async def assert_not_there(world: World, name: str) -> None:
 
 async def test_a_keys_secret_is_kept_nowhere(world: World) -> None:
     async with world.database.statement() as connection:
-        row, secret = await Keys(connection).create("ana", name="phone")
-        other, another = await Keys(connection).create("ana", name="phone")
+        row, secret = await ApiKeys(connection).create("ana", name="phone")
+        other, another = await ApiKeys(connection).create("ana", name="phone")
     assert row.id != other.id
     assert secret != another
     assert len(secret) > 40
@@ -296,7 +296,7 @@ async def test_a_server_that_others_can_reach_never_lets_anybody_in_without_a_ke
         key_id, key = await make_key(world, "ana")
         assert (await world.http.get("/api/threads", headers=key)).status_code == 200
         async with world.database.statement() as connection:
-            await Keys(connection).revoke(key_id)
+            await ApiKeys(connection).revoke(key_id)
         # Even when the last key has gone, the door stays shut.
         assert (await world.http.get("/api/threads", headers=key)).status_code == 401
         assert (await world.http.get("/api/threads")).status_code == 401
@@ -314,7 +314,7 @@ async def test_a_server_that_others_can_reach_does_not_start_without_a_key(world
     key_id, _ = await make_key(world, "ana")
     await refuse_open_door(others)
     async with world.database.statement() as connection:
-        await Keys(connection).revoke(key_id)
+        await ApiKeys(connection).revoke(key_id)
     with pytest.raises(Permanent):
         await refuse_open_door(others)
 

@@ -15,7 +15,7 @@ from rapport.channels.http.live import slow_clients as sending
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Busy
 from rapport.ingest.accept import accept, apply_edit
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.new_messages import PAGE, NewMessages
@@ -282,7 +282,7 @@ async def test_a_page_of_another_site_hears_nothing(world: World) -> None:
 async def test_a_key_that_is_revoked_hears_nothing_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "ACCESS_CACHE_SECONDS", 0.0)
     async with world.database.statement() as connection:
-        _, secret = await Keys(connection).create("ada", name="ada")
+        _, secret = await ApiKeys(connection).create("ada", name="ada")
     thread = await world.conversation(owner="ada", kind="group")
     async with listening(world.http, thread, Authorization=f"Bearer {secret}") as listener:
         await world.sql("UPDATE api_keys SET revoked_at = clock_timestamp()")

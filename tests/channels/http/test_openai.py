@@ -23,7 +23,7 @@ from rapport.domain.chat_archive import new_id_at
 from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent, Finished
 from rapport.domain.ids import is_id, new_ephemeral_id, new_id
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from rapport.storage.conversations.conversations import Conversations
 from rapport.turns.answer import answer_message
 from tests.e2e.scripted import ScriptedModel as RemoteModel
@@ -309,11 +309,11 @@ async def test_nothing_is_said_unasked_where_nobody_could_hear_it(world: World, 
     here = rapport(await ask(ai, "I have my exam tomorrow, remind me to tell you!", user="anna"))["conversation_id"]
     assert await world.sql("SELECT count(*) FROM timers") == [(0,)]
     async with world.database.statement() as connection:
-        assert (await Conversations(connection).permission("local", here)).autonomy is False
-        await Conversations(connection).allow_followups("local", here, True)
+        assert (await Conversations(connection).get_permission("local", here)).autonomy is False
+        await Conversations(connection).set_followups_enabled("local", here, True)
     await ask(ai, "And another one on Friday.", user="anna")
     async with world.database.statement() as connection:
-        assert (await Conversations(connection).permission("local", here)).autonomy is True
+        assert (await Conversations(connection).get_permission("local", here)).autonomy is True
 
 
 async def test_a_client_that_leaves_a_conversation_loses_nothing(world: World, ai: openai.AsyncOpenAI) -> None:
@@ -702,7 +702,7 @@ async def test_what_was_streamed_and_is_not_the_answer_ends_in_an_error_that_tel
 
 async def key_for(world: World, owner: str) -> str:
     async with world.database.statement() as connection:
-        return (await Keys(connection).create(owner, name=owner))[1]
+        return (await ApiKeys(connection).create(owner, name=owner))[1]
 
 
 async def test_a_key_opens_what_is_its_owners_and_nothing_else(world: World) -> None:

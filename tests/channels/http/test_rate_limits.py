@@ -33,7 +33,7 @@ from rapport.cli.serve import rate_limiter
 from rapport.domain.errors import Permanent, TooMany
 from rapport.domain.ids import new_id
 from rapport.settings import read_settings
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from tests.support.cases import every_case
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, settings_for, until
@@ -256,7 +256,7 @@ async def test_a_stranger_can_not_use_up_somebody_elses_conversation(database_ur
         keys: dict[str, str] = {}
         async with world.database.statement() as connection:
             for user in ("anna", "mallory"):
-                keys[user] = f"Bearer {(await Keys(connection).create(user, name=user))[1]}"
+                keys[user] = f"Bearer {(await ApiKeys(connection).create(user, name=user))[1]}"
         conversation = await world.conversation("anna")
         assert await statuses(world, conversation, 6, Authorization="Bearer nonsense") == [401] * 6
         assert await statuses(world, conversation, 6, Authorization=keys["mallory"]) == [404] * 4 + [429] * 2

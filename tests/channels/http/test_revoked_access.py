@@ -15,7 +15,7 @@ from websockets.typing import Origin
 
 from rapport.channels.http.auth.authentication import COOKIE
 from rapport.channels.http.live import event_feed as watching
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from rapport.storage.access.sessions import Sessions
 from tests.support.commands import Run
 from tests.support.listening import listening
@@ -35,7 +35,7 @@ def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def make_key(world: World, user: str = "ada") -> tuple[str, str]:
     async with world.database.statement() as connection:
-        row, secret = await Keys(connection).create(user, name=user)
+        row, secret = await ApiKeys(connection).create(user, name=user)
     return row.id, secret
 
 
@@ -91,7 +91,7 @@ async def test_revoking_a_key_ends_the_streams_of_its_sessions(world: World) -> 
         calling(world, thread, **with_cookie(world, token)) as socket,
     ):
         async with world.database.statement() as connection:
-            assert await Keys(connection).revoke(key_id)
+            assert await ApiKeys(connection).revoke(key_id)
         await asyncio.wait_for(listener.ended.wait(), LIMIT)
         await assert_ended(socket)
 
@@ -126,7 +126,7 @@ async def test_another_key_of_the_owner_goes_on(world: World) -> None:
         calling(world, thread, **with_key(kept)) as other,
     ):
         async with world.database.statement() as connection:
-            assert await Keys(connection).revoke(key_id)
+            assert await ApiKeys(connection).revoke(key_id)
         await assert_ended(socket)
         await other.send(json.dumps({"type": "message", "requestId": "1", "content": "hello"}))
         while (frame := json.loads(await asyncio.wait_for(other.recv(), LIMIT)))["type"] != "final":
@@ -160,5 +160,5 @@ async def test_the_first_key_ends_the_streams_of_those_who_have_none(world: Worl
 async def test_a_key_of_a_user_with_a_very_long_name_can_be_revoked(world: World) -> None:
     key_id, _ = await make_key(world, "ä" * 9_000)
     async with world.database.statement() as connection:
-        assert await Keys(connection).revoke(key_id)
-        assert not await Keys(connection).revoke(key_id)
+        assert await ApiKeys(connection).revoke(key_id)
+        assert not await ApiKeys(connection).revoke(key_id)

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from rapport import __version__
 from rapport.channels.http.auth.authentication import refuse_forged
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from rapport.storage.access.sessions import MAX_SESSIONS_PER_KEY, Sessions
 from tests.channels.http.test_auth import make_key, until_closed
 from tests.support.world import World, open_world
@@ -103,7 +103,7 @@ async def test_a_wrong_key_signs_nobody_in(world: World) -> None:
     await until_closed(world)
     right = secret_of(header)
     async with world.database.statement() as connection:
-        await Keys(connection).revoke(key_id)
+        await ApiKeys(connection).revoke(key_id)
     for key in (right, right[:-1], right + "x", "rapport_", "x", "ÿ🦄"):
         answer = await world.http.post("/api/session", json={"key": key}, headers=PAGE)
         assert (answer.status_code, answer.headers.get("set-cookie")) == (401, None), key
@@ -125,7 +125,7 @@ async def test_revoking_the_key_ends_its_sessions_at_once(world: World) -> None:
     _, other = await signed_in(world, "ben")
     assert (await world.http.get("/api/threads", headers=browser)).status_code == 200
     async with world.database.statement() as connection:
-        await Keys(connection).revoke(key_id)
+        await ApiKeys(connection).revoke(key_id)
     refused = await world.http.get("/api/threads", headers=browser)
     assert (refused.status_code, refused.json()["detail"]) == (401, "You are signed out: sign in with a key.")
     assert (await look(world, browser))["signed_in"] is False

@@ -17,7 +17,7 @@ from rapport.channels.http.problems import install_error_handlers
 from rapport.channels.http.routes.timers import timer_routes
 from rapport.core.access import Access
 from rapport.core.follow_ups import FollowUpControls
-from rapport.domain.follow_up_requests import LATEST
+from rapport.domain.follow_up_requests import MAX_DELAY_SECONDS
 from rapport.domain.ids import new_id
 from rapport.metrics import Metrics
 from rapport.storage.conversations.conversations import Conversations
@@ -119,7 +119,7 @@ async def test_a_reason_can_be_changed_and_taken_away(world: World) -> None:
         assert "nothing to change" in assert_problem(await world.http.patch(path, json=body), 400)
 
 
-@pytest.mark.parametrize("delay", [1, 1.0, 1.5, 30, LATEST])
+@pytest.mark.parametrize("delay", [1, 1.0, 1.5, 30, MAX_DELAY_SECONDS])
 async def test_from_a_second_to_thirty_days(world: World, delay: float) -> None:
     conversation = await world.conversation()
     assert (await set_timer(world, conversation, delay_seconds=delay)).status_code == 201

@@ -13,7 +13,7 @@ import pytest
 from rapport.channels.http.requests.connection_limits import Connections, ReceivingLimits
 from rapport.channels.http.requests.uploads import MAX_PER_OWNER
 from rapport.domain.note import Vector
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
@@ -55,7 +55,7 @@ async def world(database_url: str) -> AsyncGenerator[World]:
 
 async def key_of(world: World, user: str) -> dict[str, str]:
     async with world.database.statement() as connection:
-        _, secret = await Keys(connection).create(user, name=user)
+        _, secret = await ApiKeys(connection).create(user, name=user)
     return {"Authorization": f"Bearer {secret}"}
 
 

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from rapport.channels.http.auth.authentication import COOKIE
 from rapport.channels.http.auth.rate_limits import Rules, open_limiter
-from rapport.storage.access.api_keys import Keys
+from rapport.storage.access.api_keys import ApiKeys
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
@@ -300,7 +300,7 @@ async def test_without_keys_a_page_of_another_site_is_not_let_in(world: World) -
 
 async def test_with_keys_a_key_opens_it_and_nothing_else_does(world: World) -> None:
     async with world.database.statement() as connection:
-        _, secret = await Keys(connection).create("ada", name="ada")
+        _, secret = await ApiKeys(connection).create("ada", name="ada")
     thread = await world.conversation(owner="ada")
     assert (await refused(world, thread))[0] == 401
     assert (await refused(world, thread, additional_headers={"Authorization": "Bearer wrong"}))[0] == 401
@@ -311,7 +311,7 @@ async def test_with_keys_a_key_opens_it_and_nothing_else_does(world: World) -> N
 
 async def test_a_cookie_opens_it_only_for_a_page_of_this_server(world: World) -> None:
     async with world.database.statement() as connection:
-        _, secret = await Keys(connection).create("ada", name="ada")
+        _, secret = await ApiKeys(connection).create("ada", name="ada")
     thread = await world.conversation(owner="ada")
     here = str(world.http.base_url).rstrip("/")
     signed_in = await world.http.post("/api/session", json={"key": secret}, headers={"X-Rapport": "page"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rapport.domain.errors import InvalidInput
-from rapport.storage.telegram import ChatMapping, MappedChat, Updates
+from rapport.storage.telegram import ChatMapping, MappedChat, TelegramUpdates
 from tests.channels.telegram.peer import Posted, telegram_peer
 from tests.channels.telegram.town import Town, at, days_ago, logged, open_town, restarted, telegram_settings
 from tests.support.world import open_world
@@ -27,7 +27,7 @@ async def test_nobody_is_let_in_until_the_settings_say_so(database_url: str) -> 
             for table in ("telegram_updates", "messages", "conversations", "telegram_usernames", "outbox"):
                 assert await town.world.sql(f"SELECT count(*) FROM {table}") == [(0,)], table
             async with town.world.database.statement() as connection:
-                refused = await Updates(connection, town.peer.bot.id).list_rejected_chats()
+                refused = await TelegramUpdates(connection, town.peer.bot.id).list_rejected_chats()
     assert {(one.chat_id, one.name, one.times) for one in refused} == {
         (town.ann.id, "Ann", 2),
         (town.team.id, "Team", 1),

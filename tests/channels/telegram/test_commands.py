@@ -109,7 +109,7 @@ def shown(markdown: str) -> str:
 
 async def permission(world: World, where: str) -> Permission:
     async with world.database.statement() as connection:
-        return await Conversations(connection).permission("local", where)
+        return await Conversations(connection).get_permission("local", where)
 
 
 async def waits(world: World, where: str, kind: TriggerType, minutes: float, **more: Any) -> None:

@@ -15,7 +15,7 @@ from rapport.domain.conversation import Conversation
 from rapport.domain.errors import InvalidInput, Transient
 from rapport.ingest.addressing import is_for_agent
 from rapport.storage.database import Database
-from rapport.storage.telegram import ChatMapping, Updates
+from rapport.storage.telegram import ChatMapping, TelegramUpdates
 
 ALBUM_QUIET_SECONDS = 1.0
 """An album is complete when no message of it came for this long."""
@@ -52,7 +52,7 @@ class Albums:
             had_words = await ChatMapping(connection, self.bot).find_answered_in_album(
                 conversation.id, said.album, among=_list_neighbour_ids(said)
             )
-            waiting = await Updates(connection, self.bot).list_of_chat(said.chat.id, limit=MAX_WAITING_UPDATES)
+            waiting = await TelegramUpdates(connection, self.bot).list_of_chat(said.chat.id, limit=MAX_WAITING_UPDATES)
         if had_words is not None:
             return said.has_words and not had_words
         if said.edited_at is not None:

@@ -58,7 +58,7 @@ async def find_chat_id(database: Database, conversation_id: str, *, bot: int) ->
 async def migrate_chat(database: Database, old: int, new: int, *, bot: int) -> bool:
     """Give the conversation of a group the id of its supergroup; False if there is none to move."""
     async with database.transaction() as connection:
-        was_moved = await ChatMapping(connection, bot).move(old, new)
+        was_moved = await ChatMapping(connection, bot).migrate_chat(old, new)
     if was_moved:
         _log_migration(old, new)
     return was_moved
@@ -71,7 +71,7 @@ async def remember_migration(database: Database, admission: Admission, old: int,
     async with database.transaction() as connection:
         places = ChatMapping(connection, bot)
         is_conversation = await places.find_by_chat(old) is not None or await places.find_by_chat(new) is not None
-        is_news = not is_conversation and await places.note_move(old, new)
+        is_news = not is_conversation and await places.record_migration(old, new)
     if is_news:
         _log_migration(old, new)
 

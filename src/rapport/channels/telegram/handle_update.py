@@ -143,7 +143,7 @@ class UpdateHandler:
             if said.person is not None and said.person.username is not None:
                 name = said.person.username.lower()
                 if self._known_usernames.get(name) != said.person.id:
-                    await people.remember(name, said.person.id)
+                    await people.store(name, said.person.id)
                     self._known_usernames[name] = said.person.id
                     if len(self._known_usernames) > _MAX_USERNAMES:
                         self._known_usernames.popitem(last=False)

@@ -17,7 +17,7 @@ from rapport.channels.telegram.update_types import UpdateOrigin
 from rapport.domain.conversation_kind import DIRECT, TRAITS, ConversationKind
 from rapport.ingest.archive_rows import as_mapping
 from rapport.storage.database import Connection, Database
-from rapport.storage.telegram import ChatMapping, Updates
+from rapport.storage.telegram import ChatMapping, TelegramUpdates
 
 log = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class Inbox:
             log.warning("telegram.too_large", updateId=update_id, characters=len(text))
             return False
         said = read_message_id(update, bot=self._bot)
-        return await Updates(connection, self._bot).store(update_id, glance.chat_id, text, message_id=said)
+        return await TelegramUpdates(connection, self._bot).store(update_id, glance.chat_id, text, message_id=said)
 
     async def _is_admitted_supergroup(
         self, connection: Connection, update: Mapping[str, Any], glance: UpdateOrigin
@@ -85,11 +85,11 @@ class Inbox:
         first = place.first_id if place else await places.get_first_id(glance.chat_id)
         if place is not None or first != glance.chat_id:
             return self._admission.find_admitted_id(glance, known_as=first) is not None
-        return await Updates(connection, self._bot).is_waiting(glance.chat_id)
+        return await TelegramUpdates(connection, self._bot).is_waiting(glance.chat_id)
 
     async def _refuse(self, connection: Connection, glance: UpdateOrigin, message_id: int | None) -> None:
         name = glance.title or glance.person_name or ""
-        await Updates(connection, self._bot).reject_chat(
+        await TelegramUpdates(connection, self._bot).reject_chat(
             glance.chat_id, kind=glance.kind, name=name, message_id=message_id
         )
         now = time.monotonic()

@@ -15,7 +15,7 @@ from rapport.channels.telegram.reading.extract import read_update
 from rapport.channels.telegram.update_types import BotIdentity, ChatEvent
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, Transient
 from rapport.storage.database import Database
-from rapport.storage.telegram import Updates, WaitingUpdate
+from rapport.storage.telegram import TelegramUpdates, WaitingUpdate
 
 log = structlog.get_logger()
 
@@ -97,7 +97,7 @@ class UpdateWorker:
         now = time.monotonic()
         self._paused_until = {chat_id: until for chat_id, until in self._paused_until.items() if until > now}
         async with self._database.statement() as connection:
-            updates = Updates(connection, self._bot)
+            updates = TelegramUpdates(connection, self._bot)
             if now >= self._cleanup_at:
                 await updates.delete_old()
                 self._cleanup_at = now + CLEANUP_SECONDS
@@ -129,9 +129,11 @@ class UpdateWorker:
             bound.exception("chat.error", conversationId=None, errorType=type(failure).__name__, message=str(failure))
             if update.attempts + 1 < MAX_ATTEMPTS:
                 async with self._database.statement() as connection:
-                    await Updates(connection, self._bot).mark_failed(update.update_id, error=type(failure).__name__)
+                    await TelegramUpdates(connection, self._bot).mark_failed(
+                        update.update_id, error=type(failure).__name__
+                    )
                 return PAUSE_SECONDS * 2**update.attempts
             error = type(failure).__name__
         async with self._database.statement() as connection:
-            await Updates(connection, self._bot).mark_done(update.update_id, error=error)
+            await TelegramUpdates(connection, self._bot).mark_done(update.update_id, error=error)
         return 0.0

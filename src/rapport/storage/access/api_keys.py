@@ -36,7 +36,7 @@ SELECT made.*, pg_notify('{NOTIFY_CHANNEL}', 'access {LOCAL_USER}') FROM made
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRow:
+class ApiKey:
     id: str
     owner_id: str
     name: str
@@ -45,23 +45,23 @@ class KeyRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class ApiKeys:
     connection: Connection
 
-    async def create(self, owner_id: str, *, name: str) -> tuple[KeyRow, str]:
+    async def create(self, owner_id: str, *, name: str) -> tuple[ApiKey, str]:
         """A new key and its secret, which can't be had a second time."""
         secret = PREFIX + secrets.token_urlsafe(32)
-        cursor = await self.connection.execute(_CREATE.encode(), (new_id(), owner_id, name, digest(secret)))
+        cursor = await self.connection.execute(_CREATE.encode(), (new_id(), owner_id, name, hash_secret(secret)))
         row = await cursor.fetchone()
         assert row is not None
-        return KeyRow(*row[:5]), secret
+        return ApiKey(*row[:5]), secret
 
-    async def list_all(self) -> list[KeyRow]:
+    async def list_all(self) -> list[ApiKey]:
         """All keys, for the operator."""
         cursor = await self.connection.execute(
             "SELECT id, owner_id, name, created_at, revoked_at FROM api_keys ORDER BY created_at, id"
         )
-        return [KeyRow(*row) for row in await cursor.fetchall()]
+        return [ApiKey(*row) for row in await cursor.fetchall()]
 
     async def revoke(self, key_id: str) -> bool:
         """End a key, and what was opened with it; False when there is no such active key."""
@@ -72,7 +72,7 @@ class Keys:
         """Whose key this is, if it is an active one."""
         # Looked up by the hash of a 256-bit secret: the index comparison tells an attacker nothing useful by its time.
         cursor = await self.connection.execute(
-            "SELECT owner_id FROM api_keys WHERE hash = %s AND revoked_at IS NULL", (digest(secret),)
+            "SELECT owner_id FROM api_keys WHERE hash = %s AND revoked_at IS NULL", (hash_secret(secret),)
         )
         row = await cursor.fetchone()
         return row[0] if row else None
@@ -89,5 +89,5 @@ class Keys:
         return bool(row and row[0])
 
 
-def digest(secret: str) -> bytes:
+def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()

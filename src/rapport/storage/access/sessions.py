@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rapport.storage.access.api_keys import MAX_HINT_CHARACTERS, digest
+from rapport.storage.access.api_keys import MAX_HINT_CHARACTERS, hash_secret
 from rapport.storage.database import Connection
 from rapport.storage.work.events import NOTIFY_CHANNEL
 
@@ -48,17 +48,17 @@ class Sessions:
         """A token that stands for the key for LIFETIME and can't be had a second time; None if the key isn't an active one."""
         token = secrets.token_urlsafe(32)
         opened = await self.connection.execute(
-            _OPEN.encode(), {"key": digest(key), "hash": digest(token), "lifetime": SESSION_LIFETIME}
+            _OPEN.encode(), {"key": hash_secret(key), "hash": hash_secret(token), "lifetime": SESSION_LIFETIME}
         )
         return token if await opened.fetchone() else None
 
     async def find_owner(self, token: str) -> str | None:
         """Whose session this is, if it lasts and its key is active."""
         # Looked up by a hash, as keys are: how long that takes says nothing about any token.
-        found = await self.connection.execute(_OWNER, (digest(token),))
+        found = await self.connection.execute(_OWNER, (hash_secret(token),))
         row = await found.fetchone()
         return row[0] if row else None
 
     async def close(self, token: str) -> None:
         """End a session, if it is one, and the streams that were opened with it."""
-        await self.connection.execute(_CLOSE.encode(), (digest(token),))
+        await self.connection.execute(_CLOSE.encode(), (hash_secret(token),))

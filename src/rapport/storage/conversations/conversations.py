@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rapport.domain.conversation import FETCHED, Conversation
+from rapport.domain.conversation import API_CHANNEL, Conversation
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.follow_up_requests import Permission
@@ -29,7 +29,7 @@ class Conversations:
         *,
         agent_id: str,
         kind: ConversationKind = "direct",
-        channel: str = FETCHED,
+        channel: str = API_CHANNEL,
         title: str | None = None,
         handle: str | None = None,
     ) -> Conversation:
@@ -41,7 +41,7 @@ class Conversations:
         )
         row = await cursor.fetchone()
         assert row is not None
-        return _conversation(row)
+        return _to_conversation(row)
 
     async def get(self, owner_id: str, conversation_id: str) -> Conversation:
         """The conversation, if it is this owner's."""
@@ -51,7 +51,7 @@ class Conversations:
                 (conversation_id, owner_id),
             )
             if row := await cursor.fetchone():
-                return _conversation(row)
+                return _to_conversation(row)
         raise no_such_conversation(conversation_id)
 
     async def get_by_prefix(self, owner_id: str, prefix: str) -> Conversation:
@@ -68,11 +68,11 @@ class Conversations:
             raise InvalidInput(f"Several conversations begin with {prefix[:64]!r}: give more of the id.")
         if not found:
             raise no_such_conversation(prefix)
-        return _conversation(found[0])
+        return _to_conversation(found[0])
 
-    async def permission(self, owner_id: str, conversation_id: str) -> Permission:
+    async def get_permission(self, owner_id: str, conversation_id: str) -> Permission:
         """What the owner has said about follow-ups in a conversation."""
-        return await self._permission(
+        return await self._fetch_permission(
             f"SELECT {_PERMISSION} FROM conversations WHERE id = %(id)s AND owner_id = %(owner)s",
             owner_id,
             conversation_id,
@@ -81,7 +81,7 @@ class Conversations:
     async def mute(self, owner_id: str, conversation_id: str, *, until: datetime | float | None) -> Permission:
         """Let no follow-up through until a moment, or for that many seconds; None: unmute. What waits stays."""
         seconds, moment = (None, until) if isinstance(until, datetime) else (until, None)
-        return await self._permission(
+        return await self._fetch_permission(
             "UPDATE conversations SET muted_until = coalesce(clock_timestamp() + %(seconds)s * interval '1 second',"
             f" %(moment)s::timestamptz) WHERE id = %(id)s AND owner_id = %(owner)s RETURNING {_PERMISSION}",
             owner_id,
@@ -90,9 +90,9 @@ class Conversations:
             moment=moment,
         )
 
-    async def allow_followups(self, owner_id: str, conversation_id: str, allowed: bool | None) -> Permission:
+    async def set_followups_enabled(self, owner_id: str, conversation_id: str, allowed: bool | None) -> Permission:
         """Turn follow-ups on or off in a conversation; None: as its kind has it."""
-        return await self._permission(
+        return await self._fetch_permission(
             "UPDATE conversations SET autonomy_enabled = %(allowed)s WHERE id = %(id)s AND owner_id = %(owner)s"
             f" RETURNING {_PERMISSION}",
             owner_id,
@@ -100,7 +100,7 @@ class Conversations:
             allowed=allowed,
         )
 
-    async def _permission(self, statement: str, owner_id: str, conversation_id: str, **values: Any) -> Permission:
+    async def _fetch_permission(self, statement: str, owner_id: str, conversation_id: str, **values: Any) -> Permission:
         if is_id(conversation_id):
             cursor = await self.connection.execute(
                 statement.encode(), {"id": conversation_id, "owner": owner_id, **values}
@@ -159,5 +159,5 @@ def no_such_conversation(conversation_id: str) -> NotFound:
     return NotFound(f"There is no conversation {conversation_id[:64]!r}.")
 
 
-def _conversation(row: tuple[Any, ...]) -> Conversation:
+def _to_conversation(row: tuple[Any, ...]) -> Conversation:
     return Conversation(*row)

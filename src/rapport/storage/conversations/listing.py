@@ -93,14 +93,14 @@ class ConversationListing:
                 **({"words": wanted} if wanted else {}),
             },
         )
-        return [_thread(row) for row in await found.fetchall()]
+        return [_to_listed_conversation(row) for row in await found.fetchall()]
 
     async def get(self, owner_id: str, conversation_id: str) -> ListedConversation:
         """The conversation, if it is this owner's."""
         if is_id(conversation_id):
             found = await self.connection.execute(_ONE.encode(), {"owner": owner_id, "id": conversation_id})
             if row := await found.fetchone():
-                return _thread(row)
+                return _to_listed_conversation(row)
         raise no_such_conversation(conversation_id)
 
     async def list_people(self, owner_id: str, conversation_id: str, *, limit: int) -> list[Author]:
@@ -119,7 +119,7 @@ class ConversationListing:
         return row[0] if row else None
 
 
-def _thread(row: tuple[Any, ...]) -> ListedConversation:
+def _to_listed_conversation(row: tuple[Any, ...]) -> ListedConversation:
     author, role, created_at, words, has_blocks = row[8:]
     if role is None:
         return ListedConversation(Conversation(*row[:8]), None)

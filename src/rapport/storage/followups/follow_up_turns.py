@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from rapport.domain.conversation import Message, extract_text
 from rapport.domain.event import ClaimedEvent, Finished, Reply
-from rapport.domain.follow_up import FollowUpState, Gate, Plan, QuietHours, State
+from rapport.domain.follow_up import Gate, GateInput, Plan, QuietHours, TimerState
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
@@ -86,7 +86,7 @@ class OutcomeCount:
     """How many follow-ups of a type ended in a state, held back by a gate or not."""
 
     trigger_type: str
-    state: State
+    state: TimerState
     gate: Gate | None
     count: int
     regenerated: int
@@ -98,7 +98,7 @@ class OutcomeCount:
 class FollowUpTurns:
     connection: Connection
 
-    async def load_state(self, event: ClaimedEvent, *, lock: bool = False) -> FollowUpState | None:
+    async def load_gate_input(self, event: ClaimedEvent, *, lock: bool = False) -> GateInput | None:
         """How the conversation stands now; None when somebody has spoken since the timer was set, or it is gone.
 
         With `lock` it stays so until the transaction ends.
@@ -111,11 +111,11 @@ class FollowUpTurns:
         if row is None or row[10] != event.user_message_count:
             return None
         quiet = QuietHours(row[7], row[8], row[9]) if row[8] is not None else None
-        return FollowUpState(
+        return GateInput(
             *row[:7],
-            quiet=quiet,
+            quiet_hours=quiet,
             is_unreachable=row[12],
-            late=row[11],
+            lateness_seconds=row[11],
             is_inferred=row[13],
             topic=row[14],
             sources=tuple(row[15]),
@@ -123,7 +123,7 @@ class FollowUpTurns:
         )
 
     async def end(
-        self, event: ClaimedEvent, state: State, *, gate: Gate | None = None, regenerated: bool = False
+        self, event: ClaimedEvent, state: TimerState, *, gate: Gate | None = None, regenerated: bool = False
     ) -> bool:
         """End a follow-up without a word; True when somebody waits for an answer in the conversation."""
         found = await self.connection.execute(
@@ -190,7 +190,7 @@ class FollowUpTurns:
             raise Superseded("Somebody has spoken, another worker has taken over, or the conversation was deleted.")
         return Finished(to_message(row[1:]), has_more=row[0])
 
-    async def stats(self, owner_id: str, *, days: float) -> list[OutcomeCount]:
+    async def count_outcomes(self, owner_id: str, *, days: float) -> list[OutcomeCount]:
         """What became of the owner's follow-ups that fired in the last `days`."""
         found = await self.connection.execute(_STATS, {"owner": owner_id, "days": days})
         return [OutcomeCount(*row) for row in await found.fetchall()]

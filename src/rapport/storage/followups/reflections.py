@@ -28,7 +28,7 @@ ORDER BY created_at, id
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
+class PausedConversation:
     """A conversation in which nobody says anything at the moment."""
 
     messages: Sequence[Message]
@@ -48,7 +48,7 @@ class Reflections:
 
     async def load_pause(
         self, owner_id: str, conversation_id: str, *, user_message_count: int, limit: int = 24, known: int = 6
-    ) -> Paused | None:
+    ) -> PausedConversation | None:
         """What there is to think about; None when somebody has spoken since, or the conversation is gone."""
         found = await self.connection.execute(
             # Before the first time it is -infinity, which no datetime can hold.
@@ -62,8 +62,8 @@ class Reflections:
         parameters = {"conversation": conversation_id, "owner": owner_id, "limit": limit, "known": known}
         rows = await (await self.connection.execute(_SAID, parameters)).fetchall()
         said = [to_message(row) for row in rows]
-        fresh = [one for one in said if _is_theirs(one) and (here[1] is None or one.created_at > here[1])]
-        return Paused(said, fresh, here[0], read_past_followups(here[3]), here[2])
+        fresh = [one for one in said if _is_by_owner(one) and (here[1] is None or one.created_at > here[1])]
+        return PausedConversation(said, fresh, here[0], read_past_followups(here[3]), here[2])
 
     async def mark_reflected(
         self, owner_id: str, conversation_id: str, *, user_message_count: int, upto: datetime, followups: int = 0
@@ -80,7 +80,7 @@ class Reflections:
         return found.rowcount == 1
 
 
-def _is_theirs(message: Message) -> bool:
+def _is_by_owner(message: Message) -> bool:
     """Whether the owner has said it here."""
     return (
         message.role == "user" and not message.is_bot and not (message.client_message_id or "").startswith(KEY_PREFIX)

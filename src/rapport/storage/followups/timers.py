@@ -10,7 +10,7 @@ from psycopg import errors
 
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.follow_up import Timer, TriggerType
-from rapport.domain.follow_up_requests import MAX_WAITING
+from rapport.domain.follow_up_requests import MAX_PENDING_TIMERS
 from rapport.domain.ids import is_id, new_id
 from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection
@@ -68,14 +68,14 @@ SELECT conversation_id, id, trigger_type, state, extract(epoch FROM fired_at - d
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class FiredTimer:
     """A timer whose time had come, and how late that was noticed."""
 
     conversation_id: str
     id: str
     trigger_type: TriggerType
     state: Literal["fired", "expired", "superseded"]
-    lateness: float
+    lateness_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Timers:
                     "sources": list(sources),
                     "delay": delay,
                     "user_message_count": user_message_count,
-                    "most": MAX_WAITING,
+                    "most": MAX_PENDING_TIMERS,
                 },
             )
         except errors.ForeignKeyViolation as error:  # the conversation was erased while the insert waited for its row
@@ -128,20 +128,22 @@ class Timers:
         row = await found.fetchone()
         if row is None and user_message_count is None:
             await Conversations(self.connection).get(owner_id, conversation_id)  # that may be what is missing
-            raise InvalidInput(f"{MAX_WAITING:,} follow-ups wait in this conversation already: cancel some first.")
-        return _timer(row) if row else None
+            raise InvalidInput(
+                f"{MAX_PENDING_TIMERS:,} follow-ups wait in this conversation already: cancel some first."
+            )
+        return _to_timer(row) if row else None
 
-    async def pending(self, owner_id: str, conversation_id: str | None = None) -> list[Timer]:
+    async def list_pending(self, owner_id: str, conversation_id: str | None = None) -> list[Timer]:
         """What waits in a conversation, or in all of the owner's, the next first."""
-        return await self._found("state = 'pending'", owner_id, conversation_id, order="due_at, id", limit=1_000)
+        return await self._list("state = 'pending'", owner_id, conversation_id, order="due_at, id", limit=1_000)
 
-    async def past(self, owner_id: str, conversation_id: str | None = None, *, limit: int) -> list[Timer]:
+    async def list_past(self, owner_id: str, conversation_id: str | None = None, *, limit: int) -> list[Timer]:
         """What has become of the latest that fired, in a conversation or in all of the owner's, the newest first."""
-        return await self._found(
+        return await self._list(
             "fired_at IS NOT NULL", owner_id, conversation_id, order="fired_at DESC, id DESC", limit=limit
         )
 
-    async def _found(
+    async def _list(
         self, state: str, owner_id: str, conversation_id: str | None, *, order: str, limit: int
     ) -> list[Timer]:
         # Two statements, so that each has a fixed plan: that of one conversation never looks at the others.
@@ -151,7 +153,7 @@ class Timers:
             f" ORDER BY {order} LIMIT %(limit)s".encode(),
             {"owner": owner_id, "conversation": conversation_id, "limit": limit},
         )
-        return [_timer(row) for row in await found.fetchall()]
+        return [_to_timer(row) for row in await found.fetchall()]
 
     async def count_pending(self) -> int:
         """How many wait, of everybody."""
@@ -189,7 +191,7 @@ class Timers:
             },
         )
         row = await found.fetchone()
-        return _timer(row) if row else None
+        return _to_timer(row) if row else None
 
     async def cancel(
         self, owner_id: str, conversation_id: str, timer_id: str, *, origin: Literal["planner", "user"] | None = None
@@ -202,12 +204,12 @@ class Timers:
         )
         return found.rowcount > 0
 
-    async def fire(self, *, limit: int, late: float) -> list[Fired]:
+    async def fire(self, *, limit: int, max_lateness_seconds: float) -> list[FiredTimer]:
         """Turn up to `limit` timers that are due into events; those due for more than `late` seconds expire."""
-        found = await self.connection.execute(_FIRE, {"limit": limit, "late": late})
-        return [Fired(*row) for row in await found.fetchall()]
+        found = await self.connection.execute(_FIRE, {"limit": limit, "late": max_lateness_seconds})
+        return [FiredTimer(*row) for row in await found.fetchall()]
 
-    async def next_due(self) -> float | None:
+    async def get_seconds_to_next(self) -> float | None:
         """Seconds until the next timer is due, by the database's clock; None when none waits."""
         found = await self.connection.execute(
             "SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM timers WHERE state = 'pending'"
@@ -221,5 +223,5 @@ def no_such_timer(timer_id: str) -> NotFound:
     return NotFound(f"No follow-up {timer_id[:64]!r} waits in this conversation: it may have fired or been cancelled.")
 
 
-def _timer(row: tuple[Any, ...]) -> Timer:
+def _to_timer(row: tuple[Any, ...]) -> Timer:
     return Timer(*row)

@@ -14,7 +14,7 @@ from rapport.domain.note import Vector
 from rapport.domain.read_models import SearchHit
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import TEXT_COLUMNS, to_message
-from rapport.storage.notes.notes import vector_literal
+from rapport.storage.notes.notes import format_vector
 
 EXACT_VECTORS = 6_000
 """Up to so many vectors a group's own are compared one by one: exact, and faster than an index shared with all."""
@@ -165,7 +165,7 @@ async def search_chat(
             "conversation": conversation_id,
             "owner": owner_id,
             "embedder": embedder if vector is not None else "",  # no row is of that one
-            "vector": None if vector is None else vector_literal(vector),
+            "vector": None if vector is None else format_vector(vector),
             "words": words,
             "named": list(named),
             "before": before,

@@ -9,7 +9,7 @@ from datetime import datetime
 from rapport.domain.errors import InvalidInput
 from rapport.domain.note import Vector
 from rapport.storage.database import Connection
-from rapport.storage.notes.notes import vector_literal
+from rapport.storage.notes.notes import format_vector
 
 # The groups' own index and the marks, nothing else: how much was said in them plays no part.
 _BEHIND = """
@@ -151,7 +151,7 @@ class MessageVectors:
                 "conversation": conversation_id,
                 "embedder": embedder,
                 "ids": [message_id for message_id, _ in vectors],
-                "vectors": [vector_literal(vector) for _, vector in vectors],
+                "vectors": [format_vector(vector) for _, vector in vectors],
                 "since": stretch.since,
                 "upto": stretch.upto,
                 "imports": stretch.imports,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rapport.domain.conversation import Message
 from rapport.domain.ids import is_id
-from rapport.domain.live_updates import MemoryChange
+from rapport.domain.live_updates import MemoryChangeKind
 from rapport.storage.conversations.conversations import no_such_conversation
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
@@ -47,7 +47,7 @@ WHERE number = 1 OR bytes <= {PAGE_BYTES} ORDER BY seq
 """
 
 
-def memory_hint(teller: str, kind: MemoryChange, agent_id: str, memory_id: str, owner_id: str) -> str:
+def memory_hint(teller: str, kind: MemoryChangeKind, agent_id: str, memory_id: str, owner_id: str) -> str:
     """What other processes are told of a change; `teller` says which one it comes from."""
     return f"memory {teller} {kind} {agent_id} {memory_id} {owner_id}"
 

@@ -43,7 +43,7 @@ class Notes:
         """
         # The note's row comes first and is locked from here on, so that two who write the same note take turns.
         if replace:
-            before = await self._locked(note.owner_id, note.id, only_if)
+            before = await self._lock(note.owner_id, note.id, only_if)
         else:
             before = (note.embedder, 0)
             await self._insert(note)
@@ -88,7 +88,7 @@ class Notes:
         if made.rowcount == 0:
             raise Conflict(f"There is a note {note.id!r} already.")
 
-    async def _locked(self, owner_id: str, note_id: str, only_if: bytes | None) -> tuple[str, int]:
+    async def _lock(self, owner_id: str, note_id: str, only_if: bytes | None) -> tuple[str, int]:
         """Whose vectors the note's chunks have, and how many they are."""
         found = await self.connection.execute(
             "SELECT embedder, chunks, hash FROM notes WHERE owner_id = %s AND id = %s FOR UPDATE", (owner_id, note_id)
@@ -131,7 +131,7 @@ class Notes:
                 note.embedder,
                 [position for position, _, _ in points],
                 [number for _, number, _ in points],
-                [vector_literal(vector) for _, _, vector in points],
+                [format_vector(vector) for _, _, vector in points],
             ),
         )
 
@@ -165,18 +165,18 @@ class Notes:
 
     async def find(self, owner_id: str, note_id: str) -> tuple[Note, bytes] | None:
         """The note and the hash of its text; None if there is no such note."""
-        return await self._first("id = %s", owner_id, note_id)
+        return await self._find_first("id = %s", owner_id, note_id)
 
     async def find_by_hash(self, owner_id: str, hash_: bytes) -> Note | None:
         """A note with this very text; the oldest if there are several."""
-        found = await self._first("hash = %s", owner_id, hash_)
+        found = await self._find_first("hash = %s", owner_id, hash_)
         return found and found[0]
 
     async def find_by_file(self, owner_id: str, file_name: str) -> tuple[Note, bytes] | None:
         """The note that a file of this name has become, and the hash of its text."""
-        return await self._first("md5(file_name) = md5(%s)", owner_id, file_name)
+        return await self._find_first("md5(file_name) = md5(%s)", owner_id, file_name)
 
-    async def _first(self, condition: LiteralString, owner_id: str, value: object) -> tuple[Note, bytes] | None:
+    async def _find_first(self, condition: LiteralString, owner_id: str, value: object) -> tuple[Note, bytes] | None:
         found = await self.connection.execute(
             f"SELECT {_CARD}, hash FROM notes WHERE owner_id = %s AND {condition} ORDER BY created_at, id LIMIT 1",
             (owner_id, value),
@@ -273,7 +273,7 @@ async def ensure_vector_index(connection: Connection, dimensions: int) -> None:
         )
 
 
-def vector_literal(vector: Vector) -> str:
+def format_vector(vector: Vector) -> str:
     """A vector as pgvector reads it."""
     return f"[{','.join(format(value, '.6g') for value in vector)}]"
 

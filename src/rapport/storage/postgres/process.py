@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 SOCKET = ".s.PGSQL.5432"
-SOCKET_PATH_BYTES = 100  # the kernel's limit is 108 on Linux and 104 on macOS
+MAX_SOCKET_PATH_BYTES = 100  # the kernel's limit is 108 on Linux and 104 on macOS
 
 
 def is_postgres_of(pid: int, pgdata: Path) -> bool:
@@ -34,10 +34,10 @@ def is_postgres_of(pid: int, pgdata: Path) -> bool:
 
 def fits_socket(directory: Path) -> bool:
     path = os.fsencode(directory / SOCKET)
-    return len(path) <= SOCKET_PATH_BYTES and b"," not in path  # libpq takes a comma for a list of hosts
+    return len(path) <= MAX_SOCKET_PATH_BYTES and b"," not in path  # libpq takes a comma for a list of hosts
 
 
-def listens(socket_dir: Path) -> bool:
+def is_listening(socket_dir: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, suppress(OSError):
         probe.settimeout(1)
         probe.connect(str(socket_dir / SOCKET))

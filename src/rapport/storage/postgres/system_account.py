@@ -21,7 +21,7 @@ class Account(NamedTuple):
     gid: int
 
 
-def system_account() -> Account:
+def ensure_system_account() -> Account:
     """Rapport's own system account, made if need be, or the best one that exists."""
     shadow = (
         "useradd",
@@ -44,10 +44,10 @@ def system_account() -> Account:
     )
 
 
-def let_in(account: Account, wheel: Path, *own: Path) -> None:
+def grant_access(account: Account, wheel: Path, *own: Path) -> None:
     """Give `account` the least that it needs to run the wheel's binaries and to reach its directories."""
     for path in (wheel, *own):
-        _let_through(account, path)
+        _grant_passage(account, path)
     postgres = wheel / "bin" / "postgres"
     if postgres.stat().st_mode & 0o005 == 0o005:
         return
@@ -59,7 +59,7 @@ def let_in(account: Account, wheel: Path, *own: Path) -> None:
         path.chmod(mode | (0o005 if mode & stat.S_IXUSR else 0o004))
 
 
-def _let_through(account: Account, path: Path) -> None:
+def _grant_passage(account: Account, path: Path) -> None:
     """Add the one missing x bit to each directory above `path` that `account` cannot pass, and no other."""
     for directory in path.parents:
         info = directory.stat()

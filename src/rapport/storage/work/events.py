@@ -8,12 +8,12 @@ from typing import Any
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
-from rapport.domain.breaker import BREAKER_FAILURES, BREAKER_SECONDS
 from rapport.domain.conversation import extract_text
 from rapport.domain.errors import RapportError
 from rapport.domain.event import ClaimedEvent, Finished, Reply
-from rapport.domain.follow_up import PLANNED, Plan
+from rapport.domain.follow_up import PLANNED_TIMER_ID, Plan
 from rapport.domain.ids import new_id
+from rapport.domain.model_problems import BREAKER_FAILURES, BREAKER_WINDOW_SECONDS
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
 
@@ -66,7 +66,7 @@ SELECT line.open_event_count > 0, reply.* FROM line, reply
 PLANNED_WITH_REPLY = f"""
 , planned AS (
     INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, topic, origin, user_message_count, due_at, sources)
-    SELECT %(conversation)s, %(plan_id)s, '{PLANNED}', %(owner)s, %(plan_type)s, %(plan_reason)s, %(plan_topic)s, 'planner',
+    SELECT %(conversation)s, %(plan_id)s, '{PLANNED_TIMER_ID}', %(owner)s, %(plan_type)s, %(plan_reason)s, %(plan_topic)s, 'planner',
            line.user_message_count, clock_timestamp() + %(plan_delay)s * interval '1 second', %(plan_sources)s::text[]
     FROM line WHERE line.user_message_count = line.heard
     ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
@@ -141,7 +141,7 @@ class Events:
                 "metadata": Jsonb(dict(reply.metadata)),
                 "failed": reply.model_failed,
                 "failures": BREAKER_FAILURES,
-                "rest": BREAKER_SECONDS,
+                "rest": BREAKER_WINDOW_SECONDS,
                 "channel": event.channel,
                 "push": push,
             },

@@ -187,6 +187,6 @@ def _outgoing(
     answered: str | None,
 ) -> Outgoing:
     if notice is None:
-        return Outgoing(conversation_id, message_id, text or "", answered, thread_id, arrived=arrived)
+        return Outgoing(conversation_id, message_id, text or "", answered, thread_id, arrived_ids=arrived)
     buttons = [Button(**button) for button in notice.pop("buttons")]
-    return Outgoing(conversation_id, message_id, **notice, buttons=buttons, arrived=arrived)
+    return Outgoing(conversation_id, message_id, **notice, buttons=buttons, arrived_ids=arrived)

@@ -16,7 +16,7 @@ from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.routes.conversations import Caller
 from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, RapportError, Unauthorized
-from rapport.domain.live_updates import AccessChanged, LiveEvent, Remembered, Said, Showing
+from rapport.domain.live_updates import AccessChanged, LiveEvent, MemoryChanged, MessageRenderer, MessageStored
 
 KEEPALIVE_SECONDS = 15.0
 ACCESS_CACHE_SECONDS = 15.0
@@ -90,13 +90,13 @@ class EventRenderer:
     def __init__(self, renderer: Renderer, *, operator: bool) -> None:
         self._renderer = renderer
         self._operator = operator
-        self._by: Showing = self._show  # always the same object: what it has made is known by it
+        self._by: MessageRenderer = self._show  # always the same object: what it has made is known by it
 
-    async def message(self, said: Said) -> bytes:
-        return await said.shown(self._by)
+    async def message(self, said: MessageStored) -> bytes:
+        return await said.render(self._by)
 
     async def _show(self, message: Message) -> bytes:
         return as_json(await self._renderer.view(message, operator=self._operator))
 
-    def memory(self, change: Remembered) -> bytes:
+    def memory(self, change: MemoryChanged) -> bytes:
         return as_json({"id": change.memory_id} if change.memory is None else memory_view(change.memory))

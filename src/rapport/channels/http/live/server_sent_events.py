@@ -21,7 +21,15 @@ from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
 from rapport.domain.errors import Unauthorized
-from rapport.domain.live_updates import Began, Ended, LiveEvent, Remembered, Said, TimersChanged, Wrote
+from rapport.domain.live_updates import (
+    LiveEvent,
+    MemoryChanged,
+    MessageStored,
+    TextStreamed,
+    TimersChanged,
+    TurnEnded,
+    TurnStarted,
+)
 
 RECONNECT_MS = 1_000
 CHUNK_BYTES = 16_384
@@ -94,17 +102,17 @@ async def _frames(
 
 async def _render_event(event: LiveEvent, shown: EventRenderer) -> Frame:
     match event:
-        case Said(seq=seq):
+        case MessageStored(seq=seq):
             return _frame("message", await shown.message(event), seq=seq)
-        case Began(message_id):
+        case TurnStarted(message_id):
             return _frame("started", as_json({"message_id": message_id}))
-        case Wrote(message_id, text):
+        case TextStreamed(message_id, text):
             return _frame("token", as_json({"message_id": message_id, "text": text}))
-        case Ended(message_id, reply_id):
+        case TurnEnded(message_id, reply_id):
             return _frame("ended", as_json({"message_id": message_id, "reply_id": reply_id}))
         case TimersChanged():
             return _frame("timers", b"{}")
-        case Remembered(change):
+        case MemoryChanged(change):
             return _frame(f"memory.{change}", shown.memory(event))
         case _:
             return b": still here", b"", b"\n\n"

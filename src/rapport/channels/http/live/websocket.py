@@ -28,7 +28,7 @@ from rapport.channels.http.routes.conversations import Caller, parse_incoming
 from rapport.core.core import Core
 from rapport.core.turn_runner import Ticket
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, RapportError, TooMany, Unauthorized
-from rapport.domain.live_updates import Ended, LiveEvent, Remembered, Said, Wrote
+from rapport.domain.live_updates import LiveEvent, MemoryChanged, MessageStored, TextStreamed, TurnEnded
 
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
@@ -216,7 +216,7 @@ class _Talk:
                 await self._refuse(asked.request_id, get_status(error), str(error))
             return
         async with self.in_order:
-            await self._answer(Said(0, reply))
+            await self._answer(MessageStored(0, reply))
 
     async def _cancel(self, request_id: str) -> None:
         message_id = next((id_ for id_, one in self.asked.items() if one.request_id == request_id), None)
@@ -239,23 +239,23 @@ class _Talk:
 
     async def _pass_on(self, event: LiveEvent) -> None:
         match event:
-            case Said():
+            case MessageStored():
                 if not await self._answer(event) and event.message.id not in self.asked:
                     await self._send("message", seq=as_json(event.seq), message=await self.shown.message(event))
-            case Wrote(message_id, text):
+            case TextStreamed(message_id, text):
                 asked = self.asked.get(message_id)
                 if asked is not None and not asked.is_retried:
                     asked.has_words = True
                     await self._send("token", requestId=as_json(asked.request_id), token=as_json(text))
-            case Ended(message_id, None):
+            case TurnEnded(message_id, None):
                 if message_id in self.asked:
                     self.asked[message_id].is_retried = True
-            case Remembered(change):
+            case MemoryChanged(change):
                 await self._send(f"memory.{change}", memory=self.shown.memory(event))
             case _:
                 pass
 
-    async def _answer(self, said: Said) -> bool:
+    async def _answer(self, said: MessageStored) -> bool:
         """Send a message as the answer to a request, if it is one."""
         asked = self.asked.pop(said.message.event_id or "", None)
         if asked is None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from rapport.domain.follow_up import Gate, State, Timer, TriggerType
+from rapport.domain.follow_up import Gate, Timer, TimerState, TriggerType
 from rapport.domain.follow_up_outcomes import Outcomes
 from rapport.domain.follow_up_requests import Permission, Preference
 
@@ -21,7 +21,7 @@ class TimerView(BaseModel):
     trigger_type: TriggerType
     reason: str | None
     origin: Literal["planner", "user"]
-    state: State
+    state: TimerState
     gate: Gate | None
     message_id: str | None
     due_at: str

@@ -11,7 +11,7 @@ from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.channels.http.routes.conversations import Caller
 from rapport.core.core import Core
 from rapport.domain.follow_up import TriggerType
-from rapport.domain.follow_up_outcomes import Outcomes, outcomes_by_type
+from rapport.domain.follow_up_outcomes import Outcomes, count_outcomes_by_type
 from rapport.domain.read_models import HourlyReplies
 from rapport.metrics import Metrics
 
@@ -91,7 +91,7 @@ def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter
                 "guard": _share(sum(hour.guarded for hour in replies), replies),
                 "fallbacks": _share(sum(hour.fallen_back for hour in replies), replies),
                 "followups": [
-                    _follow_up_view(kind, came) for kind, came in outcomes_by_type(activity.follow_ups).items()
+                    _follow_up_view(kind, came) for kind, came in count_outcomes_by_type(activity.follow_ups).items()
                 ],
             }
         )

@@ -12,8 +12,8 @@ from rapport.channels.http.rendering.timer_views import PreferencesView, StatsVi
 from rapport.channels.http.requests.json_bodies import Body, StrictRoute
 from rapport.channels.http.routes.conversations import Caller
 from rapport.core.core import Core
-from rapport.domain.follow_up_outcomes import outcomes_by_type, outcomes_of
-from rapport.domain.follow_up_requests import Preference, checked_preference, hour_of
+from rapport.domain.follow_up_outcomes import count_outcomes, count_outcomes_by_type
+from rapport.domain.follow_up_requests import Preference, check_preference, parse_time_of_day
 from rapport.followups.gates import check_time_zone
 from rapport.metrics import CONTENT_TYPE, Metrics
 
@@ -46,8 +46,8 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
     )
     async def stats(days: Annotated[int, Query(ge=1, le=3_660)] = 30, owner: str = owner_id) -> Response:
         tallies = await core.follow_ups.load_outcomes(owner, days=days)
-        by_type = {kind: outcomes_view(counted) for kind, counted in outcomes_by_type(tallies).items()}
-        return json_response({"days": days, **outcomes_view(outcomes_of(tallies)), "by_trigger_type": by_type})
+        by_type = {kind: outcomes_view(counted) for kind, counted in count_outcomes_by_type(tallies).items()}
+        return json_response({"days": days, **outcomes_view(count_outcomes(tallies)), "by_trigger_type": by_type})
 
     @router.get("/metrics", tags=["health"], summary="Counts and durations of this process, for Prometheus")
     async def measured(owner: str = owner_id) -> Response:
@@ -62,9 +62,9 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
 def _merge_preference(body: PreferencesBody, *, before: Preference) -> Preference:
     """Return the fields that were sent, and the earlier value of the others."""
     sent = body.model_fields_set
-    begin = None if body.quiet_from is None else hour_of(body.quiet_from)
-    end = None if body.quiet_to is None else hour_of(body.quiet_to)
-    return checked_preference(
+    begin = None if body.quiet_from is None else parse_time_of_day(body.quiet_from)
+    end = None if body.quiet_to is None else parse_time_of_day(body.quiet_to)
+    return check_preference(
         Preference(
             before.time_zone if body.time_zone is None else check_time_zone(body.time_zone),
             begin if "quiet_from" in sent else before.quiet_from,

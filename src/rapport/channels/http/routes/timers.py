@@ -21,19 +21,21 @@ from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.follow_up_requests import (
     FOREVER,
-    LATEST,
-    LONGEST_MUTE,
-    SOONEST,
-    checked_reason,
-    checked_timer_id,
-    moment_of,
+    MAX_DELAY_SECONDS,
+    MAX_MUTE_SECONDS,
+    MIN_DELAY_SECONDS,
+    check_reason,
+    check_timer_id,
+    parse_moment,
 )
 from rapport.domain.ids import new_id
 
 PAST_SHOWN = 50
 
-Delay = Annotated[float, Field(ge=SOONEST, le=LATEST, allow_inf_nan=False, description="Seconds from now")]
-MuteSeconds = Annotated[float, Field(ge=1, le=LONGEST_MUTE, allow_inf_nan=False)]
+Delay = Annotated[
+    float, Field(ge=MIN_DELAY_SECONDS, le=MAX_DELAY_SECONDS, allow_inf_nan=False, description="Seconds from now")
+]
+MuteSeconds = Annotated[float, Field(ge=1, le=MAX_MUTE_SECONDS, allow_inf_nan=False)]
 
 
 class TimerBody(Body):
@@ -84,8 +86,8 @@ def timer_routes(follow_ups: FollowUpControls, caller: Caller) -> APIRouter:
         summary="Set a follow-up; the same `timer_id` again moves it",
     )
     async def create(thread_id: str, body: TimerBody, owner: str = owner_id) -> Response:
-        name = new_id() if body.timer_id is None else checked_timer_id(body.timer_id)
-        reason = None if body.reason is None else checked_reason(body.reason) or None
+        name = new_id() if body.timer_id is None else check_timer_id(body.timer_id)
+        reason = None if body.reason is None else check_reason(body.reason) or None
         timer, is_new = await follow_ups.set_timer(
             owner,
             thread_id,
@@ -104,7 +106,7 @@ def timer_routes(follow_ups: FollowUpControls, caller: Caller) -> APIRouter:
     async def edit(thread_id: str, timer_id: str, body: TimerEdit, owner: str = owner_id) -> Response:
         reason = "" if "reason" in body.model_fields_set else None
         if body.reason is not None:
-            reason = checked_reason(body.reason)
+            reason = check_reason(body.reason)
         if body.delay_seconds is None and body.trigger_type is None and reason is None:
             raise InvalidInput("There is nothing to change: send `delay_seconds`, `trigger_type` or `reason`.")
         timer = await follow_ups.change_timer(
@@ -147,4 +149,4 @@ def _mute_end(body: MuteBody) -> datetime | float | None:
     """Return the moment, or the seconds from now, at which the mute ends; None: no mute."""
     if body.until is None:
         return body.seconds
-    return FOREVER if body.until == "forever" else moment_of(body.until)
+    return FOREVER if body.until == "forever" else parse_moment(body.until)

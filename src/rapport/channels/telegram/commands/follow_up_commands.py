@@ -9,7 +9,7 @@ from rapport.channels.telegram.commands.command import FOR_ADMINS, Command, Comm
 from rapport.channels.telegram.commands.notice_text import WallClock, quote
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer
-from rapport.domain.follow_up_requests import FOREVER, LONGEST_MUTE, Permission, Preference, duration_of
+from rapport.domain.follow_up_requests import FOREVER, MAX_MUTE_SECONDS, Permission, Preference, parse_duration
 
 MAX_LISTED = 10
 PURPOSES: Mapping[str, str] = {
@@ -23,8 +23,8 @@ PURPOSES: Mapping[str, str] = {
 async def mute(command: Command, context: CommandContext) -> str:
     """Mute follow-ups for a duration, or until `/unmute`. Raises InvalidInput."""
     written = "".join(command.argument.split())
-    seconds = duration_of(written) if written else None
-    if seconds is not None and not 1 <= seconds <= LONGEST_MUTE:
+    seconds = parse_duration(written) if written else None
+    if seconds is not None and not 1 <= seconds <= MAX_MUTE_SECONDS:
         raise InvalidInput("Mute me for 1 second to 10 years, or without a duration until /unmute.")
     permission, preference = await _set_mute(command, context, until=FOREVER if seconds is None else seconds)
     until = _describe_end(permission.muted_until or FOREVER, WallClock.for_preference(preference))

@@ -16,7 +16,7 @@ from rapport.core.history import MessageHistory
 from rapport.domain.errors import NotFound, Transient
 from rapport.domain.outgoing import Outgoing
 from rapport.storage.database import Database
-from rapport.storage.telegram import OWN_NUMBERS, ChatMapping
+from rapport.storage.telegram import SHARED_NUMBERS_ABOVE, ChatMapping
 
 TOKEN_RETRY_SECONDS = 60.0
 """Retry interval while the token is refused."""
@@ -42,7 +42,7 @@ class TelegramChannel:
         # A long text takes the parser up to a second, and meanwhile others want something, too.
         is_short = len(outgoing.text) <= MAX_INLINE_CHARACTERS
         pieces = render_parts(outgoing.text) if is_short else await asyncio.to_thread(render_parts, outgoing.text)
-        for number, part in enumerate(pieces[len(outgoing.arrived) :], len(outgoing.arrived)):
+        for number, part in enumerate(pieces[len(outgoing.arrived_ids) :], len(outgoing.arrived_ids)):
             where = _make_target(outgoing, chat_id, is_first=number == 0, is_last=number == len(pieces) - 1)
             try:
                 sent = await self._send(part, where)
@@ -58,15 +58,15 @@ class TelegramChannel:
         await self._delivery_check.require_caught_up()
         async with self._database.statement() as connection:
             places, where = ChatMapping(connection, self._api.number), (chat_id, outgoing.conversation_id, outgoing.id)
-            told = await places.list_numbers(*where)
-            shared = [] if chat_id < OWN_NUMBERS else await places.list_numbers_elsewhere(*where)
-        mine = [(name, True) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived)]
+            told = await places.list_platform_ids(*where)
+            shared = [] if chat_id < SHARED_NUMBERS_ABOVE else await places.list_platform_ids_elsewhere(*where)
+        mine = [(name, True) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived_ids)]
         here, others = _read_numbers((*told, *mine), chat_id), _read_numbers(shared, None)
         before = [number for number, was_there in (*here, *others) if was_there]
         if not before:
             raise OutcomeUnknown("Nothing is known of the chat from before.")
         known, elsewhere = {number for number, _ in here}, {number for number, _ in others}
-        name = f"{outgoing.conversation_id} {outgoing.id} {len(outgoing.arrived)}"
+        name = f"{outgoing.conversation_id} {outgoing.id} {len(outgoing.arrived_ids)}"
         try:
             found = await self._delivery_check.find(
                 name, chat_id, after=max(before), known=known, elsewhere=elsewhere - known
