@@ -38,7 +38,7 @@ CLOSING: dict[Gate, Callable[[GateInput], GateInput]] = {
     "resting": lambda standing: replace(standing, is_resting=True),
     "consecutive": lambda standing: replace(standing, followups=LIMITS.max_in_a_row),
     "too_soon": lambda standing: replace(standing, last_followup_at=NOW - timedelta(seconds=14)),
-    "quiet_hours": lambda standing: replace(standing, quiet=NOON_TO_ONE),
+    "quiet_hours": lambda standing: replace(standing, quiet_hours=NOON_TO_ONE),
     "too_frequent": lambda standing: replace(
         standing,
         is_inferred=True,

@@ -24,8 +24,8 @@ from rapport.domain.text_bounds import (
     MAX_LINE_CHARACTERS,
     MAX_RUN_CHARACTERS,
     MAX_WORD_CHARACTERS,
-    bound_text,
     collapse_runs,
+    limit_text,
 )
 from rapport.memory.statements import LONGEST_CLAUSE, MAX_CHARACTERS, statements_in
 from rapport.retrieval.standalone_question import plain
@@ -39,9 +39,9 @@ BACKSTOP_CPU_SECONDS = 1.0
 
 ENTRANCES: dict[str, Callable[[str], str]] = {
     "builtin.arithmetic": lambda text: text[:120],
-    "builtin.": lambda text: bound_text(text, TURN_CHARACTERS),
+    "builtin.": lambda text: limit_text(text, TURN_CHARACTERS),
     "followups.leak": lambda text: " ".join(text.split()),
-    "followups.": lambda text: bound_text(text, 1_000),
+    "followups.": lambda text: limit_text(text, 1_000),
     "retrieval.standalone_question": plain,
     "memory.extraction._RULES": lambda text: collapse_runs(text)[:LONGEST_CLAUSE],
     "memory.query._EVERYTHING": lambda text: " ".join(text.split())[:300],
@@ -157,15 +157,15 @@ def is_bounded(text: str, most: int) -> bool:
 @settings(max_examples=200)
 @given(anything, st.sampled_from([300, 1_000, 2_000]))
 def test_bounded_text_has_nothing_that_goes_on(text: str, most: int) -> None:
-    assert is_bounded(bound_text(text, most), most)
+    assert is_bounded(limit_text(text, most), most)
     assert (
-        bound_text(text, most).split()[:3] == bound_text(text[: most // 2], most).split()[:3] or len(text) > most // 2
+        limit_text(text, most).split()[:3] == limit_text(text[: most // 2], most).split()[:3] or len(text) > most // 2
     )
 
 
 @pytest.mark.parametrize("text", ["I live in Rome.\n\nAnd you?", "One. Two! Three?", "a, b", ""])
 def test_ordinary_text_is_not_changed(text: str) -> None:
-    assert bound_text(text, 1_000) == text
+    assert limit_text(text, 1_000) == text
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:12]))

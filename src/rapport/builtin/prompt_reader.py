@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from rapport.builtin.speakers import Utterance, chat_in, read_quoted, role_of, utterances
 from rapport.domain.server_note import strip_note
 from rapport.domain.synthetic import is_synthetic
-from rapport.domain.text_bounds import bound_text, collapse_runs, shorten
+from rapport.domain.text_bounds import collapse_runs, limit_text, shorten
 
 SUMMARY_PROMPT = (
     "Summarize conversation so far highlighting user goals, resolved questions, outstanding issues, "
@@ -113,7 +113,7 @@ def _wants_summary(instructions: str, messages: Sequence[BaseMessage]) -> bool:
 
 def _turns(message: BaseMessage, *, as_transcript: bool) -> list[Turn]:
     if isinstance(message, AIMessage):
-        return [Turn("assistant", bound_text(_text(message), TURN_CHARACTERS))] if _text(message).strip() else []
+        return [Turn("assistant", limit_text(_text(message), TURN_CHARACTERS))] if _text(message).strip() else []
     if not isinstance(message, HumanMessage) or is_synthetic(message):
         return []
     if _is_summary(message):
@@ -141,8 +141,8 @@ def _is_beforehand(message: HumanMessage) -> bool:
 
 def _chat_turn(each: Utterance) -> Turn:
     if each.speaker is not None and each.speaker.startswith(_OWN):
-        return Turn("assistant", bound_text(each.text, TURN_CHARACTERS))
-    text = _MENTION.sub("", bound_text(each.text, TURN_CHARACTERS)).strip()
+        return Turn("assistant", limit_text(each.text, TURN_CHARACTERS))
+    text = _MENTION.sub("", limit_text(each.text, TURN_CHARACTERS)).strip()
     return Turn("user", text, _name_speaker(each.speaker), replying_to=_name_speaker(each.replying_to))
 
 
@@ -154,7 +154,7 @@ def _recall_summary(summary: str) -> list[Turn]:
 
 def _turn(each: Utterance, name: str | None, image: bool, *, as_transcript: bool) -> Turn:
     role = role_of(each.speaker)
-    said = bound_text(each.text, TURN_CHARACTERS)
+    said = limit_text(each.text, TURN_CHARACTERS)
     if role:
         # Only a transcript handed over for summing up speaks for the agent; a chat message cannot.
         return Turn("assistant" if role == "assistant" and as_transcript else "user", said, name, image)
@@ -175,7 +175,7 @@ def _overheard(system: str, turns: Sequence[Turn]) -> list[Turn]:
     return [
         Turn("user", text, each.speaker)
         for each in read_quoted(system)
-        if (text := _MENTION.sub("", bound_text(each.text, TURN_CHARACTERS)).strip()) and text not in known
+        if (text := _MENTION.sub("", limit_text(each.text, TURN_CHARACTERS)).strip()) and text not in known
     ]
 
 

@@ -24,9 +24,8 @@ from rapport.domain.follow_up_requests import (
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
-    from rapport.domain.follow_up_outcomes import Outcomes
+    from rapport.domain.follow_up_outcomes import OutcomeCount, Outcomes
     from rapport.storage.database import Connection
-    from rapport.storage.followups.follow_up_turns import OutcomeCount
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer, TriggerType
-from rapport.domain.follow_up_outcomes import Counted
+from rapport.domain.follow_up_outcomes import OutcomeCount
 from rapport.domain.follow_up_requests import TIMER_ID, Permission, Preference
 from rapport.domain.ids import new_id
 from rapport.storage.conversations.conversations import Conversations
@@ -145,7 +145,7 @@ class FollowUpControls:
             await preferences.put(owner_id, preference)
         return preference
 
-    async def load_outcomes(self, owner_id: str, *, days: float) -> Sequence[Counted]:
+    async def load_outcomes(self, owner_id: str, *, days: float) -> Sequence[OutcomeCount]:
         """Count what became of the follow-ups that fired in the last `days`."""
         async with self.database.statement() as connection:
             return await FollowUpTurns(connection).count_outcomes(owner_id, days=days)

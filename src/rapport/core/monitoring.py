@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rapport.domain.errors import RapportError, Transient
-from rapport.domain.follow_up_outcomes import Counted
+from rapport.domain.follow_up_outcomes import OutcomeCount
 from rapport.domain.read_models import HourlyReplies
 from rapport.storage.conversations.statistics import ConversationStatistics
 from rapport.storage.database import Database
@@ -26,7 +26,7 @@ class Activity:
 
     since: datetime
     hours: Sequence[HourlyReplies]
-    follow_ups: Sequence[Counted]
+    follow_ups: Sequence[OutcomeCount]
 
 
 class Monitoring:

@@ -1,1 +1,1 @@
-"""What the system talks about: plain values that import nothing of ours."""
+"""Plain values of the system. They import nothing else of it."""

@@ -51,12 +51,12 @@ class MessageSource(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the leader lock; equal in every process that receives from the same account."""
+        """Return the name of the leader lock; it is equal in every process that receives from the same account."""
         ...
 
     @property
     def loops(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        """The coroutines that run side by side while this process is the leader. None of them returns."""
+        """Return the coroutines that run concurrently while this process is the leader. None of them returns."""
         ...
 
     def wake(self) -> None:

@@ -1,4 +1,4 @@
-"""Archives: conversations that took place elsewhere or at another time, on their way in and out."""
+"""Describe archives: files that conversations are exported to and imported from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Format: TypeAlias = Literal["jsonl", "telegram"]
 TICK = timedelta(microseconds=1)
 
 KEY_PREFIX = "import:"
-"""How the `client_message_id` of an imported message begins, and of no other: no channel accepts one that does."""
+"""The prefix of the `client_message_id` of every imported message. No channel accepts one that begins so."""
 
 MAX_REASON_CHARACTERS = 2_000
 
@@ -32,16 +32,16 @@ _FLAGS: dict[Role, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ArchivedMessage:
-    """One utterance as an archive tells it: checked, not yet stored."""
+    """One message of an archive: validated, not yet stored."""
 
     row_id: str
-    """What the archive calls it."""
+    """The id in the archive."""
     role: Literal["user", "assistant"]
     content: Content
     created_at: datetime
     author: Author | None = None
     reply_to: str | None = None
-    """The row that it replies to."""
+    """The `row_id` of the message it replies to."""
     sources: Sequence[Mapping[str, str]] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     mentions: Sequence[str] = ()
@@ -49,17 +49,17 @@ class ArchivedMessage:
     is_bot: bool = False
     platform_id: str | None = None
     context_snapshot: Mapping[str, Any] | None = None
-    """Of a reply that has brought along what it replies to: that, for when it isn't in the archive."""
+    """A copy of the replied-to message, for the case that the archive does not have it."""
 
     @property
     def additional_kwargs(self) -> Mapping[str, Any]:
-        """Its metadata by LangChain's name, for `is_synthetic`."""
+        """Return the metadata under LangChain's name, for `is_synthetic`."""
         return self.metadata
 
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:
-    """What is the matter with a row, and which one it is."""
+    """A row that has a problem, and the reason."""
 
     place: str
     reason: str
@@ -71,38 +71,37 @@ class Archive:
 
     format: Format
     chat_id: str
-    """What the file calls the chat: the same chat again is known by it."""
+    """The id of the chat in the file. A second import of the same chat is recognised by it."""
     title: str | None
     kind: ConversationKind
     messages: Sequence[ArchivedMessage]
     """Oldest first."""
     problems: Sequence[RowProblem] = ()
-    """Rows that are left out."""
+    """Rows that are not imported."""
     warnings: Sequence[RowProblem] = ()
-    """Rows that are in, but not quite as the file says."""
+    """Rows that are imported with a change."""
     skipped: int = 0
-    """Rows in which nobody said anything: somebody joined, a title changed."""
+    """Number of service rows without a message: somebody joined, a title changed."""
 
     @property
     def prefix(self) -> str:
-        """What a row's id needs in front of it to be a `client_message_id`."""
+        """Return the prefix that makes a row's id a `client_message_id`."""
         return f"{KEY_PREFIX}{self.format}:{self.chat_id}:"
 
     def derive_conversation_id(self, owner_id: str) -> str:
-        """The id of this chat's conversation: the same for the same owner and chat, at any time and in any process."""
-        # Without a time in it, which every file could tell differently: the first 48 bits stay 0.
+        """Return the id of this chat's conversation: always the same for the same owner and chat."""
+        # Two exports of a chat can disagree about its time: the 48 time bits of the ULID stay 0.
         name = "\x00".join((owner_id, self.format, self.chat_id)).encode(errors="surrogatepass")
         return str(ULID.from_bytes(bytes(6) + hashlib.sha256(name).digest()[:10]))
 
 
 def new_id_at(moment: datetime) -> str:
-    """A fresh ULID that says it was made at that moment."""
+    """Return a new ULID with the given time."""
     return str(ULID.from_datetime(moment))
 
 
 def space_out(times: Iterable[datetime], taken: Set[datetime]) -> list[datetime]:
-    """The times, which must be in order, moved on by as few microseconds as it takes: each later than the one before,
-    and none of them taken."""
+    """Return sorted times, each moved by as few microseconds as needed to be later than the one before and not taken."""
     placed: list[datetime] = []
     for time in times:
         moment = time if not placed else max(time, placed[-1] + TICK)
@@ -113,7 +112,7 @@ def space_out(times: Iterable[datetime], taken: Set[datetime]) -> list[datetime]
 
 
 def select_portable_metadata(role: Role, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a message's metadata leaves with an export, and may come back from a file that is trusted."""
+    """Return the metadata that an export writes and that an import of a trusted file may restore."""
     kept: dict[str, Any] = {name: True for name in _FLAGS[role] if metadata.get(name) is True}
     if kept.get("synthetic") or kept.get("autonomous"):
         kept["trigger_type"] = find_trigger_type(str(metadata.get("trigger_type"))) or "check_in"

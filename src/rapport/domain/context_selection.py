@@ -1,4 +1,4 @@
-"""What of a chat belongs to a call: the messages that were chosen, and why."""
+"""Describe the messages of a chat that are selected for a call to the agent, and why."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from rapport.domain.conversation import Message
 Strategy: TypeAlias = Literal["relevant", "time_gap", "thread", "recent"]
 Reason: TypeAlias = Literal[
     "trigger",  # the call itself
-    "anchor",  # what the call replies to, or else the asker's own latest words or what was last said
-    "reply_chain",  # linked by a reply to the anchor or to another that is chosen
-    "session",  # said in one go with what follows it, without a long silence
-    "topic",  # continues or answers something that is chosen
-    "addressed",  # said to somebody who takes part, by name
-    "semantic",  # close in meaning to what is asked, wherever in the chat it was said
-    "neighbour",  # stands beside an anchor from long ago
-    "recent",  # one of the latest
+    "anchor",  # the message the call replies to, or else the asker's or the chat's latest message
+    "reply_chain",  # linked by a reply to the anchor or to another selected message
+    "session",  # no long silence between it and the next selected message
+    "topic",  # continues or answers a selected message
+    "addressed",  # addresses a participant by name
+    "semantic",  # close in meaning to the question, anywhere in the chat
+    "neighbour",  # next to an old anchor
+    "recent",  # one of the newest
 ]
 
 MAX_RECENT_MESSAGES = 100
-"""So many messages before a call are looked at, however long the chat is."""
+"""Messages before a call that are considered, however long the chat is."""
 LOOKBACK_LIMIT = 20
-"""So many of them the strategies `time_gap` and `recent` look at (CTX-4)."""
+"""Messages that the strategies `time_gap` and `recent` consider (CTX-4)."""
 SESSION_GAP_MINUTES = 60.0
-"""Minutes of silence that end a session for `time_gap` (CTX-4)."""
+"""Silence that ends a session for `time_gap` (CTX-4)."""
 MAX_CONTEXT_TOKENS = 4_000
-"""About how many tokens the chosen messages may have together."""
+"""Approximate limit for all selected messages together."""
 MAX_LINE_CHARACTERS = 1_500
-"""So much of one message is shown to the model."""
+"""The part of one message that the model reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateMessages:
-    """What a selection chooses from: loaded with a few indexed queries, and none of it grows with the chat."""
+    """The messages that a selection chooses from. A few indexed queries load them; their number does not grow with the chat."""
 
     recent: Sequence[Message]
-    """The latest messages before the call, oldest first, at most RECENT."""
+    """The latest messages before the call, oldest first, at most MAX_RECENT_MESSAGES."""
     anchor: Message | None = None
-    """What the call replies to, however old it is."""
+    """The message the call replies to, however old it is."""
     chain: Sequence[Message] = ()
-    """What the anchor replies to, what that replies to …, and what was replied to the anchor; oldest first."""
+    """The chain of replies that leads to the anchor, and the replies to the anchor; oldest first."""
     around: Sequence[Message] = ()
     """Neighbours of an anchor that is older than `recent`, with the anchor; oldest first."""
     similar: Sequence[tuple[Message, float]] = ()
-    """Messages close in meaning to what is asked, with their similarity, the closest first; they may be among the others."""
+    """Messages close in meaning to the question, with their similarity, the closest first. They may repeat the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenMessage:
-    """A message, why it was chosen, and how sure that is (0 to 1)."""
+    """A selected message, the reasons, and the confidence (0 to 1)."""
 
     message: Message
     reasons: tuple[Reason, ...]
@@ -60,33 +60,33 @@ class ChosenMessage:
 
 @dataclass(frozen=True, slots=True)
 class ContextSelection:
-    """What belongs to a call: what the prompt is built from, what the tool returns and what `why` shows (CTX-6)."""
+    """The result of a selection: the prompt is built from it, the tool returns it and `why` shows it (CTX-6)."""
 
     strategy: Strategy
     chosen: Sequence[ChosenMessage]
     """Oldest first, each message once, the call itself last."""
     anchor: Message | None = None
-    """What the call is about."""
+    """The message the call is about."""
     passed_over: Sequence[tuple[Message, float]] = ()
-    """What was looked at and not chosen, with its score; oldest first."""
+    """Messages that were considered and not selected, with their score; oldest first."""
 
     @property
     def ids(self) -> list[str]:
-        return [one.message.id for one in self.chosen]
+        return [chosen.message.id for chosen in self.chosen]
 
     @property
     def earlier(self) -> list[ChosenMessage]:
-        """All but the call itself."""
-        return [one for one in self.chosen if "trigger" not in one.reasons]
+        """Return the selected messages without the call itself."""
+        return [chosen for chosen in self.chosen if "trigger" not in chosen.reasons]
 
     @property
     def receipt(self) -> dict[str, Any]:
-        """What is kept beside a reply: enough to show why, without any words."""
+        """Return the record that is stored with the reply: it explains the selection and holds no text."""
         return {
             "strategy": self.strategy,
             "anchor_id": self.anchor.id if self.anchor else None,
             "messages": [
-                {"id": one.message.id, "reasons": list(one.reasons), "score": round(one.score, 3)}
-                for one in self.chosen
+                {"id": chosen.message.id, "reasons": list(chosen.reasons), "score": round(chosen.score, 3)}
+                for chosen in self.chosen
             ],
         }

@@ -1,4 +1,4 @@
-"""Conversations, messages and who says them."""
+"""Define conversations, messages and their authors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Block: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = "str | Sequence[Block]"
 
 API_CHANNEL = "api"
-"""The channel of conversations whose replies are fetched by whoever asks; through every other they are sent."""
+"""The channel whose clients fetch replies. Through every other channel replies are sent."""
 
 LOCAL_USER = "local"
 """The owner of everything on a server that has no keys."""
@@ -49,7 +49,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One utterance as it is stored: what people and the agent said, never changed afterwards."""
+    """One stored message of a person or of the agent."""
 
     id: str
     conversation_id: str
@@ -63,18 +63,17 @@ class Message:
     sources: Sequence[Mapping[str, str]] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     summary_id: str | None = None
-    """The summary that stands for it when the model is asked."""
+    """The summary that replaces it in prompts."""
     mentions: Sequence[str] = ()
-    """Whom the channel says it addresses beside the names in its words: ids or names of authors."""
+    """Ids or names of authors that the channel marks as addressed, beside names in the text."""
     thread_id: str | None = None
-    """The forum topic it was said in, as the platform names it."""
+    """The platform's id of its forum topic."""
     is_bot: bool = False
-    """Said by a program: by this agent or by another bot of the chat."""
+    """Written by a program: this agent or another bot of the chat."""
     platform_id: str | None = None
-    """What the platform calls it."""
+    """The platform's id of the message."""
     context_snapshot: Mapping[str, Any] | None = None
-    """Of a reply to a message that is not stored here: that message, `{id?, author?, text, created_at?}`, as the reply
-    brought it along."""
+    """A copy of the replied-to message, `{id?, author?, text, created_at?}`, for a reply to a message that is not stored here."""
 
     @property
     def text(self) -> str:
@@ -83,7 +82,7 @@ class Message:
 
     @property
     def additional_kwargs(self) -> Mapping[str, Any]:
-        """Its metadata by LangChain's name: `is_synthetic` asks stored messages and the model's alike."""
+        """Return the metadata under LangChain's name: `is_synthetic` takes stored messages and the model's alike."""
         return self.metadata
 
 
@@ -107,28 +106,27 @@ class Incoming:
     mentions: Sequence[str] = ()
     thread_id: str | None = None
     is_bot: bool = False
-    """It is stored and may be told to the agent, and is never answered: two bots would never stop."""
+    """It is stored and the agent may read it, but it is never answered: two bots would never stop."""
     platform_id: str | None = None
-    """What the platform calls it; the same again is the same message."""
+    """The platform's id of the message. A second message with the same id is the same message."""
     reply_to_platform_id: str | None = None
-    """What the platform calls the message that this one replies to, where the channel doesn't know our id of it."""
+    """The platform's id of the replied-to message, where the channel does not know our id of it."""
     context_snapshot: Mapping[str, Any] | None = None
-    """The message that this one replies to, `{id?, author?, text, created_at?}`, for the case that it isn't stored here."""
+    """A copy of the replied-to message, `{id?, author?, text, created_at?}`, for the case that it is not stored here."""
     payload: Mapping[str, Any] | None = None
-    """The platform's own update, kept for whoever looks into it."""
+    """The platform's own update, stored for diagnosis."""
     said_at: datetime | None = None
-    """When it was said, by the platform's clock; what is less than a second of it puts messages of one second in order.
-    Without it, it is said when it is stored."""
+    """The time by the platform's clock. Its fraction orders messages of the same second. None: the time of storing counts."""
     edited_at: datetime | None = None
-    """When it was edited: `content` replaces what the message said before."""
+    """The time of an edit: `content` replaces the stored content."""
     mentions_agent: bool | None = None
-    """Whether the platform marks a mention of the agent in it; None: the platform marks none, read the words."""
+    """True if the platform marks a mention of the agent; None: this platform marks no mentions, read the text."""
     replies_to_agent: bool | None = None
-    """Whether it replies to the agent by the platform's account; None: look at the stored message."""
+    """True if the platform says that it replies to the agent; None: read the stored message."""
     is_album_rest: bool = False
     """Another message of the same album is answered in its place."""
     awaits_reply: bool = False
-    """Its sender waits for a reply to this very message, as one who requests a completion does."""
+    """The sender waits for a reply to this message, as a client of the completions API does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A reply while it is being made: what has been said so far, who listens, and whether it shall go on."""
+"""Hold a reply while it is generated: its text so far, its listeners, and its cancellation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rapport.domain.conversation import Message
 
 
 class Draft:
-    """One event's reply in the making, in this process. Listeners may come, go and be slow: the turn never waits."""
+    """The reply of one event while this process generates it. Listeners may join, leave and be slow: the turn never waits."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._news = asyncio.Event()
         self._answering: asyncio.Task[object] | None = None
         self.done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        # Nobody may be waiting any more; then its exception is nobody's business either.
+        # Retrieve the exception, so that asyncio does not log it when nobody waits any more.
         self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._nudged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_abandoned = False
@@ -24,11 +24,11 @@ class Draft:
         self.is_cancelled = False
         self.listeners = 0
         self.on_news: Callable[[], None] | None = None
-        """Called whenever there are more words, and when there will be none any more."""
+        """Called after each new token and at the end."""
 
     @property
     def text(self) -> str:
-        """What was streamed so far."""
+        """Return the text streamed so far."""
         return "".join(self._parts)
 
     def add(self, token: str) -> None:
@@ -37,23 +37,23 @@ class Draft:
             self._notify()
 
     def complete(self, text: str) -> None:
-        """What the finished reply has beyond what was streamed is streamed too, so that both say the same."""
+        """Stream the rest of the finished reply, so that stream and reply are equal."""
         if self.listeners and text.startswith(streamed := self.text):
             self.add(text[len(streamed) :])
 
     def begin(self) -> None:
-        """The current task is now at the model, and may be cancelled there (or was already, while it was loading)."""
+        """Let `cancel` stop the current task from now on; stop it at once if the reply is already cancelled."""
         self._answering = asyncio.current_task()
         if self.is_cancelled and self._answering is not None:
             self._answering.cancel()
 
     def end(self) -> None:
-        """From here on the reply is settled: it can't be cancelled any more."""
+        """Settle the reply: it can't be cancelled any more."""
         self._answering = None
         self._is_settled = True
 
     def cancel(self) -> bool:
-        """Stop the model; what was streamed is kept. False when there is nothing to stop (any more)."""
+        """Stop the model and keep the streamed text; return False if the reply is settled already."""
         if self._is_settled or self.is_cancelled:
             return self.is_cancelled
         self.is_cancelled = True
@@ -62,9 +62,9 @@ class Draft:
         return True
 
     def accept_cancellation(self) -> bool:
-        """Asked by a task that is being cancelled: whether the user has cancelled the reply, and not somebody the task.
+        """Return True if a user cancelled the reply. Then the task's own cancellation is undone: it continues with the text so far.
 
-        Then the task goes on with what there is.
+        A task calls this when it receives CancelledError.
         """
         current = asyncio.current_task()
         if self.is_cancelled and current is not None:
@@ -82,14 +82,14 @@ class Draft:
         self._notify()
 
     async def stream_tokens(self, *, silence: float) -> AsyncIterator[str]:
-        """The tokens from the first on, as they come, until the reply is done, failed or made elsewhere.
+        """Yield all tokens from the first on, until the reply is done, has failed or is abandoned.
 
-        An empty one after each `silence` seconds without any: a sign of life.
+        Yields an empty string after each `silence` seconds without a token, as a keep-alive.
         """
         at = 0
         while True:
             if at < len(self._parts):
-                # Many small tokens may have come meanwhile: they go out as one.
+                # Tokens that arrived meanwhile are joined into one.
                 piece, at = "".join(self._parts[at:]), len(self._parts)
                 yield piece
             elif self.is_over:
@@ -98,17 +98,17 @@ class Draft:
                 yield ""
 
     def read_after(self, at: int) -> tuple[str, int]:
-        """What was streamed after the first `at` tokens, and how many there are now."""
+        """Return the text after the first `at` tokens, and the number of tokens now."""
         return "".join(self._parts[at:]), len(self._parts)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be streamed: it is done, it failed, or it is made elsewhere."""
+        """Return True if nothing more will be streamed: the reply is done, has failed or is abandoned."""
         return self.done.done() or self._is_abandoned
 
     @property
     def reply_id(self) -> str | None:
-        """The id of the stored reply, once it is done."""
+        """Return the id of the stored reply; None until it is done."""
         done = self.done
         return done.result().id if done.done() and not done.cancelled() and done.exception() is None else None
 
@@ -121,24 +121,24 @@ class Draft:
         return True
 
     def abandon(self) -> None:
-        """This attempt ended without a reply; another one, here or elsewhere, will have a draft of its own."""
+        """End this attempt without a reply. The next attempt, in any process, has its own draft."""
         self._is_abandoned = True
         self._notify()
         self.nudge()
 
     async def wait(self, *, timeout: float) -> None:
-        """Until it is done, somebody has nudged it, or the time is over."""
+        """Wait until the reply is done, `nudge` is called, or the time is over."""
         if not self.done.done():
             waiter = self._nudged
             await asyncio.wait({self.done, waiter}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
     def nudge(self) -> None:
-        """There may be news about it in the database."""
+        """Let `wait` return: the database may have news about this reply."""
         self._nudged.set_result(None)
         self._nudged = asyncio.get_running_loop().create_future()
 
     def _notify(self) -> None:
-        # Whoever waits now is woken; whoever looks next waits for the next news.
+        # Current waiters continue; later ones wait for a new event.
         self._news.set()
         self._news = asyncio.Event()
         if self.on_news is not None:

@@ -1,4 +1,4 @@
-"""Events: things to process, each by one turn."""
+"""Define events, each processed by one turn, and the results of a turn."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rapport.domain.follow_up import TriggerType
 from rapport.domain.memory import MemoryCandidate
 
 FRESH = "rapport_fresh"
-"""Set in a graph run's configuration when its event has never been tried: there can't be a checkpoint of it yet."""
+"""Set in a graph run's configuration at the first attempt of an event: no checkpoint can exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedEvent:
-    """An event that this process may run: valid while its fence is the highest.
+    """An event that this process may run, valid while its fence is the highest.
 
-    Its id is that of its message, or of the timer that it was.
+    Its id is the id of its message or of its timer.
     """
 
     id: str
@@ -33,14 +33,14 @@ class ClaimedEvent:
     channel: str
     accepted_by: str
     user_message_count: int = 0
-    """How often people had spoken in the conversation when the event was made."""
+    """The number of people's messages in the conversation when the event was created."""
     trigger_type: TriggerType | None = None
-    """Set when this is a follow-up: nobody said anything."""
+    """Set for a follow-up, which answers no message."""
     trigger_reason: str | None = None
     handle: str | None = None
-    """What the agent is called where this conversation takes place, beside its own handles."""
+    """The agent's name on this conversation's platform, beside its own handles."""
     is_cancelled: bool = False
-    """Somebody has cancelled it before it began."""
+    """Cancelled before it started."""
 
     @property
     def traits(self) -> ConversationTraits:
@@ -49,7 +49,7 @@ class ClaimedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What accepting a message did: stored it, and perhaps made an event of it."""
+    """The result of accepting a message: it is stored, and may have an event."""
 
     message_id: str
     conversation_id: str
@@ -57,38 +57,38 @@ class Accepted:
     agent_id: str
     created_at: datetime
     is_for_agent: bool
-    """False when nothing will be said to it: a group message that does not address the agent."""
+    """False if it gets no answer: a group message that does not address the agent."""
     claimed: ClaimedEvent | None = None
-    """Set when this process may run the event right away."""
+    """Set if this process may run the event at once."""
     is_repeated: bool = False
-    """The client's id was known: nothing was stored now."""
+    """The client's id was known: nothing new was stored."""
     overtaken: Sequence[tuple[str, str]] = ()
-    """Follow-ups that were under way, by id and type: nothing of them may be said any more."""
+    """Follow-ups in progress that this message has superseded, by id and type: they must not be sent any more."""
     interrupted: str | None = None
-    """The one of them that some process is at."""
+    """The id of the superseded follow-up that a process is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a turn has to say, before it is stored."""
+    """The reply of a turn, before it is stored."""
 
     content: Content
     sources: Sequence[Mapping[str, str]] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     model_failed: bool | None = None
-    """Whether the model failed, for the breaker; None when no model was asked or it was not let finish."""
+    """True if the model failed, for the breaker; None if no model was called or the call was stopped."""
     was_refused: bool = False
-    """The model failed because it would not take what it was given: it may have been too long."""
+    """The model refused the prompt: it may have been too long."""
     memory_candidates: Sequence[MemoryCandidate] = ()
-    """What the model asked to remember."""
+    """The memories that the model wants to store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A turn that was committed: its stored reply, and what is to be done next."""
+    """A committed turn: its stored reply and the next steps."""
 
     reply: Message
     has_more: bool
-    """The conversation's next event waits."""
+    """The conversation has another queued event."""
     needs_summary: bool = False
-    """What the model is given of the conversation has become long enough to be summed up."""
+    """The conversation's unsummarised part is long enough for a summary."""

@@ -20,12 +20,12 @@ class Extra(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Whether the module can be found. No line of it is run."""
+        """Return True if the module can be found. The module is not imported."""
         return importlib.util.find_spec(self.module) is not None
 
     @property
     def remedy(self) -> str:
-        """The command that installs it."""
+        """Return the command that installs it."""
         return f"pip install 'rapport[{self.name}]'"
 
 

@@ -1,4 +1,4 @@
-"""Named places where a test can kill the process, to prove that nothing acknowledged is lost there.
+"""Kill the process at named places, so that tests can prove that nothing acknowledged is lost.
 
 Nothing is armed unless `RAPPORT_FAILPOINT=name` or `name:count` was set at start.
 """
@@ -22,7 +22,7 @@ _armed: dict[str, int] = {}
 
 
 def arm(spec: str) -> None:
-    """Die by SIGKILL at the given place, the `count`-th time it is reached (first by default)."""
+    """Arm a place: the process dies by SIGKILL the `count`-th time it is reached (first by default)."""
     name, _, count = spec.partition(":")
     if name not in NAMES:
         raise ValueError(f"unknown failpoint {name!r}; there are {', '.join(sorted(NAMES))}")
@@ -30,7 +30,7 @@ def arm(spec: str) -> None:
 
 
 def reach(name: str) -> None:
-    """Pass by a named place; free unless it is armed."""
+    """Kill the process if this place is armed and its count is reached; otherwise do nothing."""
     if not _armed or name not in _armed:
         return
     _armed[name] -= 1

@@ -1,4 +1,4 @@
-"""Follow-ups: what the agent says unasked, from the timer that waits for a silence to what became of it (AUTO)."""
+"""Define follow-ups, which the agent sends unasked: timers, gates and their outcomes (AUTO)."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ PROMPTS: dict[TriggerType, str] = {
 }
 
 EXPIRY_SECONDS = 3_600.0
-"""Seconds after which a follow-up that nobody has made is dropped: whoever it was for is somewhere else by now."""
+"""A follow-up that is overdue by this much is dropped: it would come too late to be of use."""
 
 PLANNED_TIMER_ID = "follow-up"
-"""The name of the timer that the planner sets: there is one at a time."""
+"""The name of the planner's timer: a conversation has at most one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Autonomy:
-    """What an agent may do unasked, and within which limits."""
+    """The limits for messages that an agent sends unasked. Delays and gaps are in seconds."""
 
     min_delay: float = 30.0
     max_delay: float = 3_600.0
     max_in_a_row: int = 3
-    """Follow-ups without a word from anybody."""
+    """Follow-ups without a message from a person between them."""
     min_gap: float = 15.0
-    """Seconds since the conversation's previous follow-up."""
+    """Time since the conversation's previous follow-up."""
     inferred_gap: float = 3_600.0
-    """Seconds between a follow-up and the next inferred one in the same silence. Inferred: planned by rules or a model."""
+    """Time between a follow-up and the next inferred one in the same silence. Inferred: planned by rules or a model."""
     inferred_per_day: int = 2
     """Inferred follow-ups of a conversation within 24 hours."""
     prompts: dict[TriggerType, str] = field(default_factory=dict[TriggerType, str])
-    """What the model reads instead of the usual prompt of a type."""
+    """Prompts that replace the default prompt of a type."""
 
     def prompt(self, trigger_type: TriggerType) -> str:
         return self.prompts.get(trigger_type, PROMPTS[trigger_type])
@@ -68,17 +68,17 @@ class Autonomy:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A follow-up worth making if nobody says anything until then. No plan is None, not a word for it."""
+    """A follow-up to send if nobody writes before it is due."""
 
     trigger_type: TriggerType
     delay: float
-    """Seconds of silence after our last message."""
+    """Seconds of silence after the agent's last message."""
     topic: str
-    """What it is about, in a few words: the same is not asked twice."""
+    """The topic in a few words: a topic is brought up once."""
     reason: str | None = None
-    """Why, for people who look into it. No model reads it."""
+    """The reason, for people. No model reads it."""
     sources: tuple[str, ...] = ()
-    """The ids of the person's messages that it comes from: what one of them says is brought up once."""
+    """The ids of the person's messages that it is based on: each is used once."""
 
 
 MAX_COMPARED_FOLLOW_UPS = 20
@@ -87,21 +87,21 @@ MAX_COMPARED_FOLLOW_UPS = 20
 
 @dataclass(frozen=True, slots=True)
 class PastFollowUp:
-    """A follow-up that was made."""
+    """A follow-up that was delivered."""
 
     topic: str
     sources: Sequence[str]
-    """The ids of the person's messages that it came from or spoke of."""
+    """The ids of the person's messages that it was based on or mentioned."""
     at: datetime
     is_inferred: bool
-    """Planned by rules or a model, and not set by a person."""
+    """Planned by rules or a model, not set by a person."""
     in_this_silence: bool
-    """Nobody has spoken since."""
+    """No person has written since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A follow-up that waits, or what became of it."""
+    """A pending follow-up, or one that has ended and its outcome."""
 
     id: str
     conversation_id: str
@@ -122,7 +122,7 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """When somebody does not want to hear from an agent, by their own clock; over midnight when it ends before it begins."""
+    """The hours, in a person's time zone, without follow-ups. They span midnight if `end` is before `begin`."""
 
     time_zone: str
     begin: time
@@ -131,26 +131,26 @@ class QuietHours:
 
 @dataclass(frozen=True, slots=True)
 class GateInput:
-    """What the gates look at: how a conversation stands at this moment, by the database's clock."""
+    """The facts that the gates check: the state of a conversation now, by the database's clock."""
 
     now: datetime
     kind: ConversationKind
     autonomy_enabled: bool | None
-    """What somebody has said about follow-ups in this conversation; None when nobody has."""
+    """The choice made for this conversation; None if nobody has made one."""
     muted_until: datetime | None
     is_breaker_open: bool
-    """The breaker is open: no model is asked."""
+    """The breaker is open: no model is called."""
     consecutive_followups: int
     last_followup_at: datetime | None
     quiet_hours: QuietHours | None
     is_unreachable: bool = False
-    """Nothing can be sent there: the chat is gone, or whoever it was with has blocked the agent."""
+    """Nothing can be sent: the chat is gone, or the person has blocked the agent."""
     lateness_seconds: float = 0.0
     """Seconds since the follow-up was due."""
     is_inferred: bool = False
-    """The follow-up was planned by rules or a model, and not set by a person."""
+    """The follow-up was planned by rules or a model, not set by a person."""
     inferred_in_a_day: int = 0
-    """Inferred follow-ups that were made here within 24 hours."""
+    """Inferred follow-ups delivered in this conversation within 24 hours."""
     topic: str = ""
     sources: tuple[str, ...] = ()
     """Of the follow-up: see `Plan`."""
@@ -161,5 +161,5 @@ class GateInput:
 
 
 def find_trigger_type(text: str) -> TriggerType | None:
-    """The type of that name, if there is one."""
+    """Return the trigger type with that name; None if there is none."""
     return text if text in TRIGGER_TYPES else None

@@ -1,66 +1,56 @@
-"""What became of follow-ups, counted: for whoever wants to know whether they are welcome (AUTO-12)."""
+"""Count the outcomes of follow-ups, so that people can see whether they are welcome (AUTO-12)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from rapport.domain.follow_up import TRIGGER_TYPES, Gate, TimerState, TriggerType
 
 
-class Counted(Protocol):
-    """How many follow-ups of a type ended in a state, held back by a gate or not."""
+@dataclass(frozen=True, slots=True)
+class OutcomeCount:
+    """The number of follow-ups of one type that ended in one state, and at one gate if a gate stopped them."""
 
-    @property
-    def trigger_type(self) -> str: ...
-
-    @property
-    def state(self) -> TimerState: ...
-
-    @property
-    def gate(self) -> Gate | None: ...
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def regenerated(self) -> int: ...
-
-    @property
-    def answered(self) -> int: ...
+    trigger_type: str
+    state: TimerState
+    gate: Gate | None
+    count: int
+    regenerated: int
+    answered: int
+    """Within an hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Each that fired is in exactly one of `delivered`, `suppressed`, `superseded`, `leaked`, `failed` and `under_way`."""
+    """Counts of follow-ups. Each that fired is in exactly one of `delivered`, `suppressed`, `superseded`, `leaked`, `failed` and `under_way`."""
 
     fired: int
-    """All whose time came and was noticed, whatever became of them. Those that expired are not among them."""
+    """All whose timer fired, with any outcome. Expired ones are not included."""
     delivered: int
     suppressed: Mapping[str, int]
-    """By the gate that held them back."""
+    """By the gate that stopped them."""
     superseded: int
-    """Somebody spoke first."""
+    """A person wrote first."""
     leaked: int
-    """Spoke of the machinery twice, and were dropped."""
+    """Mentioned the system's internals twice and were dropped."""
     failed: int
     under_way: int
     expired: int
-    """Noticed so late that nothing was done."""
+    """Overdue for too long: nothing was done."""
     regenerated: int
-    """Of those that fired: took a second attempt because the first spoke of the machinery."""
+    """Of those that fired: needed a second attempt because the first mentioned the system's internals."""
     answered: int
-    """Of those delivered: somebody spoke within an hour."""
+    """Of those delivered: a person wrote within an hour."""
 
     @property
     def response_rate(self) -> float | None:
-        """The share of those delivered that was answered within an hour; None when none was delivered."""
+        """Return the share of delivered follow-ups that were answered within an hour; None if none was delivered."""
         return self.answered / self.delivered if self.delivered else None
 
 
-def count_outcomes(tallies: Iterable[Counted]) -> Outcomes:
-    """All of these together."""
+def count_outcomes(tallies: Iterable[OutcomeCount]) -> Outcomes:
+    """Return the counts of all tallies together."""
     states: dict[TimerState, int] = {}
     suppressed: dict[str, int] = {}
     regenerated = answered = 0
@@ -85,7 +75,7 @@ def count_outcomes(tallies: Iterable[Counted]) -> Outcomes:
     )
 
 
-def count_outcomes_by_type(tallies: Iterable[Counted]) -> dict[TriggerType, Outcomes]:
-    """The same for each trigger type, those that never fired included."""
+def count_outcomes_by_type(tallies: Iterable[OutcomeCount]) -> dict[TriggerType, Outcomes]:
+    """Return the counts for each trigger type, also for types that never fired."""
     every = list(tallies)
     return {kind: count_outcomes(tally for tally in every if tally.trigger_type == kind) for kind in TRIGGER_TYPES}

@@ -1,4 +1,4 @@
-"""What people may ask of follow-ups: when, under which name and why; and when they want none."""
+"""Validate and parse what people request of follow-ups: delays, names, reasons, mutes and quiet hours."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rapport.domain.text_checks import check_text, has_visible_text
 
 MIN_DELAY_SECONDS = 1.0
 MAX_DELAY_SECONDS = 30 * 86_400.0
-"""Seconds from now in which somebody may set a timer; the planner has narrower limits of its own."""
+"""The range of delays a person may set. The planner's limits are narrower."""
 MAX_REASON_CHARACTERS = 500
 MAX_PENDING_TIMERS = 10_000
-"""Timers of one conversation: whoever speaks there cancels them all."""
+"""Limit per conversation: each message of a person ends all its timers in one statement."""
 MAX_MUTE_SECONDS = 10 * 366 * 86_400.0
-"""Seconds. Whoever wants more means for good."""
+"""A longer mute is a permanent one."""
 FOREVER = datetime(9999, 12, 31, tzinfo=UTC)
-"""Until then somebody is muted who is muted for good: a moment that every clock and every client can read."""
+"""The end of a permanent mute: a time that every client can parse."""
 
 TIMER_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])")
@@ -29,46 +29,46 @@ _HOUR = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What the owner of a conversation has said about follow-ups in it."""
+    """The owner's settings for follow-ups in one conversation."""
 
     muted_until: datetime | None
-    """None when it isn't muted now."""
+    """None if it is not muted now."""
     autonomy: bool | None
-    """None when nobody has said anything: on in direct chats, off in groups."""
+    """None if nobody has chosen: on in direct chats, off in groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """The clock somebody lives by, and when they don't want to hear from an agent by it."""
+    """A person's time zone and quiet hours."""
 
     time_zone: str = "UTC"
     quiet_from: time | None = None
     quiet_to: time | None = None
-    """Before `quiet_from`: over midnight."""
+    """If it is before `quiet_from`, the hours span midnight."""
 
 
 def check_timer_id(name: str) -> str:
-    """A name that a timer may have; raises InvalidInput otherwise."""
+    """Return the name if it is a valid timer id; raise InvalidInput otherwise."""
     if TIMER_ID.fullmatch(name) is None:
         raise InvalidInput("A `timer_id` has 1 to 64 of the characters A-Z a-z 0-9 _ . : -")
     return name
 
 
 def check_delay(seconds: float) -> float:
-    """Seconds after which a timer may be due; raises InvalidInput otherwise."""
+    """Return the delay if a timer may have it; raise InvalidInput otherwise."""
     if not math.isfinite(seconds) or not MIN_DELAY_SECONDS <= seconds <= MAX_DELAY_SECONDS:
         raise InvalidInput("A follow-up may be due from 1 second to 30 days from now.")
     return float(seconds)
 
 
 def check_reason(reason: str) -> str:
-    """A reason that can be stored; an empty one if there is nothing to read in it."""
+    """Return the reason if it can be stored, or an empty one if it has no visible text; raise InvalidInput otherwise."""
     checked = check_text(reason, what="reason", limit=MAX_REASON_CHARACTERS)
     return checked if has_visible_text(checked) else ""
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration as people write it: `90s`, `10m`, `2h`, `1d`, `1h30m`."""
+    """Return the seconds of a written duration: `90s`, `10m`, `2h`, `1d`, `1h30m`."""
     written = text.strip().lower()
     if not re.fullmatch(rf"(?:{_PART.pattern}){{1,8}}", written):
         raise InvalidInput(f"{_quote(text)} is not a duration: write 90s, 10m, 2h, 1d or 1h30m.")
@@ -76,7 +76,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_time_of_day(text: str) -> time:
-    """A time of day as a clock shows it: `22:00`."""
+    """Return the time of day of a text like `22:00`."""
     written = _HOUR.fullmatch(text.strip())
     if written is None:
         raise InvalidInput(f"{_quote(text)} is not a time of day: write it like 22:00.")
@@ -84,7 +84,7 @@ def parse_time_of_day(text: str) -> time:
 
 
 def parse_moment(text: str) -> datetime:
-    """A moment in ISO form with its offset from UTC; one that lies beyond `FOREVER` is `FOREVER`."""
+    """Return the time of an ISO text with its offset from UTC, `FOREVER` at the latest."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -95,7 +95,7 @@ def parse_moment(text: str) -> datetime:
 
 
 def check_preference(preference: Preference) -> Preference:
-    """A preference that means something; raises InvalidInput if only half of the quiet hours are known, or none remain."""
+    """Return the preference; raise InvalidInput if only one end of the quiet hours is set, or both are equal."""
     if (preference.quiet_from is None) != (preference.quiet_to is None):
         raise InvalidInput("Quiet hours have a beginning and an end: give both, or neither.")
     if preference.quiet_from is not None and preference.quiet_from == preference.quiet_to:

@@ -1,4 +1,4 @@
-"""Ids are ULIDs: unique, sortable by the time they were made, and safe in a URL."""
+"""Create and check ids. They are ULIDs: unique, sortable by creation time and safe in a URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
 def new_id() -> str:
-    """A fresh ULID."""
+    """Return a new ULID."""
     return str(ULID())
 
 
@@ -19,10 +19,10 @@ EPHEMERAL_PREFIX = "7"
 
 
 def new_ephemeral_id() -> str:
-    """Return a fresh id for a conversation that is erased after one answer."""
+    """Return a new id for a conversation that is deleted after one answer."""
     return EPHEMERAL_PREFIX + new_id()[1:]
 
 
 def is_id(text: str) -> bool:
-    """Whether `text` has the form of our ids; anything else can't name a row of ours."""
+    """Return True if `text` has the form of an id; no row has any other."""
     return _ULID.fullmatch(text) is not None

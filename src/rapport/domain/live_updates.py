@@ -1,4 +1,4 @@
-"""What whoever watches a conversation is told, as it happens."""
+"""Define the events that subscribers of a conversation receive as they happen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MessageRenderer: TypeAlias = Callable[[Message], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageStored:
-    """A message that was stored or changed. `seq` rises: whoever comes back says up to where everything is known."""
+    """A message was stored or changed. `seq` rises: a client that reconnects sends the last one it knows."""
 
     seq: int
     message: Message
@@ -24,7 +24,7 @@ class MessageStored:
     _render_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def render(self, by: MessageRenderer) -> bytes:
-        """The message as this function shows it: made once, however many watch."""
+        """Return the message as `by` renders it. It is rendered once for all subscribers."""
         async with self._render_lock:
             if (shown := self._rendered.get(by)) is None:
                 shown = self._rendered[by] = await by(self.message)
@@ -33,14 +33,14 @@ class MessageStored:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """In this process a turn has begun to answer that message."""
+    """A turn in this process has started to answer that message."""
 
     message_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextStreamed:
-    """The next words of that answer, or all of them so far for who has just come."""
+    """The next text of that answer, or all text so far for a new subscriber."""
 
     message_id: str
     text: str
@@ -48,7 +48,7 @@ class TextStreamed:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """That turn is over, with a reply that is stored, or without: then it is tried again, here or elsewhere."""
+    """That turn has ended with a stored reply, or without one: then it is tried again, in any process."""
 
     message_id: str
     reply_id: str | None
@@ -56,12 +56,12 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class TimersChanged:
-    """A follow-up of the conversation was set, moved or cancelled, has fired or has ended."""
+    """A timer of the conversation was set, moved or cancelled, has fired or has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryChanged:
-    """What an agent remembers about the owner has changed; `memory` is unset of one that is gone."""
+    """A memory about the owner was stored, changed or deleted; a deleted one has no `memory`."""
 
     change: MemoryChangeKind
     memory_id: str
@@ -70,12 +70,12 @@ class MemoryChanged:
 
 @dataclass(frozen=True, slots=True)
 class AccessChanged:
-    """A key or a session of the owner has ended, or a first key was made: who watches must show again who they are."""
+    """A key or session of the owner has ended, or a first key was created: subscribers must authenticate again."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """Nothing has happened for a while."""
+    """No event has happened for a while."""
 
 
 LiveEvent: TypeAlias = (

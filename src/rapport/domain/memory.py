@@ -1,4 +1,4 @@
-"""Memories: lasting facts about a user, one by one, each with where it comes from (MEM)."""
+"""Define memories: single lasting facts about a user, each with its origin (MEM)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 Origin: TypeAlias = Literal["user", "agent", "extracted"]
-"""Who wrote it down: the user, the model by its tool, or what listens to conversations."""
+"""The author: the user, the model through its tool, or the extraction after a turn."""
 
 MAX_CHARACTERS = 8_192
 CAPACITY = 1_000
-"""Memories of one agent about one user."""
+"""The limit for one agent and one user."""
 WARN_AT_SHARE = 0.8
 SAME_SIMILARITY = 0.95
-"""From this similarity on two memories say the same."""
+"""Two memories at least this similar state the same fact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One fact, as an agent remembers it."""
+    """One stored fact of an agent about a user."""
 
     id: str
     owner_id: str
@@ -35,11 +35,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryCandidate:
-    """Something worth remembering, before it is stored."""
+    """A fact to remember, before it is stored."""
 
     content: str
     key: str | None = None
     origin: Origin = "extracted"
     conversation_id: str | None = None
     message_id: str | None = None
-    """The message it was said in."""
+    """The message that states it."""

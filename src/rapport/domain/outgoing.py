@@ -1,4 +1,4 @@
-"""What goes out through a channel."""
+"""Define messages and notices that are sent through a channel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """Something to press under a notice; pressing it hands `data` back."""
+    """A button under a notice; pressing it returns `data`."""
 
     label: str
     data: str
@@ -16,7 +16,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a channel itself has to say, such as the answer to a command: nobody's message, and in no history."""
+    """A text of the channel itself, such as the answer to a command. It is no message and in no history."""
 
     text: str
     """Markdown."""
@@ -27,17 +27,17 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Something to send: what the agent has said, or a notice."""
+    """A message of the agent or a notice, to be sent."""
 
     conversation_id: str
     id: str
-    """The message's, or the notice's own."""
+    """The id of the message or of the notice."""
     text: str
     """Markdown."""
     reply_to_platform_id: str | None = None
-    """What the platform calls the message that this one answers."""
+    """The platform's id of the message that this one answers."""
     thread_id: str | None = None
-    """The forum topic it belongs to, as the platform names it."""
+    """The platform's id of its forum topic."""
     buttons: Sequence[Button] = ()
     arrived_ids: Sequence[str] = ()
-    """What the platform calls the parts of it that have arrived already."""
+    """The platform's ids of the parts that have arrived already."""

@@ -34,9 +34,9 @@ class SearchHit:
     similarity: float | None
     """Of its vector to the question's; None if one of them has none."""
     matched: int
-    """How many words of the question it contains."""
+    """The number of the question's words that it contains."""
     share: float
-    """How much of the question these words are, rare ones counting for more; 0 to 1."""
+    """The share of these words in the question, weighted by rarity; 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)

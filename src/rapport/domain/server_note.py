@@ -1,4 +1,4 @@
-"""The server's note to the model, which stands beside the newest message and is stored nowhere (ADR 37)."""
+"""Add the server's note for the model to the newest message; the note is not stored (ADR 37)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place that says whether a message was made by the system itself (AUTO-5)."""
+"""Decide whether a message was created by the system itself (AUTO-5). No other module does."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class HasMetadata(Protocol):
 
 
 def is_synthetic(message: HasMetadata) -> bool:
-    """True for exactly the tag `synthetic is True`; content is never looked at, `"true"` and `1` are real messages."""
+    """Return True only for the tag `synthetic is True`. The content never counts; `"true"` and `1` are real messages."""
     return message.additional_kwargs.get("synthetic") is True

@@ -1,6 +1,6 @@
 """Bound the text that language rules look at.
 
-Many of their patterns take time that grows with the square of a run of text that they repeat over. After `bounded` such runs
+Many of their patterns take time that grows with the square of a run of text that they repeat over. After `limit_text` such runs
 are short: whitespace is collapsed, a repeated character is kept a few times, and no line and no word is long. So the time
 grows with the length of the text, and the length has a limit. `tests/patterns` shows that it holds for every pattern.
 """
@@ -15,7 +15,7 @@ SENTENCE_BREAK_CHARACTERS: Final = 100
 """After this many characters a line is broken where a sentence ends."""
 MAX_WORD_CHARACTERS: Final = 80
 MAX_RUN_CHARACTERS: Final = 12
-"""How often one character is kept in a row."""
+"""The number of times that one character is kept in a row."""
 
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r" ?\n[ \n]*")
@@ -23,7 +23,7 @@ _RUN = re.compile(rf"(.)\1{{{MAX_RUN_CHARACTERS - 1}}}\1+", re.DOTALL)
 _ENDS_SENTENCE: Final = frozenset(".!?…。！？")
 
 
-def bound_text(text: str, max_characters: int) -> str:
+def limit_text(text: str, max_characters: int) -> str:
     """Return the beginning and the end of the text, about `most` characters, with nothing in it that goes on for long.
 
     A short and ordinary text comes back with its whitespace collapsed and is otherwise the same.

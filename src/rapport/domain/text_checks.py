@@ -1,4 +1,4 @@
-"""What every text from outside must be before it is stored."""
+"""Check texts from outside before they are stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rapport.domain.errors import InvalidInput, TooLarge
 
 
 def check_text(text: str, *, what: str, limit: int) -> str:
-    """`text` if it can be stored and sent on as it is; raises InvalidInput with a sentence for the sender."""
+    """Return `text` if it can be stored and sent unchanged; raise InvalidInput with a sentence for the sender otherwise."""
     if len(text) > limit:
         raise TooLarge(f"`{what}` has {len(text):,} characters; the limit is {limit:,}.")
     if "\x00" in text:
@@ -23,5 +23,5 @@ def check_text(text: str, *, what: str, limit: int) -> str:
 
 
 def has_visible_text(text: str) -> bool:
-    """Whether there is anything to read in it."""
+    """Return True if the text has a visible character."""
     return any(not character.isspace() and unicodedata.category(character) not in ("Cc", "Cf") for character in text)

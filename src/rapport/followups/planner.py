@@ -169,7 +169,7 @@ def _real(said: Sequence[Message]) -> list[Message]:
 
 @lru_cache(KNOWN)
 def _limit_text(text: str) -> str:
-    return bounding.bound_text(text, _LONGEST)
+    return bounding.limit_text(text, _LONGEST)
 
 
 def _talk(said: Sequence[Message], owner_id: str | None = None) -> _Talk | None:

@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from rapport.domain.conversation import Message, extract_text
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Gate, GateInput, Plan, QuietHours, TimerState
+from rapport.domain.follow_up_outcomes import OutcomeCount
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
@@ -79,19 +80,6 @@ SELECT trigger_type, state, gate, count(*), count(*) FILTER (WHERE regenerated),
 FROM timers t WHERE owner_id = %(owner)s AND fired_at > clock_timestamp() - %(days)s * interval '1 day'
 GROUP BY trigger_type, state, gate
 """
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeCount:
-    """How many follow-ups of a type ended in a state, held back by a gate or not."""
-
-    trigger_type: str
-    state: TimerState
-    gate: Gate | None
-    count: int
-    regenerated: int
-    answered: int
-    """Within an hour."""
 
 
 @dataclass(frozen=True, slots=True)
