@@ -63,7 +63,7 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
     finished = await _commit(turn, reply, plan, memories, push=push)
     turn.timer.record("commit")
     failpoints.reach("turn.committed")
-    return replace(finished, crowded=_needs_summary(turn, reply, finished))
+    return replace(finished, needs_summary=_needs_summary(turn, reply, finished))
 
 
 async def _make_reply(turn: Turn, draft: Draft) -> Reply:
