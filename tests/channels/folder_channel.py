@@ -56,7 +56,7 @@ class FolderChannel:
         """Do nothing: the folder is polled often enough."""
 
     async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
-        if not outgoing.arrived:
+        if not outgoing.arrived_ids:
             self._get_reply_path(outgoing).write_text(outgoing.text)
             yield outgoing.id
 

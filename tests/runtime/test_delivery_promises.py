@@ -79,7 +79,7 @@ class Promises(RuleBasedStateMachine):
         known = self.keys.get((conversation, key)) if key else None
         incoming = Incoming("local", conversation, known or text, client_message_id=key)
         accepted = self.do(accept(self.database, incoming, worker_id=self.workers[worker].id, claim=claim))
-        assert accepted.answered
+        assert accepted.is_for_agent
         if known is None:
             self.sent[conversation].append(text)
             if key:

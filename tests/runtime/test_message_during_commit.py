@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rapport.runtime import worker as runtime
+from rapport.runtime import work_loop
 from rapport.storage.database import open_dedicated_connection
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
@@ -38,7 +38,7 @@ async def test_who_speaks_just_when_a_follow_up_begins_is_answered_at_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fired and began while the message waited for its place in the line, unseen by it."""
-    monkeypatch.setattr(runtime, "POLL_SECONDS", 3600.0)  # nobody finds the message by merely looking
+    monkeypatch.setattr(work_loop, "POLL_SECONDS", 3600.0)  # nobody finds the message by merely looking
     async with open_world(database_url) as world:
         where = await world.conversation()
         await world.says(where, "What do you think about pizza?")

@@ -260,10 +260,10 @@ class Overhearing:
 
 
 def overhear(world: World) -> Overhearing:
-    tools = world.worker._deps  # pyright: ignore[reportPrivateUsage]
+    tools = world.worker.running_turns.deps
     ears = Overhearing(tools.recall.embedder)
     overheard = replace(tools, recall=replace(tools.recall, embedder=ears))
-    world.worker._deps = overheard  # pyright: ignore[reportPrivateUsage]
+    world.worker.running_turns.deps = overheard
     return ears
 
 

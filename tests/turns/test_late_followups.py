@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from rapport.metrics import Metrics
-from rapport.runtime import worker
+from rapport.runtime import running_turns, work_loop
 from rapport.runtime.timer_loop import TimerLoop
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database, open_dedicated_connection
@@ -53,7 +53,7 @@ async def test_a_follow_up_that_fired_in_time_but_met_nobody_for_hours_is_droppe
 
 
 async def test_a_crowd_of_follow_ups_is_made_without_pauses(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "POLL_SECONDS", 3600.0)  # nobody finds the next one by merely looking
+    monkeypatch.setattr(work_loop, "POLL_SECONDS", 3600.0)  # nobody finds the next one by merely looking
     async with open_world(database_url, max_turns=8) as world:
         for _ in range(10):
             await world.says(await world.conversation(), "hello")
@@ -81,7 +81,7 @@ async def test_whoever_overtakes_many_follow_ups_does_not_wait_for_them(
     async def hint(_database: Database, text: str) -> None:
         told.append(text)
 
-    monkeypatch.setattr(worker, "send_hint", hint)
+    monkeypatch.setattr(running_turns, "send_hint", hint)
     await world.says(where, "I'm back")
     assert await world.sql("SELECT count(*) FROM events WHERE state <> 'done'") == [(0,)]
     assert not any(text.startswith("done f") for text in told)  # nobody was at any of them

@@ -404,9 +404,9 @@ class Hanging:
 
 async def test_a_memory_that_takes_too_long_fails_no_turn(world: World, model: ScriptedModel) -> None:
     await world.app.memory.create("local", "companion", MemoryCandidate(FACT))
-    tools = world.worker._deps  # pyright: ignore[reportPrivateUsage]
+    tools = world.worker.running_turns.deps
     slow = replace(tools, recall=Recall(Hanging(), world.app.memory, seconds=0.05))
-    world.worker._deps = slow  # pyright: ignore[reportPrivateUsage]
+    world.worker.running_turns.deps = slow
     here = await world.conversation()
     with capture_logs() as logs:
         reply = await world.says(here, "Can I eat peanuts?")

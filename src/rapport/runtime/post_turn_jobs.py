@@ -35,10 +35,10 @@ class PostTurnJobs:
         self._reflections.cancel_scheduled()
         return [*self._summaries.tasks.values(), *self._reflections.tasks.values()]
 
-    def begin(self, event: ClaimedEvent, *, crowded: bool) -> None:
+    def begin(self, event: ClaimedEvent, *, needs_summary: bool) -> None:
         """Something was just said to this event, and nobody waits for more."""
         deps = self._deps
-        if crowded:
+        if needs_summary:
             where = (event.owner_id, event.conversation_id)
             self._summaries.begin(event, lambda: summarize(*where, database=deps.database, writer=deps.agent))
         profile = get_agent(event.agent_id)
