@@ -1,4 +1,4 @@
-"""The connection pool, and the only two ways to use it: one statement, or one transaction."""
+"""Provide the connection pool and the two ways to use it: single statements, or one transaction."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ RETRY_AFTER_SECONDS = 2.0
 set_json_loads(orjson.loads)
 set_json_dumps(orjson.dumps)
 
-# Only these can go away by themselves: no connection, a conflict, a lock or statement time-out, a server that is
-# starting, stopping or full (all but the last are OperationalErrors).
-_PASSING = (
+# Errors that a retry can solve: no connection, a conflict, a lock or statement timeout, a server that starts, stops or is full.
+_TRANSIENT = (
     PoolTimeout,
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -42,22 +41,22 @@ _PASSING = (
 
 
 class Database:
-    """Postgres as the rest of the system sees it: passing troubles come out as `Transient`, never as a hang."""
+    """Connections to Postgres with timeouts; errors that a retry can solve are raised as `Transient`."""
 
     def __init__(self, url: str, *, max_size: int = 10, embedded: EmbeddedPostgres | None = None) -> None:
-        """`embedded` is the server behind the URL if this process is one of those that look after it."""
+        """Prepare a closed pool; `embedded` is the server behind the URL if this process supervises it."""
         self.url = url
         self.embedded = embedded
         self._pool: Pool = AsyncConnectionPool(
             url,
             connection_class=AsyncConnection[Any],
-            # autocommit: a lone statement is its own transaction, without a BEGIN and a COMMIT around it.
+            # autocommit: a single statement is its own transaction, without a BEGIN and a COMMIT around it.
             kwargs={
                 "autocommit": True,
                 "prepare_threshold": 0,
                 "row_factory": make_rows,
-                # No statement of ours may run for long, and none may wait for a lock for ever.
-                # The vector index looks at more than it needs to, and goes on looking while an owner's own are too few.
+                # No statement may run long or wait for a lock without limit.
+                # hnsw: read more candidates than needed, and continue while too few belong to the owner.
                 "options": "-c statement_timeout=15s -c lock_timeout=5s -c timezone=UTC"
                 " -c hnsw.ef_search=150 -c hnsw.iterative_scan=strict_order -c hnsw.max_scan_tuples=60000",
                 **CONNECTION_SETTINGS,
@@ -65,8 +64,8 @@ class Database:
             min_size=2,
             max_size=max_size,
             timeout=3.0,
-            # Give up soon: whoever asks for a connection next starts a new attempt at once, while the pool's own would
-            # come later and later the longer the database is away.
+            # Give up early: the next request for a connection starts a new attempt at once, while the pool's own attempts
+            # back off further and further.
             reconnect_timeout=1.5,
             max_idle=300.0,
             check=check_connection,
@@ -74,7 +73,7 @@ class Database:
         )
 
     async def open(self, *, patience: float = 15.0) -> None:
-        """Connect, or say why not. A database that is just starting too gets some time."""
+        """Connect, retrying for `patience` seconds while the database starts; raise Permanent with the reason otherwise."""
         give_up = time.monotonic() + patience
         while True:
             try:
@@ -89,18 +88,19 @@ class Database:
             await self._pool.open(wait=True, timeout=patience)
 
     async def close(self) -> None:
+        """Close all connections of the pool."""
         await self._pool.close(timeout=2.0)
 
     @asynccontextmanager
     async def statement(self) -> AsyncGenerator[Connection]:
-        """A connection on which every statement commits by itself: for reads, and for writes that are one statement."""
+        """Yield a connection on which every statement commits on its own: for reads and single-statement writes."""
         with translate_errors():
             async with self._pool.connection() as connection:
                 yield connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
-        """All or nothing. Never hold it across a model or network call."""
+        """Yield a connection in a transaction. Never hold it across a model or network call."""
         with translate_errors():
             async with self._pool.connection() as connection, connection.transaction():
                 yield connection
@@ -108,9 +108,9 @@ class Database:
 
 @asynccontextmanager
 async def run_savepoint(connection: Connection, *, patience: float) -> AsyncGenerator[None]:
-    """Part of a transaction that may fail without the rest of it: then it is undone, and raises Transient or Permanent.
+    """Run a part of a transaction that may fail alone: it is rolled back, and Transient or Permanent is raised.
 
-    From here on no lock is waited for longer than `patience` seconds.
+    Until the transaction ends, no statement waits longer than `patience` seconds for a lock.
     """
     with translate_errors():
         try:
@@ -123,7 +123,7 @@ async def run_savepoint(connection: Connection, *, patience: float) -> AsyncGene
 
 @asynccontextmanager
 async def open_dedicated_connection(url: str) -> AsyncGenerator[Connection]:
-    """A connection outside the pool, for one who keeps it: to listen, or to hold a lock by being there."""
+    """Yield a connection outside the pool, for long use: to listen, or to hold an advisory lock."""
     with translate_errors():
         connection: Connection = await AsyncConnection.connect(
             url, autocommit=True, options=OWN_OPTIONS, row_factory=make_rows, **CONNECTION_SETTINGS
@@ -132,8 +132,8 @@ async def open_dedicated_connection(url: str) -> AsyncGenerator[Connection]:
             yield connection
 
 
-# A peer that vanished without a word is noticed in about 20 s instead of two hours.
-# The same on the server's side: a worker that comes back must not wait for its own ghost to release its lock.
+# Keepalives on both sides detect a vanished peer in about 20 s instead of two hours. On the server's side, so that a worker
+# that reconnects does not wait for its own dead session to release its lock.
 OWN_OPTIONS = (
     "-c statement_timeout=10s -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=3 -c tcp_keepalives_count=3"
 )
@@ -158,7 +158,7 @@ def make_rows(cursor: AsyncCursor[Any]) -> RowMaker[Any]:
 async def check_connection(connection: AsyncConnection[Any]) -> None:
     """Raise when the server has closed the connection; costs no round trip on a healthy one.
 
-    An idle connection has nothing to read. If it has, that is either a notice or the end: only then ask the server.
+    An idle connection has nothing to read. If it has, that is a notice or the end of the connection: only then query.
     """
     poll = select.poll()
     poll.register(connection.pgconn.socket, select.POLLIN | select.POLLHUP)
@@ -166,8 +166,8 @@ async def check_connection(connection: AsyncConnection[Any]) -> None:
         await connection.execute("SELECT 1")
 
 
-class translate_errors:  # noqa: N801 - reads as a word: `with translated():`
-    """Turns the driver's errors into ours, keeping the cause."""
+class translate_errors:  # noqa: N801 - used as `with translate_errors():`
+    """Translate the driver's errors into domain errors, keeping the cause."""
 
     def __enter__(self) -> None:
         return None
@@ -175,10 +175,10 @@ class translate_errors:  # noqa: N801 - reads as a word: `with translated():`
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None or not isinstance(error, psycopg.Error | PoolTimeout):
             return
-        if isinstance(error, _PASSING):
-            # The kind alone: what an error says may quote what was to be stored.
+        if isinstance(error, _TRANSIENT):
+            # Log the type only: the error's text may quote the values of the statement.
             log.warning("storage.failed", errorType=type(error).__name__, sqlstate=getattr(error, "sqlstate", None))
             raise Transient("The database can't be reached right now.", retry_after=RETRY_AFTER_SECONDS) from error
         if isinstance(error, errors.UniqueViolation):
-            return  # repositories that provoke one on purpose handle it themselves
+            return  # repositories that expect one handle it themselves
         raise Permanent(f"The database refused a statement: {type(error).__name__}") from error

@@ -66,7 +66,7 @@ WITH event AS (
     INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, user_message_count)
     SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id, line.user_message_count FROM reply, line WHERE %(push)s
 ){{planned}}
-SELECT line.open_event_count > 0, reply.* FROM line, reply
+SELECT line.open_event_count > 0 AS has_more, reply.* FROM line, reply
 """
 _DELIVER_ONLY = _DELIVER.replace("{planned}", "").encode()
 _DELIVER_AND_PLAN = _DELIVER.replace("{planned}", PLANNED_WITH_REPLY).encode()
@@ -176,7 +176,7 @@ class FollowUpTurns:
         row = await found.fetchone()
         if row is None:
             raise Superseded("Somebody has spoken, another worker has taken over, or the conversation was deleted.")
-        return Finished(to_message(row[1:]), has_more=row[0])
+        return Finished(to_message(row), has_more=row.has_more)
 
     async def count_outcomes(self, owner_id: str, *, days: float) -> list[OutcomeCount]:
         """What became of the owner's follow-ups that fired in the last `days`."""

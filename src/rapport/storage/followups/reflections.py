@@ -16,7 +16,7 @@ from rapport.storage.messages.messages import COLUMNS, to_message
 # The newest messages, but of those that it was asked about before only a few: they say what the new ones are about.
 _SAID = f"""
 WITH newest AS (
-    SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb,")} FROM messages
+    SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb AS blocks,")} FROM messages
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
     ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 )

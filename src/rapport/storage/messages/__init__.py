@@ -1,1 +1,1 @@
-"""Messages: stored, changed, searched, summarized, imported and exported."""
+"""Store, change, search, summarize, import and export messages."""

@@ -1,7 +1,7 @@
-"""Searching one chat: by meaning and by words at once, fused by rank, in one statement.
+"""Search one chat by meaning and by words in one statement, fused by rank.
 
-Only what was said in that chat to its owner is found: no summaries, nothing synthetic. The cost is bounded, however long the
-chat is. See ADR 34.
+Only messages of that chat and owner are found: no summaries, no synthetic messages. The cost is bounded however long the chat
+is. See ADR 34.
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ from rapport.storage.messages.messages import TEXT_COLUMNS, to_message
 from rapport.storage.notes.notes import format_vector
 
 EXACT_VECTORS = 6_000
-"""Up to so many vectors a group's own are compared one by one: exact, and faster than an index shared with all."""
+"""Up to this many vectors of a group are compared one by one: exact, and faster than the index shared by all groups."""
 EXACT_SHARE = 300
-"""The index meets others' vectors on the way to a group's own, the more of them the smaller the group's share is. So a group
-is compared one by one up to the root of so many times all vectors, too: from there on the index is faster."""
+"""The index passes other groups' vectors, more of them the smaller the group's share is. A group is therefore also compared
+one by one up to sqrt(EXACT_SHARE * all vectors); above that the index is faster."""
 MAX_EXACT_VECTORS = 30_000
-"""But never more than these: some 30 ms."""
+"""The upper limit of both: about 30 ms."""
 CANDIDATES = 50
-"""How many messages each of the two ways puts forward."""
+"""Messages that each of the two searches returns before fusion."""
 MAX_WORDS = 16
-"""How many different words of a question are looked for."""
+"""Different words of a question that are searched for."""
 MAX_WORD_HITS = 1_000
-"""How many messages of a chat with a word are looked at. A word that a long chat has in more is not searched for."""
+"""Messages per word that are read. A word that a long chat has in more messages is not searched for."""
 RANK_SHIFT = 20
 """The constant of reciprocal rank fusion. The authors' 60 makes the first ranks nearly equal."""
 AUTHOR_BONUS = 1.0
-"""What a message of somebody whom the question names counts in addition, relative to its own score."""
+"""Bonus for a message whose author the question names, relative to the message's own score."""
 SATURATION, LENGTH_WEIGHT, USUAL_BYTES = 1.2, 0.4, 80
-"""BM25's k1 and b, and the length of a message to which others are compared."""
+"""BM25's k1 and b, and the reference length of a message."""
 PARTICIPANTS_AMONG = 500
-"""Who wrote one of so many of the latest messages counts as a participant."""
+"""Authors of this many of the newest messages count as participants."""
 TOPIC_MESSAGES = 5_000
-"""In a forum topic so many of its latest messages are compared by meaning."""
+"""Newest messages of a forum topic that are compared by meaning."""
 
 _SAID = "owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic"
 
-# A group with few vectors: all of them, by the primary key (the inner LIMIT says that there are few, whatever statistics
-# say of other groups). A group with many: the vector index, with the conversation written so that no other index answers.
-# Which of the two is run is decided by the counts alone, before anything is read.
+# Few vectors: all of them by the primary key; the inner LIMIT tells the planner that there are few. Many: the vector index;
+# `conversation_id || ''` keeps the planner from another index. `own` decides which branch runs, before any vector is read.
 _NEAR = f"""
     (SELECT message_id, 1 - (embedding <=> %(vector)s::halfvec) AS similarity FROM (
         SELECT message_id, embedding, created_at FROM message_vectors
@@ -59,7 +58,7 @@ _NEAR = f"""
        AND embedder || '' = %(embedder)s AND created_at < %(before)s AND (SELECT NOT are_few FROM own)
      ORDER BY embedding::halfvec({{size}}) <=> %(vector)s::halfvec({{size}}) LIMIT %(candidates)s)
 """
-# A topic: its latest messages by messages_topic, their vectors by the primary key.
+# A topic: its newest messages by messages_topic, their vectors by the primary key.
 _NEAR_IN_TOPIC = f"""
     SELECT v.message_id, 1 - (v.embedding <=> %(vector)s::halfvec) AS similarity FROM (
         SELECT id FROM messages
@@ -70,10 +69,9 @@ _NEAR_IN_TOPIC = f"""
     ORDER BY v.embedding <=> %(vector)s::halfvec LIMIT %(candidates)s
 """
 
-# `common`: words that a long chat must be expected to have too often, as ANALYZE has last counted them in all chats. `wanted`:
-# the others, or, if there are none, messages with all of them. `worded`: BM25 over what has them, where a word that is there
-# counts once: in a chat it is hardly ever there twice. (The conversation as the index has it, and only so: then no other
-# index answers.) Then reciprocal rank fusion; a message of somebody whom the question names counts for more.
+# One statement, so that a turn waits for one round trip. `common` are words that ANALYZE counted too often for a long chat;
+# `wanted` are the others or, if there are none, all of them at once. `worded` is BM25 with each word counted once. The
+# conversation is written as in messages_words, so that the planner uses that index.
 _SEARCH = f"""
 WITH own AS MATERIALIZED (
     SELECT vectors, vectors <= least({MAX_EXACT_VECTORS}, greatest({EXACT_VECTORS}, sqrt({EXACT_SHARE} * greatest(reltuples, 0)))) AS are_few
@@ -84,14 +82,14 @@ WITH own AS MATERIALIZED (
     SELECT word, share FROM pg_stats, unnest(most_common_elems::text::text[], most_common_elem_freqs) AS counted (word, share)
     WHERE (SELECT vectors > {MAX_EXACT_VECTORS} FROM own) AND schemaname = current_schema() AND tablename = 'messages_words'
       AND attname = 'message_words' AND word IS NOT NULL AND share * (SELECT vectors FROM own) > {MAX_WORD_HITS}
-), asked AS MATERIALIZED (
+), terms AS MATERIALIZED (
     SELECT array_to_tsvector(ARRAY[lexeme])::text::tsquery AS query, lexeme IN (SELECT word FROM common) AS is_common
     FROM unnest((tsvector_to_array(message_words(%(words)s)))[:{MAX_WORDS}]) AS lexeme
 ), wanted AS MATERIALIZED (
     SELECT row_number() OVER () AS word, query FROM (
-        SELECT query FROM asked WHERE NOT is_common
+        SELECT query FROM terms WHERE NOT is_common
         UNION ALL
-        SELECT string_agg(query::text, ' & ')::tsquery FROM asked HAVING bool_and(is_common)
+        SELECT string_agg(query::text, ' & ')::tsquery FROM terms HAVING bool_and(is_common)
     ) AS either
 ), hits AS MATERIALIZED (
     SELECT word, id, size FROM wanted CROSS JOIN LATERAL (
@@ -121,7 +119,7 @@ WITH own AS MATERIALIZED (
 )
 SELECT coalesce(near.similarity, (
            SELECT 1 - (embedding <=> %(vector)s::halfvec) FROM message_vectors v
-           WHERE v.conversation_id = %(conversation)s AND v.message_id = found.id AND v.embedder = %(embedder)s)),
+           WHERE v.conversation_id = %(conversation)s AND v.message_id = found.id AND v.embedder = %(embedder)s)) AS similarity,
        worded.matched, worded.share, message.*
 FROM found LEFT JOIN near ON near.message_id = found.id LEFT JOIN worded ON worded.id = found.id CROSS JOIN LATERAL (
     SELECT {TEXT_COLUMNS} FROM messages WHERE conversation_id = %(conversation)s AND id = found.id LIMIT 1
@@ -129,7 +127,7 @@ FROM found LEFT JOIN near ON near.message_id = found.id LEFT JOIN worded ON word
 ORDER BY found.points DESC, found.id DESC
 """
 
-# A walk of messages_order from its end, or of messages_topic.
+# A bounded backward scan of messages_order.
 _PARTICIPANTS = f"""
 SELECT DISTINCT author_id, author_name FROM (
     SELECT author_id, author_name FROM messages
@@ -152,10 +150,10 @@ async def search_chat(
     thread_id: str | None = None,
     limit: int = 8,
 ) -> list[SearchHit]:
-    """Return messages older than `before` that are close to a vector or have some of the words, the best first.
+    """Return messages older than `before` that are close to the vector or have some of the words, the best first.
 
-    Messages whose author's id is in `named` count for more. With `thread_id` only messages of that topic are found. Without a
-    vector the words alone decide, and without words the vector alone.
+    Messages whose author's id is in `named` get a bonus. With `thread_id` only messages of that topic are found. Without a
+    vector the search is by words only, and without words by the vector only.
     """
     near = _NEAR if thread_id is None else _NEAR_IN_TOPIC
     statement = _SEARCH.replace("{near}", near.replace("{size}", str(len(vector or (0,)))))
@@ -164,7 +162,7 @@ async def search_chat(
         {
             "conversation": conversation_id,
             "owner": owner_id,
-            "embedder": embedder if vector is not None else "",  # no row is of that one
+            "embedder": embedder if vector is not None else "",  # matches no row
             "vector": None if vector is None else format_vector(vector),
             "words": words,
             "named": list(named),
@@ -174,14 +172,17 @@ async def search_chat(
             "limit": limit,
         },
     )
-    return [SearchHit(to_message(row[3:]), row[0], row[1] or 0, float(row[2] or 0.0)) for row in await found.fetchall()]
+    return [
+        SearchHit(to_message(row), row.similarity, row.matched or 0, float(row.share or 0.0))
+        for row in await found.fetchall()
+    ]
 
 
 async def list_participants(
     connection: Connection, owner_id: str, conversation_id: str, *, before: datetime
 ) -> list[Author]:
-    """Return who wrote one of the latest messages up to a moment, under each name that they had."""
+    """Return the authors of the newest messages up to a time, once per name that they used."""
     found = await connection.execute(
         _PARTICIPANTS.encode(), {"conversation": conversation_id, "owner": owner_id, "before": before}
     )
-    return [Author(row[0], row[1] or row[0]) for row in await found.fetchall()]
+    return [Author(row.author_id, row.author_name or row.author_id) for row in await found.fetchall()]

@@ -1,4 +1,4 @@
-"""Archives in the message log: what was said elsewhere is put where it belongs in time, and everything is read back out."""
+"""Import archived messages at their original times, and read conversations for export."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rapport.storage.conversations.conversations import no_such_conversation
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
 
-# By the unique indexes of the conversation: what came from this archive before, what the archive was made of, if it is an
-# export of this very conversation, and what a channel has brought already.
+# One branch per unique index: messages that this archive brought before, the originals if the archive is an export of this
+# conversation, and messages that a channel has stored already.
 _KNOWN = """
-SELECT client_message_id, id, sha256(convert_to(content, 'UTF8')) FROM messages
+SELECT client_message_id AS key, id, sha256(convert_to(content, 'UTF8')) AS digest FROM messages
 WHERE conversation_id = %(conversation)s AND client_message_id = ANY(%(keys)s)
 UNION ALL
 SELECT %(prefix)s || id, id, sha256(convert_to(content, 'UTF8')) FROM messages
@@ -30,26 +30,26 @@ SELECT p.key, m.id, sha256(convert_to(m.content, 'UTF8')) FROM unnest(%(platform
 JOIN messages m ON m.conversation_id = %(conversation)s AND m.platform_id = p.id
 """
 
-# A short walk of messages_order for each second in question: an archive of years does not read the years in between.
+# A short scan of messages_order per second in question, so that an archive of years does not read the years in between.
 _TAKEN = """
-SELECT m.created_at FROM unnest(%(seconds)s::timestamptz[]) AS asked (second)
+SELECT m.created_at FROM unnest(%(seconds)s::timestamptz[]) AS wanted (second)
 CROSS JOIN LATERAL (
     SELECT created_at FROM messages
     WHERE conversation_id = %(conversation)s AND created_at >= second AND created_at < second + interval '2 seconds'
 ) m
 """
 
-# Ten times as fast as so many inserts. There is no conflict to expect: whoever writes here holds the conversation's lock.
+# COPY is ten times as fast as single inserts. It cannot conflict: the importer holds the conversation's lock.
 _COPY = """
 COPY messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                client_message_id, sources, metadata, created_at, mentions, thread_id, is_bot, platform_id,
                context_snapshot) FROM STDIN
 """
 
-# Only messages that an import stored: those have the archive's key as `client_message_id`, and no event. What a live user
-# typed is left alone, whatever it looks like. `following`: what was said right after it, if an import stored that too.
+# Only imported messages: they have the archive's key as `client_message_id` and no event. Live messages are left alone.
+# `following` is the next message, with its role if it was imported too.
 _SUSPECTS = f"""
-SELECT {", ".join("m." + column.strip() for column in COLUMNS.split(","))}, following.id, following.role
+SELECT {", ".join("m." + column.strip() for column in COLUMNS.split(","))}, following.id AS following_id, following.role AS following_role
 FROM messages m LEFT JOIN LATERAL (
     SELECT id, CASE WHEN starts_with(client_message_id, %(key)s) THEN role END AS role FROM messages n
     WHERE n.conversation_id = m.conversation_id AND n.owner_id = m.owner_id AND n.role <> 'system-summary'
@@ -69,15 +69,15 @@ _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ImportCounts:
-    """What became of some messages of an archive."""
+    """Counts of an archive's messages by the outcome of their import."""
 
     added: int = 0
     known: int = 0
-    """They were there already."""
+    """Messages that were stored already."""
     changed: int = 0
-    """Of those, how many say something else than what is stored, which stays."""
+    """Known messages whose text differs from the stored text, which stays."""
     loose: int = 0
-    """They reply to a message that is not there."""
+    """Added messages that reply to a message that is not stored."""
 
     def __add__(self, other: ImportCounts) -> ImportCounts:
         return ImportCounts(
@@ -90,6 +90,8 @@ class ImportCounts:
 
 @dataclass(frozen=True, slots=True)
 class Archives:
+    """Store and read the messages of archives."""
+
     connection: Connection
 
     async def create_conversation(
@@ -102,8 +104,8 @@ class Archives:
         title: str | None,
         at: datetime,
     ) -> None:
-        """Make the conversation of an archive, unless it is there already; it began when the first thing was said."""
-        # Who comes second waits for the first one's commit, and then goes on with that conversation.
+        """Create the conversation of an archive, dated by its first message, unless it exists."""
+        # A concurrent insert waits for the first one's commit and then uses that conversation.
         await self.connection.execute(
             "INSERT INTO conversations (id, owner_id, agent_id, kind, channel, title, created_at, last_at)"
             " VALUES (%s, %s, %s, %s, 'api', %s, %s, %s) ON CONFLICT (id) DO NOTHING",
@@ -113,25 +115,27 @@ class Archives:
     async def import_messages(
         self, owner_id: str, conversation_id: str, messages: Sequence[ArchivedMessage], *, prefix: str
     ) -> ImportCounts:
-        """Store messages, oldest first, at their true times; what is known already stays as it is. Needs a transaction.
+        """Store messages, oldest first, at their original times; skip known ones. Call it in a transaction.
 
-        A message whose time is taken is moved on by microseconds. Nothing is answered, and nobody has spoken.
+        A message whose time is taken is moved by microseconds. No event is made, and `user_message_count` stays.
         """
-        # The conversation's lock first, like everybody who writes to it: no time is taken and no key used meanwhile.
+        # Lock the conversation first, as every writer does: then no other writer takes a time or a key meanwhile.
         held = await self.connection.execute(
             "SELECT id FROM conversations WHERE id = %s AND owner_id = %s FOR NO KEY UPDATE",
             (conversation_id, owner_id),
         )
         if await held.fetchone() is None:
             raise no_such_conversation(conversation_id)
-        stored = await self._known(conversation_id, messages, prefix=prefix)
+        stored = await self._find_known(conversation_id, messages, prefix=prefix)
         fresh = [message for message in messages if prefix + message.row_id not in stored]
         again = [message for message in messages if prefix + message.row_id in stored]
         changed = sum(stored[prefix + message.row_id][1] != _digest(message) for message in again)
         if not fresh:
             return ImportCounts(known=len(again), changed=changed)
         ids = {key: message_id for key, (message_id, _) in stored.items()}
-        times = space_out((message.created_at for message in fresh), await self._taken(conversation_id, fresh))
+        times = space_out(
+            (message.created_at for message in fresh), await self._load_taken_times(conversation_id, fresh)
+        )
         ids |= {prefix + message.row_id: new_id_at(time) for message, time in zip(fresh, times, strict=True)}
         parents = [None if message.reply_to is None else ids.get(prefix + message.reply_to) for message in fresh]
         async with self.connection.cursor() as cursor, cursor.copy(_COPY) as copy:
@@ -162,8 +166,8 @@ class Archives:
         await self.connection.execute(
             "UPDATE conversations SET last_at = greatest(last_at, %s) WHERE id = %s", (times[-1], conversation_id)
         )
-        # From here on a group is embedded again; what has a vector keeps it. Whoever is embedding it just now has not seen
-        # this, also if it lies where the mark has not come to yet: the count tells.
+        # Embed the group again from here; existing vectors stay. `imports` tells a process that is embedding now that there
+        # are messages it has not seen.
         await self.connection.execute(
             "UPDATE embedding_progress SET embedded_until = least(embedded_until, %s), imports = imports + 1 WHERE conversation_id = %s",
             (times[0] - TICK, conversation_id),
@@ -172,19 +176,17 @@ class Archives:
         answered = sum(parent is not None for parent in parents)
         return ImportCounts(len(fresh), len(again), changed, replies - answered)
 
-    async def _known(
+    async def _find_known(
         self, conversation_id: str, messages: Sequence[ArchivedMessage], *, prefix: str
     ) -> dict[str, tuple[str, bytes]]:
-        """Those of the messages, and of those they reply to, that are there: their ids, and a digest of their words."""
+        """Return id and text digest by key of those messages, and of those they reply to, that are stored."""
         named = {message.row_id for message in messages} | {
-            one.reply_to for one in messages if one.reply_to is not None
+            message.reply_to for message in messages if message.reply_to is not None
         }
-        platform = {one.platform_id: prefix + one.row_id for one in messages if one.platform_id is not None}
-        heads = {one.platform_id.removesuffix(one.row_id) for one in messages if one.platform_id is not None}
-        if len(heads) == 1 and all(
-            one.platform_id in (None, *(head + one.row_id for head in heads)) for one in messages
-        ):
-            # The archive's ids are the platform's, after what they all begin with.
+        platform = {m.platform_id: prefix + m.row_id for m in messages if m.platform_id is not None}
+        heads = {m.platform_id.removesuffix(m.row_id) for m in messages if m.platform_id is not None}
+        if len(heads) == 1 and all(m.platform_id in (None, *(head + m.row_id for head in heads)) for m in messages):
+            # The archive's ids are the platform's ids without their common prefix.
             platform |= {head + name: prefix + name for head in heads for name in named}
         found = await self.connection.execute(
             _KNOWN,
@@ -197,19 +199,19 @@ class Archives:
                 "platform_keys": list(platform.values()),
             },
         )
-        return {key: (message_id, digest) for key, message_id, digest in await found.fetchall()}
+        return {row.key: (row.id, row.digest) for row in await found.fetchall()}
 
-    async def _taken(self, conversation_id: str, messages: Sequence[ArchivedMessage]) -> set[datetime]:
-        """The times near those of the messages at which something was said already."""
+    async def _load_taken_times(self, conversation_id: str, messages: Sequence[ArchivedMessage]) -> set[datetime]:
+        """Return the times of stored messages near those of the given ones."""
         seconds = {message.created_at.replace(microsecond=0) for message in messages}
         found = await self.connection.execute(_TAKEN, {"conversation": conversation_id, "seconds": list(seconds)})
-        return {row[0] for row in await found.fetchall()}
+        return {row.created_at for row in await found.fetchall()}
 
     async def list_after(
         self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None = None
     ) -> list[Message]:
-        """The first `limit` things said after the cursor, oldest first. Summaries are not said by anybody."""
-        # A forward walk of messages_order from the cursor on: a page costs the same anywhere.
+        """Return the first `limit` messages after the cursor, oldest first, without summaries."""
+        # A forward scan of messages_order from the cursor: every page costs the same.
         since, last_id = cursor or (_BEFORE_ALL, "")
         found = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND owner_id = %s AND role <> 'system-summary'"
@@ -219,25 +221,28 @@ class Archives:
         return [to_message(row) for row in await found.fetchall()]
 
     async def list_conversation_ids(self, owner_id: str) -> list[str]:
-        """The ids of the owner's conversations."""
+        """Return the ids of the owner's conversations."""
         found = await self.connection.execute("SELECT id FROM conversations WHERE owner_id = %s", (owner_id,))
-        return [row[0] for row in await found.fetchall()]
+        return [row.id for row in await found.fetchall()]
 
     async def find_suspects(
         self, owner_id: str, conversation_id: str, *, marker: str
     ) -> list[tuple[Message, str | None]]:
-        """Imported messages of people that begin with the marker, each with the id of the agent's imported message right
+        """Return imported user messages that begin with the marker, each with the id of the agent's imported message right
         after it, if there is one.
 
-        They stay as they are until the transaction ends.
+        The rows stay locked until the transaction ends.
         """
         found = await self.connection.execute(
             _SUSPECTS, {"conversation": conversation_id, "owner": owner_id, "marker": marker, "key": KEY_PREFIX}
         )
-        return [(to_message(row[:-2]), row[-2] if row[-1] == "assistant" else None) for row in await found.fetchall()]
+        return [
+            (to_message(row), row.following_id if row.following_role == "assistant" else None)
+            for row in await found.fetchall()
+        ]
 
     async def tag(self, owner_id: str, conversation_id: str, message_id: str, tags: Mapping[str, Any]) -> None:
-        """Add to what is known about a message; what it says stays as it is."""
+        """Add to the metadata of a message."""
         await self.connection.execute(
             "UPDATE messages SET metadata = metadata || %s WHERE conversation_id = %s AND id = %s AND owner_id = %s",
             (Jsonb(dict(tags)), conversation_id, message_id, owner_id),

@@ -1,4 +1,4 @@
-"""Arrivals: what people say, stored with the event that will answer it; and what is changed of it afterwards."""
+"""Store incoming messages with the event that answers them, and edits of stored messages."""
 
 from __future__ import annotations
 
@@ -17,33 +17,28 @@ from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
 
 CLOCK_SKEW_SECONDS = 60
-"""Seconds by which a platform's clock may be wrong by ours, with the time that a message takes to come here."""
+"""Allowed difference between a platform's clock and ours, with the time that a message takes to arrive."""
 
 MAX_STORED_EDITS = 50
-"""So many changes of a message are kept as they came: each is written anew with the next one."""
+"""Edits of a message that are kept in `payload`; each edit rewrites them all."""
 
-# One statement, so one transaction. The conversation's row lock puts writers in a line; the time it returns is later
-# than that of every message before, even if the clock went back. If nobody else is in the line and this process wants
-# to, the event starts as running: no queue in between, and still a row that anyone can pick up if the process dies.
-# Whoever speaks ends the silence that follow-ups wait for (AUTO-11): those that wait are cancelled, those under way are
-# overtaken. A timer or an event that was made while this statement waited for the lock is not seen by it; but such a row
-# holds an older `spoken` than the conversation, and is dropped for that when its time comes.
-# Another bot is heard and never answered, or two of them would talk for ever; nor has anybody spoken when one has: a bot
-# that posts the weather every hour must not cancel what waits for people, nor let unanswered follow-ups begin anew.
 # `ingest/addressing.py` decides what is for the agent; this picks its decision for the conversation's row (ADR 43).
 _FOR_AGENT = (
     "(CASE WHEN kind = 'direct' THEN %(in_direct_chats)s"
     " ELSE %(in_group_chats)s OR agent_id = ANY(%(in_groups_of)s) END)"
 )
+# One statement is one transaction. `line` locks the conversation's row, which orders writers and gives increasing times.
+# If no other event is open and `claim` is set, the event starts as running, without a poll of the queue in between.
 _STORE = f"""
 WITH line AS (
+    -- A bot's message does not count as a user's: it must not cancel follow-ups or reset their count.
     UPDATE conversations
     SET last_at = {{last_at}},
         open_event_count = open_event_count + {_FOR_AGENT}::int, user_message_count = user_message_count + (NOT %(is_bot)s)::int,
         consecutive_followups = CASE WHEN %(is_bot)s THEN consecutive_followups ELSE 0 END, unreachable_since = NULL
     WHERE id = %(conversation)s AND owner_id = %(owner)s
     RETURNING {{at}} AS at, last_at, handle, agent_id, kind, channel, user_message_count,
-        {_FOR_AGENT} AS answered, {_FOR_AGENT} AND %(claim)s AND open_event_count = 1 AS is_free
+        {_FOR_AGENT} AS is_for_agent, {_FOR_AGENT} AND %(claim)s AND open_event_count = 1 AS is_free
 ), message AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           client_message_id, created_at, mentions, thread_id, is_bot, platform_id, context_snapshot, payload)
@@ -52,6 +47,8 @@ WITH line AS (
            %(payload)s
     FROM line
 ), cancelled AS (
+    -- A user's message ends the silence that follow-ups wait for (AUTO-11). A timer made while this statement waited for the
+    -- lock is not visible here; it has an older `user_message_count` and is dropped when it is due.
     DELETE FROM timers t USING line WHERE t.conversation_id = %(conversation)s AND t.state = 'pending'
       AND NOT %(is_bot)s
 ), overtaken AS (
@@ -67,11 +64,12 @@ WITH line AS (
     SELECT %(conversation)s, %(id)s, %(owner)s,
            CASE WHEN is_free THEN 'running' ELSE 'queued' END, CASE WHEN is_free THEN %(worker)s END,
            is_free::int, is_free::int, %(worker)s, user_message_count
-    -- After what was overtaken is done: only one may run.
-    FROM line, (SELECT count(*) FROM overtaken) AS first WHERE answered
+    -- Joined, so that overtaken events are done first: only one may run.
+    FROM line, (SELECT count(*) FROM overtaken) AS first WHERE is_for_agent
 ){{late}}
-SELECT at, agent_id, kind, channel, handle, user_message_count, answered, is_free, ARRAY(SELECT ARRAY[id, trigger_type] FROM overtaken),
-       (SELECT id FROM overtaken WHERE worker_id IS NOT NULL LIMIT 1)
+SELECT at, agent_id, kind, channel, handle, user_message_count, is_for_agent, is_free,
+       ARRAY(SELECT ARRAY[id, trigger_type] FROM overtaken) AS overtaken,
+       (SELECT id FROM overtaken WHERE worker_id IS NOT NULL LIMIT 1) AS interrupted
 FROM line
 """
 
@@ -79,36 +77,34 @@ _STORE_NOW = _STORE.format(
     last_at="greatest(clock_timestamp(), last_at + interval '1 microsecond')", at="last_at", late=""
 ).encode()
 
-# A message that its platform has dated stands where it was said, however late it comes: after a night in which the server
-# was down, in the night. Only what was said just now stands after what the agent has just said, because the clocks of the
-# two differ, and the platform's may know no more than the second; and then all that was said later stands after it, too,
-# even if it has become old by the time that it is read. What comes after something that was said later stands where it was
-# said. A date that lies well ahead is none.
+# A message with a platform time is stored at that time, however late it arrives. A time well in the future is replaced by now.
 _DATED = f"""
 CASE WHEN %(said_at)s::timestamptz > transaction_timestamp() + interval '{CLOCK_SKEW_SECONDS} seconds'
      THEN transaction_timestamp() ELSE %(said_at)s END
 """
+# A recent message is placed after the agent's last reply, because the two clocks differ and the platform's may count whole
+# seconds. Messages with a later platform time are placed after it, too.
 _PLACED = f"""
 greatest({_DATED}, last_platform_created_at + interval '1 microsecond',
          CASE WHEN {_DATED} > transaction_timestamp() - interval '{CLOCK_SKEW_SECONDS} seconds'
               THEN replied_at + interval '1 microsecond' END)
 """
-# What is embedded goes on from the latest: what comes later and stands before it has to be come back to.
+# `late` moves the embedding mark back when a message is stored before the newest one.
 _STORE_DATED = _STORE.format(
     last_at=f"greatest(last_at, CASE WHEN {_DATED} < last_platform_time THEN {_DATED} ELSE {_PLACED} END),"
     f" last_platform_time = greatest(last_platform_time, {_DATED}), last_platform_created_at = CASE WHEN {_DATED} < last_platform_time THEN last_platform_created_at ELSE {_PLACED} END",
-    at=f"CASE WHEN {_DATED} < last_platform_time THEN {_DATED} ELSE last_platform_created_at END",  # by the row as it has become
+    at=f"CASE WHEN {_DATED} < last_platform_time THEN {_DATED} ELSE last_platform_created_at END",  # RETURNING sees the updated row
     late=""", late AS (
     UPDATE embedding_progress i SET embedded_until = least(embedded_until, line.at - interval '1 microsecond'), imports = imports + 1
     FROM line WHERE i.conversation_id = %(conversation)s AND line.at < line.last_at
 )""",
 ).encode()
 
-# By either unique index, one after the other: what the first finds is what counts.
+# One branch per unique index; the client's id has precedence over the platform's.
 _KNOWN = f"""
-SELECT (SELECT agent_id FROM conversations c WHERE c.id = m.conversation_id),
+SELECT (SELECT agent_id FROM conversations c WHERE c.id = m.conversation_id) AS agent_id,
        EXISTS (SELECT FROM events e WHERE e.conversation_id = m.conversation_id AND e.id = m.id)
-       OR EXISTS (SELECT FROM messages r WHERE r.conversation_id = m.conversation_id AND r.event_id = m.id), m.*
+       OR EXISTS (SELECT FROM messages r WHERE r.conversation_id = m.conversation_id AND r.event_id = m.id) AS is_for_agent, m.*
 FROM (
     (SELECT {COLUMNS} FROM messages
      WHERE conversation_id = %(conversation)s AND client_message_id = %(client_id)s AND owner_id = %(owner)s)
@@ -119,13 +115,12 @@ FROM (
 ) AS m
 """
 
-# What somebody has changed of what they said. The platform's own update stays beside the first one, with the latest before
-# it, so what was said before is not lost. A change that comes late, after a newer one, changes nothing; nor does one that leaves the words as they are,
-# but the first, which may have come before the message itself: it is known as a change from then on. What it means is looked
-# at again.
-_CHANGE = """
+# Apply an edit: `content` is replaced, and the platform's update is added to `payload`, so earlier texts are kept. An edit
+# older than the stored one is ignored, and so is one with the same text, except the first: it may have arrived before the
+# message itself. The message's vector is deleted, and the embedding mark is moved back to make it anew.
+_EDIT = """
 WITH held AS (
-    SELECT id FROM conversations WHERE id = %(conversation)s FOR NO KEY UPDATE  -- its number is given in the line
+    SELECT id FROM conversations WHERE id = %(conversation)s FOR NO KEY UPDATE  -- `seq` is assigned under this lock
 ), changed AS (
     UPDATE messages
     SET content = %(text)s, mentions = %(mentions)s, seq = DEFAULT,
@@ -148,8 +143,8 @@ WITH held AS (
 SELECT id FROM changed
 """
 
-# Somebody has added to a message that it is for the agent: from now on it is, once.
-_CALL = f"""
+# Queue an event for a stored message that an edit has addressed to the agent, at most once.
+_QUEUE_EDITED = f"""
 WITH line AS (
     UPDATE conversations SET open_event_count = open_event_count + 1
     WHERE id = %(conversation)s AND owner_id = %(owner)s AND {_FOR_AGENT}
@@ -165,11 +160,12 @@ ON CONFLICT DO NOTHING
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessages:
+    """Store what channels receive."""
+
     connection: Connection
 
     async def store(self, incoming: Incoming, *, audience: Audience, worker_id: str, claim: bool) -> Accepted | None:
-        """Store a message and, in a conversation of its audience, its event; None when its client's or its platform's id
-        is known."""
+        """Store a message and, if it is for the agent, its event; return None when its client or platform id is known."""
         message_id = new_id()
         parameters = {
             "conversation": incoming.conversation_id,
@@ -200,28 +196,27 @@ class IncomingMessages:
         row = await found.fetchone()
         if row is None:
             raise no_such_conversation(incoming.conversation_id)
-        at, agent_id, kind, channel, handle, spoken, answered, is_free, overtaken, interrupted = row
         claimed = None
-        if is_free:
+        if row.is_free:
             claimed = ClaimedEvent(
                 id=message_id,
                 conversation_id=incoming.conversation_id,
                 owner_id=incoming.owner_id,
                 fence=1,
                 attempts=1,
-                agent_id=agent_id,
-                kind=kind,
-                channel=channel,
+                agent_id=row.agent_id,
+                kind=row.kind,
+                channel=row.channel,
                 accepted_by=worker_id,
-                user_message_count=spoken,
-                handle=handle,
+                user_message_count=row.user_message_count,
+                handle=row.handle,
             )
-        where = (message_id, incoming.conversation_id, incoming.owner_id, agent_id)
-        ended = [(id_, type_) for id_, type_ in overtaken]
-        return Accepted(*where, at, answered, claimed, overtaken=ended, interrupted=interrupted)
+        where = (message_id, incoming.conversation_id, incoming.owner_id, row.agent_id)
+        overtaken = [(id_, type_) for id_, type_ in row.overtaken]
+        return Accepted(*where, row.at, row.is_for_agent, claimed, overtaken=overtaken, interrupted=row.interrupted)
 
-    async def _store(self, parameters: dict[str, Any]) -> AsyncCursor[tuple[Any, ...]]:
-        """Store; once more if a follow-up began while this waited for the line: now it is seen, and overtaken."""
+    async def _store(self, parameters: dict[str, Any]) -> AsyncCursor[Any]:
+        """Run the insert; retry once if a follow-up started while it waited for the lock, to supersede that follow-up."""
         statement = _STORE_NOW if parameters["said_at"] is None else _STORE_DATED
         try:
             return await self.connection.execute(statement, parameters)
@@ -231,7 +226,7 @@ class IncomingMessages:
             return await self.connection.execute(statement, parameters)
 
     async def find_known(self, incoming: Incoming) -> tuple[Message, Accepted] | None:
-        """The message stored under the client's id, or else under the platform's, and what accepting it did."""
+        """Return the message stored under the client's or else the platform's id, with the outcome of accepting it."""
         found = await self.connection.execute(
             _KNOWN,
             {
@@ -244,25 +239,25 @@ class IncomingMessages:
         row = await found.fetchone()
         if row is None:
             return None
-        message = to_message(row[2:])
+        message = to_message(row)
         return message, Accepted(
             message.id,
             incoming.conversation_id,
             incoming.owner_id,
-            row[0],
+            row.agent_id,
             message.created_at,
-            row[1],
+            row.is_for_agent,
             is_repeated=True,
         )
 
     async def store_edit(self, incoming: Incoming) -> str | None:
-        """Somebody has changed what they said, which is known by its platform's id; returns whose id it has here.
+        """Apply an edit to the message with its platform id; return the message's id.
 
-        None: it isn't known, or it says nothing else than before, or has been changed again since.
+        Return None if there is no such message, its text is the same, or a newer edit is stored.
         """
         assert incoming.edited_at is not None
         found = await self.connection.execute(
-            _CHANGE,
+            _EDIT,
             {
                 "conversation": incoming.conversation_id,
                 "owner": incoming.owner_id,
@@ -275,13 +270,15 @@ class IncomingMessages:
             },
         )
         row = await found.fetchone()
-        return row[0] if row else None
+        return row.id if row else None
 
     async def mark_for_agent(self, incoming: Incoming, message_id: str, *, audience: Audience, worker_id: str) -> bool:
-        """Queue a known message to be answered in a conversation of its audience; False if it is not one, or was queued
-        before. Call it in a transaction."""
+        """Queue an event for a stored message; return False if it is not for the agent or was queued before.
+
+        Call it in a transaction.
+        """
         found = await self.connection.execute(
-            _CALL,
+            _QUEUE_EDITED,
             {
                 "conversation": incoming.conversation_id,
                 "owner": incoming.owner_id,

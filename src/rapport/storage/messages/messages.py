@@ -1,9 +1,14 @@
-"""The message log: the truth about what was said. Rows are added, and what they say is never changed."""
+"""Read stored messages: the record of what people and the agent said.
+
+A row stays as it was stored, with two exceptions: an edit on the platform changes `content` (`incoming.py`), and a follow-up
+that was not sent is deleted (`outbox.py`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import structlog
@@ -18,22 +23,24 @@ from rapport.storage.database import Connection
 log = structlog.get_logger()
 
 COMMON_COLUMNS = "id, conversation_id, role, content, blocks, created_at, author_id, author_name"
-COLUMNS = (
-    f"{COMMON_COLUMNS}, reply_to_id, client_message_id, event_id, sources, metadata, summary_id,"
+_OTHER_COLUMNS = (
+    "reply_to_id, client_message_id, event_id, sources, metadata, summary_id,"
     " mentions, thread_id, is_bot, platform_id, context_snapshot"
 )
-PROMPT_COLUMNS = """reply_to_id, client_message_id, event_id, '[]'::jsonb AS sources,
-    CASE WHEN metadata ? 'autonomous' THEN metadata ELSE '{}' END AS metadata, summary_id, mentions, thread_id, is_bot,
-    platform_id, context_snapshot"""
-"""What follows SPOKEN in a message as one of many that a model is told: of the metadata, which may be long, only what says
-that the agent spoke unasked."""
+COLUMNS = f"{COMMON_COLUMNS}, {_OTHER_COLUMNS}"
+"""The columns of a whole message; `to_message` reads them by name."""
+PROMPT_COLUMNS = _OTHER_COLUMNS.replace("sources", "'[]'::jsonb AS sources").replace(
+    "metadata", "CASE WHEN metadata ? 'autonomous' THEN metadata ELSE '{}' END AS metadata"
+)
+"""The columns after COMMON_COLUMNS of a message in a prompt. Metadata may be long: only that of a follow-up is read."""
 TEXT_COLUMNS = f"""id, conversation_id, role,
     CASE WHEN content = '' AND blocks IS NOT NULL THEN '[picture]' ELSE content END AS content, NULL::jsonb AS blocks,
     created_at, author_id, author_name, {PROMPT_COLUMNS}"""
-"""The same without pictures, which can be megabytes each."""
+"""The columns of a message in a prompt without its pictures, which can be megabytes each."""
 RECENT_MESSAGES = 10_000
+"""`find_latest_reply` looks at this many of the newest messages."""
 
-# The conversation as the index has it, and only so: then no other index answers, and no walk of all that was ever sent there.
+# The conversation is written as in outbox_parts, so that the planner uses that index and not a scan of the conversation.
 _BY_PART = f"""
 SELECT {COLUMNS} FROM messages
 WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND NOT synthetic AND id = ANY(ARRAY(
@@ -43,7 +50,7 @@ WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND NOT synthe
 LIMIT 1
 """
 
-# A backward walk of messages_order that ends at the first one found, and in any case; only that one's words are read.
+# A bounded backward scan of messages_order that stops at the first match. The inner query reads no text.
 _LATEST_REPLY = f"""
 SELECT {COLUMNS} FROM messages
 WHERE conversation_id = %(conversation)s AND id = (
@@ -53,10 +60,10 @@ WHERE conversation_id = %(conversation)s AND id = (
     WHERE role = 'assistant' AND owner_id = %(owner)s AND NOT synthetic LIMIT 1)
 """
 
-# A range of the primary key for each conversation: how much was said in them plays no part. (An id is of digits and capital
-# letters, which every collation has in the same order.)
-_BEGINNING_WITH = """
-SELECT c.id, m.id FROM conversations c CROSS JOIN LATERAL (
+# A range of the primary key per conversation, so the cost does not depend on its length. Ids are digits and capital letters,
+# which every collation orders alike.
+_BY_PREFIX = """
+SELECT c.id AS conversation_id, m.id AS message_id FROM conversations c CROSS JOIN LATERAL (
     SELECT id FROM messages
     WHERE conversation_id = c.id AND id >= %(prefix)s AND id <= %(last)s AND starts_with(id, %(prefix)s)
       AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
@@ -69,17 +76,19 @@ LIMIT 5
 
 @dataclass(frozen=True, slots=True)
 class Messages:
+    """Read the messages of an owner's conversations."""
+
     connection: Connection
 
     async def list_before(
         self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None = None
     ) -> list[Message]:
-        """The newest `limit` messages older than the cursor, oldest of them first: what was said, and nothing else."""
-        told: list[Message] = []
+        """Return the newest `limit` messages before the cursor, oldest first, without synthetic ones."""
+        messages: list[Message] = []
         hidden = 0
-        while len(told) < limit:
-            # Between two messages of a person there are only a few that nobody said: one more page is enough, mostly.
-            page = await self._walk(owner_id, conversation_id, limit=limit - len(told), cursor=cursor)
+        while len(messages) < limit:
+            # Few messages in a row are synthetic: one more page is usually enough.
+            page = await self._walk(owner_id, conversation_id, limit=limit - len(messages), cursor=cursor)
             real = [message for message in page if not is_synthetic(message)]
             for message in page:
                 if is_synthetic(message):
@@ -90,18 +99,18 @@ class Messages:
                         trigger_type=message.metadata.get("trigger_type"),
                     )
             hidden += len(page) - len(real)
-            told = [*real, *told]
+            messages = [*real, *messages]
             if len(real) == len(page):
                 break
             cursor = (page[0].created_at, page[0].id)
         if hidden:
             log.info(f"Filtered {hidden} synthetic messages from thread history", conversationId=conversation_id)
-        return told
+        return messages
 
     async def _walk(
         self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None
     ) -> list[Message]:
-        # Both shapes are one backward walk of messages_order; they are two statements so that each has a fixed plan.
+        # Both are one backward scan of messages_order. Two statements, so that each has a fixed plan.
         if cursor is None:
             found = await self.connection.execute(
                 f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND owner_id = %s"
@@ -117,7 +126,7 @@ class Messages:
         return [to_message(row) for row in reversed(await found.fetchall())]
 
     async def get(self, owner_id: str, conversation_id: str, message_id: str) -> Message | None:
-        """One that somebody said."""
+        """Return a message; None if there is none, or it is synthetic."""
         found = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s AND NOT synthetic",
             (conversation_id, message_id, owner_id),
@@ -126,7 +135,7 @@ class Messages:
         return to_message(row) if row else None
 
     async def find_by_platform_id(self, owner_id: str, conversation_id: str, platform_id: str) -> Message | None:
-        """The one that the platform calls so, or a part of it if it was sent in several."""
+        """Return the message with this platform id, or the one that was sent in several parts of which one has it."""
         found = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages"
             " WHERE conversation_id = %s AND platform_id = %s AND owner_id = %s AND NOT synthetic",
@@ -142,15 +151,15 @@ class Messages:
         return to_message(row) if row else None
 
     async def get_thread_id(self, conversation_id: str, message_id: str) -> str | None:
-        """The forum topic that a message was said in, if it was in one."""
+        """Return the forum topic of a message, if it is in one."""
         found = await self.connection.execute(
             "SELECT thread_id FROM messages WHERE conversation_id = %s AND id = %s", (conversation_id, message_id)
         )
         row = await found.fetchone()
-        return row[0] if row else None
+        return row.thread_id if row else None
 
     async def find_latest_reply(self, owner_id: str, conversation_id: str) -> Message | None:
-        """What the agent said last, if that is among the latest LATELY things that were said."""
+        """Return the agent's latest message, if it is among the newest RECENT_MESSAGES."""
         found = await self.connection.execute(
             _LATEST_REPLY.encode(), {"conversation": conversation_id, "owner": owner_id}
         )
@@ -160,9 +169,9 @@ class Messages:
     async def find_by_prefix(
         self, owner_id: str, prefix: str, conversation_id: str | None = None
     ) -> list[tuple[str, str]]:
-        """Conversation and id of messages that somebody said and whose ids begin so, there or anywhere: the first few."""
+        """Return conversation id and message id of up to five messages whose ids begin with the prefix."""
         found = await self.connection.execute(
-            _BEGINNING_WITH,
+            _BY_PREFIX,
             {
                 "owner": owner_id,
                 "conversation": conversation_id,
@@ -170,10 +179,10 @@ class Messages:
                 "last": prefix.ljust(26, "Z"),
             },
         )
-        return [(row[0], row[1]) for row in await found.fetchall()]
+        return [(row.conversation_id, row.message_id) for row in await found.fetchall()]
 
     async def find_reply(self, owner_id: str, conversation_id: str, event_id: str) -> Message | None:
-        """The one reply an event has, once it has been answered."""
+        """Return the reply to an event, if it is answered."""
         found = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND event_id = %s AND owner_id = %s",
             (conversation_id, event_id, owner_id),
@@ -182,19 +191,27 @@ class Messages:
         return to_message(row) if row else None
 
     async def get_cursor(self, owner_id: str, conversation_id: str, message_id: str) -> tuple[datetime, str]:
-        """Where a message that somebody said stands in its conversation: the cursor of a history page."""
+        """Return a message's position in its conversation, for paging; raise InvalidInput if there is no such message."""
         if is_id(message_id):
             found = await self.connection.execute(
                 "SELECT created_at, id FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s AND NOT synthetic",
                 (conversation_id, message_id, owner_id),
             )
             if row := await found.fetchone():
-                return row[0], row[1]
+                return row.created_at, row.id
         raise InvalidInput(f"There is no message {message_id[:64]!r} in this conversation to page from.")
 
 
-def to_message(row: tuple[Any, ...]) -> Message:
-    """A row of COLUMNS, of SPOKEN and BRIEF, or of WORDS as a message."""
-    id_, conversation_id, role, content, blocks, created_at, author_id, author_name, *rest = row
-    author = None if author_id is None else Author(author_id, author_name or author_id)
-    return Message(id_, conversation_id, role, content if blocks is None else blocks, created_at, author, *rest)
+# Every other field of a message is the column of the same name.
+_SAME_NAMES = tuple(field.name for field in fields(Message) if field.name not in ("content", "author"))
+_read_same_names = attrgetter(*_SAME_NAMES)
+
+
+def to_message(row: Any) -> Message:
+    """Build a message from a row that has COLUMNS, COMMON_COLUMNS and PROMPT_COLUMNS, or TEXT_COLUMNS among its columns."""
+    author_id = row.author_id
+    return Message(
+        **dict(zip(_SAME_NAMES, _read_same_names(row), strict=True)),
+        content=row.content if row.blocks is None else row.blocks,
+        author=None if author_id is None else Author(author_id, row.author_name or author_id),
+    )

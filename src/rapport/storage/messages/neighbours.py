@@ -1,6 +1,6 @@
-"""What surrounds a message of a group: what it is linked to by replies, and what stands beside that.
+"""Load the messages that belong to a group message: those linked to it by replies, and their neighbours in time.
 
-None of it grows with the chat. Only what was said is in it, and only its owner's: no summaries, nothing synthetic.
+The cost does not grow with the chat. Only the owner's messages are loaded: no summaries, no synthetic messages.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COMMON_COLUMNS, PROMPT_COLUMNS, TEXT_COLUMNS, to_message
 
 MAX_REPLIES = 40
-"""So many replies to an anchor, and replies to those, are found, the nearest first."""
+"""Direct and indirect replies to an anchor that are loaded, the nearest first."""
 MAX_REPLIES_PER_MESSAGE = 20
-"""So many of them to one message: the latest."""
+"""Replies to one message that are loaded: the latest."""
 _SAID = "conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic"
 
-# `up` and `down` hold each message once, so a circle of replies (a file may claim one) ends; and they are read no further
-# than their LIMIT, so nothing beyond it is looked for. Ancestors by the primary key, replies by messages_replies, neighbours
-# by a walk of messages_order in both directions; in a forum of messages_topic. (LIMIT 1: each by its key, and not all of a
-# topic hashed to find a few.)
+# UNION keeps each message once, so a cycle of replies (an imported file may have one) ends; the LIMIT of `linked` stops the
+# recursion. Ancestors by the primary key, replies by messages_replies, neighbours by messages_order or messages_topic. LIMIT 1
+# keeps the planner from hashing a whole topic to find a few rows.
 _LINKED = f"""
 WITH RECURSIVE anchor AS MATERIALIZED (
     SELECT {COMMON_COLUMNS}, {PROMPT_COLUMNS} FROM messages WHERE {_SAID} AND id = %(anchor)s AND id <> %(call)s
@@ -41,24 +40,25 @@ WITH RECURSIVE anchor AS MATERIALIZED (
 ), linked AS MATERIALIZED (
     (SELECT id FROM up LIMIT %(depth)s + 1) UNION (SELECT id FROM down LIMIT {MAX_REPLIES + 1})
 )
-SELECT 0 AS part, anchor.* FROM anchor
+SELECT 'anchor' AS part, anchor.* FROM anchor
 UNION ALL
-SELECT 1, found.* FROM linked CROSS JOIN LATERAL (
+SELECT 'chain', found.* FROM linked CROSS JOIN LATERAL (
     SELECT {TEXT_COLUMNS} FROM messages
     WHERE {_SAID} AND id = linked.id AND id <> %(anchor)s AND id <> %(call)s LIMIT 1
 ) AS found WHERE found.created_at < %(at)s{{topic}}
 UNION ALL
-(SELECT 2, {TEXT_COLUMNS} FROM messages
+(SELECT 'around', {TEXT_COLUMNS} FROM messages
  WHERE {_SAID} AND (created_at, id) < (SELECT created_at, id FROM anchor){{topic}}
  ORDER BY created_at DESC, id DESC LIMIT %(neighbours)s)
 UNION ALL
-(SELECT 2, {TEXT_COLUMNS} FROM messages
+(SELECT 'around', {TEXT_COLUMNS} FROM messages
  WHERE {_SAID} AND (created_at, id) > (SELECT created_at, id FROM anchor) AND created_at < %(at)s AND id <> %(call)s{{topic}}
  ORDER BY created_at, id LIMIT %(neighbours)s)
 """
 _LINKED_ANYWHERE = _LINKED.replace("{topic}", "").encode()
 _LINKED_IN_TOPIC = _LINKED.replace("{topic}", " AND thread_id = %(topic)s").encode()
 
+# A backward scan of messages_order or, in a topic, of messages_topic.
 _RECENT = f"""
 SELECT {TEXT_COLUMNS} FROM messages WHERE {_SAID} AND (created_at, id) < (%(at)s, %(id)s){{topic}}
 ORDER BY created_at DESC, id DESC LIMIT %(limit)s
@@ -68,12 +68,12 @@ _RECENT_IN_TOPIC = _RECENT.replace("{topic}", " AND thread_id = %(topic)s").enco
 
 
 class LinkedMessages(NamedTuple):
-    """What a call is linked to."""
+    """Messages that a message to the agent (the call) is linked to."""
 
     anchor: Message | None
-    """What it replies to, however old that is."""
+    """The message it replies to, however old."""
     chain: Sequence[Message]
-    """What the anchor replies to, what that replies to …, and what was replied to the anchor; oldest first."""
+    """The anchor's ancestors by reply, and the replies to it; oldest first."""
     around: Sequence[Message]
     """The anchor and its neighbours in time, before the call; oldest first."""
 
@@ -87,11 +87,11 @@ async def load_linked(
     depth: int = 20,
     neighbours: int = 20,
 ) -> LinkedMessages:
-    """What a message replies to and what belongs to that, at most `depth` ancestors and `neighbours` on either side.
+    """Return the anchor of a message, at most `depth` ancestors, and `neighbours` messages on either side.
 
-    The anchor comes with its pictures. If it isn't stored, it is what the call has brought along of it, if anything.
+    The anchor has its pictures. If it is not stored, it is the call's snapshot of it, if there is one.
     """
-    rows: Sequence[tuple[Any, ...]] = ()
+    rows: Sequence[Any] = ()
     if call.reply_to_id is not None:
         found = await connection.execute(
             _LINKED_ANYWHERE if call.thread_id is None else _LINKED_IN_TOPIC,
@@ -107,17 +107,17 @@ async def load_linked(
             },
         )
         rows = await found.fetchall()
-    anchor = next((to_message(row[1:]) for row in rows if row[0] == 0), None)
+    anchor = next((to_message(row) for row in rows if row.part == "anchor"), None)
     if anchor is None:
         anchor = read_snapshot(call)
         return LinkedMessages(anchor, (), () if anchor is None else (anchor,))
-    chain = [to_message(row[1:]) for row in rows if row[0] == 1]
-    around = [to_message(row[1:]) for row in rows if row[0] == 2]
+    chain = [to_message(row) for row in rows if row.part == "chain"]
+    around = [to_message(row) for row in rows if row.part == "around"]
     return LinkedMessages(anchor, sort_by_time(chain), sort_by_time([*around, anchor]))
 
 
 def read_snapshot(call: Message) -> Message | None:
-    """The message that a call has brought along with it, as a message that is nowhere stored; None if there is none."""
+    """Build a message from the snapshot of the replied-to message in the call; None if there is none."""
     snapshot = call.context_snapshot
     if not snapshot or not isinstance(snapshot.get("text"), str):
         return None
@@ -127,25 +127,25 @@ def read_snapshot(call: Message) -> Message | None:
         call.conversation_id,
         "user",
         snapshot["text"],
-        min(_moment(snapshot.get("created_at")) or latest, latest),
-        _author(snapshot.get("author")),
+        min(_parse_time(snapshot.get("created_at")) or latest, latest),
+        _parse_author(snapshot.get("author")),
         thread_id=call.thread_id,
     )
 
 
-def _moment(value: object) -> datetime | None:
+def _parse_time(value: object) -> datetime | None:
     try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
         return None
-    return found if found and found.tzinfo else None
+    return time if time and time.tzinfo else None
 
 
-def _author(value: object) -> Author | None:
+def _parse_author(value: object) -> Author | None:
     if not isinstance(value, Mapping):
         return None
-    told: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-    return Author(str(told.get("id")), str(told.get("name")))
+    author: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+    return Author(str(author.get("id")), str(author.get("name")))
 
 
 async def load_recent(
@@ -157,7 +157,7 @@ async def load_recent(
     limit: int,
     thread_id: str | None = None,
 ) -> list[Message]:
-    """The latest `limit` messages before a (time, id), in a topic or anywhere; oldest first."""
+    """Return the latest `limit` messages before a (time, id), in a topic or in the whole chat; oldest first."""
     found = await connection.execute(
         _RECENT_ANYWHERE if thread_id is None else _RECENT_IN_TOPIC,
         {
@@ -175,16 +175,16 @@ async def load_recent(
 async def load_vector(
     connection: Connection, owner_id: str, conversation_id: str, message_id: str, *, embedder: str
 ) -> Vector | None:
-    """The vector of a message, if it has one by then."""
+    """Return the vector of a message, if it has one."""
     found = await connection.execute(
-        "SELECT embedding::real[] FROM message_vectors"
+        "SELECT embedding::real[] AS vector FROM message_vectors"
         " WHERE conversation_id = %s AND message_id = %s AND embedder = %s AND owner_id = %s",
         (conversation_id, message_id, embedder, owner_id),
     )
     row = await found.fetchone()
-    return row[0] if row else None
+    return row.vector if row else None
 
 
 def sort_by_time(messages: Sequence[Message]) -> list[Message]:
-    """As they were said."""
+    """Return the messages ordered by time."""
     return sorted(messages, key=lambda message: (message.created_at, message.id))

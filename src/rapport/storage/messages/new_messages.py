@@ -1,4 +1,4 @@
-"""News: what has become new in conversations since somebody last looked, and a word to other processes that something has."""
+"""Find what is new in conversations since a position, and notify other processes of changes."""
 
 from __future__ import annotations
 
@@ -15,32 +15,30 @@ from rapport.storage.work.events import NOTIFY_CHANNEL
 
 PAGE = 20
 PAGE_BYTES = 64_000
-"""A page ends before a message that would make it larger; so every page but one of a single message is small."""
+"""Largest page: it ends before the message that would exceed it, unless that is its only message."""
 
-# For each conversation one step into messages_by_seq and a short walk of its timers: those that wait, and the latest that
-# fired. How much was ever said there, and how many others there are, plays no part.
-_STANDING = """
-SELECT c.id,
-    coalesce((SELECT m.seq FROM messages m WHERE m.conversation_id = c.id AND NOT m.synthetic ORDER BY m.seq DESC LIMIT 1), 0),
+# One step into messages_by_seq and a short scan of timers per conversation, so the cost does not depend on its length.
+_POSITIONS = """
+SELECT c.id AS conversation_id,
+    coalesce((SELECT m.seq FROM messages m WHERE m.conversation_id = c.id AND NOT m.synthetic ORDER BY m.seq DESC LIMIT 1), 0) AS newest,
     hashtextextended(concat(
         (SELECT string_agg(concat_ws(' ', w.id, w.due_at, w.trigger_type, w.reason), ',' ORDER BY w.id) FROM timers w
          WHERE w.conversation_id = c.id AND w.state = 'pending'), ';',
         (SELECT string_agg(concat_ws(' ', f.id, f.state), ',') FROM (
             SELECT p.id, p.state FROM timers p
             WHERE p.owner_id = c.owner_id AND p.conversation_id = c.id AND p.fired_at IS NOT NULL
-            ORDER BY p.fired_at DESC LIMIT 3) AS f)), 0)
+            ORDER BY p.fired_at DESC LIMIT 3) AS f)), 0) AS timers
 FROM conversations c WHERE c.id = ANY(%(ids)s)
 """
 
-# A walk of messages_by_seq from the number on, no further than a page. The sizes are those on disk, which are known without
-# reading what is large.
+# A forward scan of messages_by_seq, bounded by a page. `pg_column_size` gives sizes on disk, without reading large values.
 _AFTER = f"""
 SELECT seq, {COLUMNS} FROM (
-    SELECT seq, {COLUMNS}, row_number() OVER walk AS number,
-        sum(pg_column_size(content) + coalesce(pg_column_size(blocks), 0) + pg_column_size(metadata)) OVER walk AS bytes
+    SELECT seq, {COLUMNS}, row_number() OVER page_order AS number,
+        sum(pg_column_size(content) + coalesce(pg_column_size(blocks), 0) + pg_column_size(metadata)) OVER page_order AS bytes
     FROM messages
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND NOT synthetic AND seq > %(seq)s
-    WINDOW walk AS (ORDER BY seq ROWS UNBOUNDED PRECEDING)
+    WINDOW page_order AS (ORDER BY seq ROWS UNBOUNDED PRECEDING)
     ORDER BY seq LIMIT {PAGE}
 ) AS page
 WHERE number = 1 OR bytes <= {PAGE_BYTES} ORDER BY seq
@@ -48,48 +46,50 @@ WHERE number = 1 OR bytes <= {PAGE_BYTES} ORDER BY seq
 
 
 def memory_hint(teller: str, kind: MemoryChangeKind, agent_id: str, memory_id: str, owner_id: str) -> str:
-    """What other processes are told of a change; `teller` says which one it comes from."""
+    """Return the notification of a changed memory; `teller` identifies the sending process."""
     return f"memory {teller} {kind} {agent_id} {memory_id} {owner_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationPosition:
-    """How a conversation stands: when one of the two is another than before, something has happened there."""
+    """The state of a conversation: if one of the two values differs from before, something has changed."""
 
     newest: int
-    """The highest number of its messages; 0 while there are none."""
+    """The highest `seq` of its messages; 0 if there are none."""
     timers: int
-    """A digest of its follow-ups: those that wait, and what has become of the latest others."""
+    """A digest of its pending timers and of the states of the latest fired ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewMessages:
+    """Read positions and new messages of conversations."""
+
     connection: Connection
 
     async def get_position(self, owner_id: str, conversation_id: str) -> ConversationPosition:
-        """How a conversation of this owner stands now; raises NotFound if there is none."""
+        """Return the position of a conversation of this owner; raise NotFound if there is none."""
         if is_id(conversation_id):
             found = await self.connection.execute(
-                f"{_STANDING} AND c.owner_id = %(owner)s".encode(), {"ids": [conversation_id], "owner": owner_id}
+                f"{_POSITIONS} AND c.owner_id = %(owner)s".encode(), {"ids": [conversation_id], "owner": owner_id}
             )
             if row := await found.fetchone():
-                return ConversationPosition(row[1], row[2])
+                return ConversationPosition(row.newest, row.timers)
         raise no_such_conversation(conversation_id)
 
     async def get_positions(self, conversation_ids: Sequence[str]) -> Mapping[str, ConversationPosition]:
-        """How all of these stand; those that are gone are missing."""
-        found = await self.connection.execute(_STANDING, {"ids": list(conversation_ids)})
-        return {row[0]: ConversationPosition(row[1], row[2]) for row in await found.fetchall()}
+        """Return the position of each conversation that exists."""
+        found = await self.connection.execute(_POSITIONS, {"ids": list(conversation_ids)})
+        return {row.conversation_id: ConversationPosition(row.newest, row.timers) for row in await found.fetchall()}
 
     async def list_after(self, owner_id: str, conversation_id: str, seq: int) -> list[tuple[int, Message]]:
-        """What was said or changed after that number, in order: a page of it, empty only if there is nothing."""
+        """Return a page of messages stored or changed after that `seq`, in order; empty only if there are none."""
         found = await self.connection.execute(
             _AFTER.encode(), {"conversation": conversation_id, "owner": owner_id, "seq": seq}
         )
-        return [(row[0], to_message(row[1:])) for row in await found.fetchall()]
+        return [(row.seq, to_message(row)) for row in await found.fetchall()]
 
     async def send_hints(self, hints: Sequence[str]) -> None:
-        """Give the other processes these hints."""
+        """Notify the other processes."""
         await self.connection.execute(
             "SELECT pg_notify(%s, hint) FROM unnest(%s::text[]) AS hint", (NOTIFY_CHANNEL, list(hints))
         )

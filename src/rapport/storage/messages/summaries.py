@@ -1,4 +1,4 @@
-"""Summaries: each stands for the messages before it when the model is asked; what was said stays as it was."""
+"""Store and load summaries. In a prompt a summary replaces the messages it covers, which stay stored."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
 
-# One statement. Who comes second finds another summary than the one it went on from, and stores nothing. Every message
-# is marked once, by the summary that covers it first; the summary before this one is marked as folded into it. Both ends
-# of what is covered bound a walk of messages_order (hence the subquery, not a join): what was covered before is not seen.
+# One statement, guarded by `summary_id`: a concurrent second summary stores nothing. Each message is marked by the first
+# summary that covers it, and the previous summary is marked as folded in. A subquery instead of a join, so that both ends
+# bound a scan of messages_order.
 _STORE = f"""
 WITH line AS (
     UPDATE conversations
@@ -25,7 +25,7 @@ WITH line AS (
 ), covered AS (
     UPDATE messages SET summary_id = %(id)s
     WHERE conversation_id = %(conversation)s AND role <> 'system-summary' AND NOT synthetic AND EXISTS (SELECT FROM line)
-      -- As it was before this statement: its own changes are not visible to it.
+      -- The value before this statement: a statement does not see its own changes.
       AND created_at > (SELECT summarized_until FROM conversations WHERE id = %(conversation)s) AND created_at <= %(upto)s
     RETURNING id
 ), folded_in AS (
@@ -39,11 +39,10 @@ FROM line
 RETURNING {COLUMNS}
 """
 
-# A forward walk of messages_order from where the summary ends to the first message that still waits for its answer: that
-# one and what follows is told to the model as it was said. Of what is only summed up nobody needs the pictures, which
-# can be megabytes each.
+# A forward scan of messages_order from the end of the summary to the first unanswered message. That message and later ones are
+# given to the model in full. Pictures are not read: a summary does not need them, and they can be megabytes each.
 _BACKLOG = f"""
-(SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb,")} FROM messages
+(SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb AS blocks,")} FROM messages
  WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
    AND created_at > (SELECT summarized_until FROM conversations WHERE id = %(conversation)s)
    AND created_at < least('infinity',
@@ -61,7 +60,7 @@ SELECT {COLUMNS} FROM messages WHERE conversation_id = %(conversation)s AND owne
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What the model would be given of a conversation, as far as it is answered, if it were given everything."""
+    """The newest summary of a conversation and the answered messages after it."""
 
     summary: Message | None
     messages: Sequence[Message]
@@ -69,17 +68,19 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
+    """Store and load the summaries of conversations."""
+
     connection: Connection
 
     async def load_backlog(self, owner_id: str, conversation_id: str, *, limit: int) -> Backlog:
-        """The newest summary, and what follows it up to the first message that waits for an answer: the words alone,
-        oldest first, at most `limit`."""
+        """Return the newest summary and at most `limit` messages after it, up to the first unanswered one: text only,
+        oldest first."""
         found = await self.connection.execute(
             _BACKLOG, {"conversation": conversation_id, "owner": owner_id, "limit": limit}
         )
-        told = [to_message(row) for row in await found.fetchall()]
-        summary = next((message for message in told if message.role == "system-summary"), None)
-        messages = [message for message in told if message.role != "system-summary"]
+        rows = [to_message(row) for row in await found.fetchall()]
+        summary = next((message for message in rows if message.role == "system-summary"), None)
+        messages = [message for message in rows if message.role != "system-summary"]
         return Backlog(summary, sorted(messages, key=lambda message: (message.created_at, message.id)))
 
     async def store(
@@ -92,7 +93,7 @@ class Summaries:
         previous: Message | None,
         source_ids: Sequence[str],
     ) -> Message | None:
-        """A summary of everything up to and including `upto`, folding in `previous`; None if another one came first."""
+        """Store a summary of everything up to and including `upto`, folding in `previous`; return None if another came first."""
         found = await self.connection.execute(
             _STORE,
             {

@@ -1,1 +1,1 @@
-"""Work to do: events, the workers that process them, and the outbox."""
+"""Store pending work: events, the workers that process them, and the outbox."""

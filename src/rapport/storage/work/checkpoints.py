@@ -1,4 +1,4 @@
-"""LangGraph's checkpoints in Postgres: the working state of a turn, never the source of what people see."""
+"""Store LangGraph's checkpoints in Postgres: the working state of a turn, never the source of what users see."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ log = structlog.get_logger()
 
 CheckpointPool: TypeAlias = AsyncConnectionPool[AsyncConnection[DictRow]]
 
-# What LangGraph's saver does in two statements a checkpoint, as one statement for many. The arrays go as binary (%b):
-# written as text, every string in them is escaped by a regular expression.
+# LangGraph's saver needs two statements per checkpoint; this is one for many. Arrays are sent as binary (%b), because psycopg
+# escapes every string of a text array by a regular expression.
 _PUT = """
 WITH blobs AS (
     INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
@@ -45,8 +45,7 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id)
 DO UPDATE SET checkpoint = excluded.checkpoint, metadata = excluded.metadata
 """
 
-# A thread's id is its event's, and that begins with the time: an old one sorts before a newer. In pieces, so that a
-# sweep after a long time holds nobody up.
+# A thread's id is its event's ULID, so older ids sort first. Deleted in batches, so that no statement runs long.
 _SWEEP = (
     "DELETE FROM checkpoints WHERE ctid IN (SELECT ctid FROM checkpoints WHERE thread_id < %s LIMIT 2000)",
     "DELETE FROM checkpoint_blobs WHERE ctid IN (SELECT ctid FROM checkpoint_blobs WHERE thread_id < %s LIMIT 4000)",
@@ -58,15 +57,15 @@ MAX_PENDING = 64
 
 
 class Checkpoints(AsyncPostgresSaver):
-    """LangGraph's own Postgres saver on its own tables, whose writes are gathered for a moment and written together.
+    """LangGraph's Postgres saver on its own tables, with writes collected for FLUSH_SECONDS and sent together.
 
-    A turn's only checkpoint is the one at its end, which nothing waits for: the reply is committed on its own. If the
-    process dies within that moment the turn is run again or its working state is missing, and nobody loses a word.
-    Reading, or deleting a thread, writes what is pending first.
+    A turn writes one checkpoint, at its end, and nothing waits for it: the reply is committed on its own. If the process
+    dies before the flush, the turn runs again or its working state is missing; no message is lost. Reading or deleting a
+    thread flushes first.
     """
 
     def __init__(self, pool: CheckpointPool) -> None:
-        # Revives only known message types from what it reads, never arbitrary code.
+        # Deserializes only known message types, never arbitrary code.
         super().__init__(pool, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
         self._pool = pool
         self._blobs: list[tuple[Any, ...]] = []
@@ -74,7 +73,7 @@ class Checkpoints(AsyncPostgresSaver):
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Write what is pending, again and again, until cancelled."""
+        """Flush pending writes periodically until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             try:
@@ -83,7 +82,7 @@ class Checkpoints(AsyncPostgresSaver):
                 log.warning("checkpoints.dropped", reason=str(error))
 
     async def sweep(self, before: datetime) -> int:
-        """Remove the oldest checkpoints of turns that began before the given time; returns how many went."""
+        """Delete a batch of checkpoints of turns that began before the given time; return how many rows."""
         oldest_kept = str(ULID.from_datetime(before))
         removed = 0
         with translate_errors():
@@ -93,7 +92,7 @@ class Checkpoints(AsyncPostgresSaver):
         return removed
 
     async def flush(self) -> None:
-        """Write everything that is pending; when this returns, so is what another task was just writing."""
+        """Write everything that is pending; wait for a flush that another task has started."""
         async with self._writing:
             if not self._rows:
                 return
@@ -106,7 +105,7 @@ class Checkpoints(AsyncPostgresSaver):
                     await connection.execute(_PUT, columns)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The newest checkpoint of a thread. Of a turn that has just begun it is known without asking: there is none."""
+        """Return the newest checkpoint of a thread; None without a query for a turn that has just begun."""
         if config.get("configurable", {}).get(FRESH) is True:
             return None
         await self.flush()
@@ -144,14 +143,13 @@ class Checkpoints(AsyncPostgresSaver):
         if len(self._rows) >= MAX_PENDING:
             try:
                 await self.flush()
-            except (Transient, Permanent) as error:  # not worth a turn
+            except (Transient, Permanent) as error:  # a lost checkpoint must not fail the turn
                 log.warning("checkpoints.dropped", reason=str(error))
         return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}}
 
 
 def checkpoint_pool(url: str) -> CheckpointPool:
-    """Connections for checkpoints. A checkpoint lost with the machine's power costs a turn run again, nothing else:
-    so they don't wait for the disk, unlike everything that was acknowledged."""
+    """Return a pool whose commits do not wait for the disk: a checkpoint lost in a power failure costs one repeated turn."""
     return AsyncConnectionPool(
         url,
         connection_class=AsyncConnection[DictRow],

@@ -1,4 +1,4 @@
-"""Events: accepted with their message, claimed by one worker at a time, finished with their reply."""
+"""Store events: accepted with their message, claimed by one worker at a time, finished with their reply."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
 
 NOW_IN_LINE = "SELECT greatest(clock_timestamp(), conversations.last_at + interval '1 microsecond') AS at"
-"""When what the agent says now is said: later than all that was said before, even if the clock went back."""
+"""The time of a message that the agent stores now: later than all earlier ones, even if the clock went back."""
 
 NOTIFY_CHANNEL = "rapport"
-"""The NOTIFY channel. What is said on it is only a hint: whoever misses it finds out by polling."""
+"""The NOTIFY channel. A notification is only a hint: a process that misses it finds the change by polling."""
 
-# Ends an event, if the fence says that it is still ours, and stores its reply: all or, if it isn't ours, nothing.
+# End the event and store its reply in one statement, if the fence is still ours; otherwise change nothing.
 _FINISH = f"""
 WITH held AS (
-    SELECT id FROM conversations WHERE id = %(conversation)s FOR NO KEY UPDATE  -- first, as whoever erases it does
+    SELECT id FROM conversations WHERE id = %(conversation)s FOR NO KEY UPDATE  -- first, as deleting it does: no deadlock
 ), event AS (
     UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = NULL
     FROM held
@@ -34,8 +34,8 @@ WITH held AS (
     RETURNING events.id, events.user_message_count
 ), line AS (
     UPDATE conversations
-    SET (last_at, replied_at) = (SELECT at, at FROM ({NOW_IN_LINE}) AS spoken_at), open_event_count = open_event_count - 1,
-        -- The breaker: an answer closes it; a failure opens it when it is the trial after a rest, or the last of too many.
+    SET (last_at, replied_at) = (SELECT at, at FROM ({NOW_IN_LINE}) AS reply_time), open_event_count = open_event_count - 1,
+        -- The breaker: a success closes it; a failure opens it if it is the trial after a pause or the last of too many.
         model_failed_at = CASE %(failed)s::boolean WHEN true THEN
             (model_failed_at || clock_timestamp())[greatest(1, cardinality(model_failed_at) + 2 - %(failures)s):]
             WHEN false THEN '{{}}' ELSE model_failed_at END,
@@ -45,7 +45,7 @@ WITH held AS (
                 THEN clock_timestamp() + %(rest)s * interval '1 second' END
             WHEN false THEN NULL ELSE breaker_open_until END
     FROM event WHERE conversations.id = %(conversation)s
-    RETURNING conversations.last_at, open_event_count, event.id AS event_id, conversations.user_message_count, event.user_message_count AS heard
+    RETURNING conversations.last_at, open_event_count, event.id AS event_id, conversations.user_message_count, event.user_message_count AS count_at_event
 ), reply AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           event_id, sources, metadata, created_at, is_bot, thread_id)
@@ -58,21 +58,21 @@ WITH held AS (
     INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id)
     SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id FROM reply WHERE %(push)s
 ){{planned}}
-SELECT line.open_event_count > 0, reply.* FROM line, reply
+SELECT line.open_event_count > 0 AS has_more, reply.* FROM line, reply
 """
 
-# Part of a commit: the follow-up that was planned with a reply, unless somebody has spoken since. The silence is dated from
-# our own message, which is being stored.
+# Set the follow-up that was planned with the reply, unless a user has written since the event. The delay counts from the
+# reply that this statement stores.
 PLANNED_WITH_REPLY = f"""
 , planned AS (
     INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, topic, origin, user_message_count, due_at, sources)
     SELECT %(conversation)s, %(plan_id)s, '{PLANNED_TIMER_ID}', %(owner)s, %(plan_type)s, %(plan_reason)s, %(plan_topic)s, 'planner',
            line.user_message_count, clock_timestamp() + %(plan_delay)s * interval '1 second', %(plan_sources)s::text[]
-    FROM line WHERE line.user_message_count = line.heard
+    FROM line WHERE line.user_message_count = line.count_at_event
     ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
     SET trigger_type = excluded.trigger_type, reason = excluded.reason, topic = excluded.topic,
         origin = excluded.origin, user_message_count = excluded.user_message_count, due_at = excluded.due_at, sources = excluded.sources
-    WHERE timers.origin = 'planner'  -- what somebody has set is theirs
+    WHERE timers.origin = 'planner'  -- a timer set by a user is not replaced
 )"""
 
 _FINISH_ONLY = _FINISH.replace("{planned}", "").encode()
@@ -80,18 +80,17 @@ _FINISH_AND_PLAN = _FINISH.replace("{planned}", PLANNED_WITH_REPLY).encode()
 
 _CLAIMED = (
     "e.id, e.conversation_id, e.owner_id, e.fence, e.attempts, c.agent_id, c.kind, c.channel, e.accepted_by,"
-    " e.user_message_count, e.trigger_type, e.trigger_reason, c.handle, e.cancel_requested"
-    # the order of ClaimedEvent's fields
+    " e.user_message_count, e.trigger_type, e.trigger_reason, c.handle, e.cancel_requested AS is_cancelled"
 )
 
 _RUN = "state = 'running', worker_id = %(worker)s, fence = e.fence + 1, attempts = e.attempts + 1, error = NULL"
 
-# The heads of all lines where nobody is being served. SKIP LOCKED: two workers never wait for each other here.
+# The first queued event of each conversation without a running one. SKIP LOCKED: workers do not wait for each other.
 _CLAIM = f"""
 UPDATE events e SET {_RUN} FROM conversations c, (
     SELECT conversation_id, id FROM events q
     WHERE state = 'queued' AND {{mine}}
-      -- Nothing is put off by more than seconds: what seems due much later was put off before the clock went back.
+      -- Delays are a few seconds at most: an event due much later was delayed before the clock went back.
       AND due_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '10 seconds'
       AND (%(conversation)s::text IS NULL OR q.conversation_id = %(conversation)s)
       AND NOT EXISTS (SELECT FROM events o WHERE o.conversation_id = q.conversation_id AND o.state = 'running')
@@ -110,19 +109,21 @@ _CLAIM_FOLLOWUPS = _CLAIM.format(
 
 
 class Superseded(RapportError):
-    """Somebody else has this event now, or it is gone: what was made for it must not be shown."""
+    """Raised when another worker has this event or it is gone: its reply must not be shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
+    """Claim, finish, requeue and cancel events."""
+
     connection: Connection
 
     async def finish(
         self, event: ClaimedEvent, reply: Reply, *, agent_name: str, push: bool, plan: Plan | None = None
     ) -> Finished:
-        """Store the reply and end the event, both or neither; raises Superseded if the event isn't ours any more.
+        """Store the reply and end the event atomically; raise Superseded if the event is not ours any more.
 
-        With the reply goes the follow-up that was planned, if nobody has spoken since the event.
+        The planned follow-up is stored too, if no user has written since the event.
         """
         found = await self.connection.execute(
             _FINISH_AND_PLAN if plan else _FINISH_ONLY,
@@ -149,14 +150,14 @@ class Events:
         row = await found.fetchone()
         if row is None:
             raise Superseded("Another worker has taken over this event, or its conversation was deleted.")
-        return Finished(to_message(row[1:]), has_more=row[0])
+        return Finished(to_message(row), has_more=row.has_more)
 
     async def claim_waiting(
         self, *, worker_id: str, limit: int = 1, conversation_id: str | None = None, followups: bool = False
     ) -> list[ClaimedEvent]:
-        """Up to `limit` events that wait and whose conversations are not being served; they are this worker's now.
+        """Claim up to `limit` queued events of conversations without a running event, and return them.
 
-        What people said, or with `followups` what timers became: those wait while anybody waits for an answer there.
+        With `followups` claim events of timers instead: they wait until all messages of the conversation are answered.
         """
         try:
             found = await self.connection.execute(
@@ -164,11 +165,11 @@ class Events:
                 {"worker": worker_id, "limit": limit, "conversation": conversation_id},
             )
         except UniqueViolation:
-            return []  # somebody else began to serve one of these conversations at the same moment; look again later
-        return [ClaimedEvent(*row) for row in await found.fetchall()]
+            return []  # another worker claimed one of these conversations concurrently; the next poll tries again
+        return [ClaimedEvent(**row._asdict()) for row in await found.fetchall()]
 
     async def put_back(self, event: ClaimedEvent, *, error: str | None, delay: float) -> bool:
-        """Give an event back to the queue, due in `delay` seconds; False if it wasn't ours any more."""
+        """Requeue an event, due in `delay` seconds; return False if it was not ours any more."""
         found = await self.connection.execute(
             "UPDATE events SET state = 'queued', worker_id = NULL, error = %s, due_at = clock_timestamp() + %s * interval '1 second'"
             " WHERE conversation_id = %s AND id = %s AND state = 'running' AND fence = %s",
@@ -177,9 +178,9 @@ class Events:
         return found.rowcount == 1
 
     async def request_cancel(self, owner_id: str, conversation_id: str, message_id: str | None = None) -> str | None:
-        """Ask whoever runs the conversation's turn to stop it; returns that event's id, None if nothing runs.
+        """Request that the conversation's running turn stops; return its event's id, None if nothing runs.
 
-        With a message's id only the turn that answers it, also if it has yet to begin.
+        With a message's id request it only for the turn that answers it, also if it has not begun.
         """
         which = "state = 'running'" if message_id is None else "id = %(message)s AND state <> 'done'"
         found = await self.connection.execute(
@@ -190,26 +191,26 @@ class Events:
         row = await found.fetchone()
         if row is None:
             return None
-        await self.hint(f"cancel {row[0]}")
-        return row[0]
+        await self.hint(f"cancel {row.id}")
+        return row.id
 
     async def list_cancelled(self, *, worker_id: str) -> list[str]:
-        """Which of this worker's running events somebody asked to cancel."""
+        """Return ids of this worker's running events with a cancel request."""
         found = await self.connection.execute(
             "SELECT id FROM events WHERE worker_id = %s AND state = 'running' AND cancel_requested",
             (worker_id,),
         )
-        return [row[0] for row in await found.fetchall()]
+        return [row.id for row in await found.fetchall()]
 
     async def list_running(self, worker_id: str) -> set[str]:
-        """What the database believes this worker is running."""
+        """Return ids of the events that are stored as running on this worker."""
         found = await self.connection.execute(
             "SELECT id FROM events WHERE worker_id = %s AND state = 'running'", (worker_id,)
         )
-        return {row[0] for row in await found.fetchall()}
+        return {row.id for row in await found.fetchall()}
 
     async def requeue_orphaned(self, worker_id: str, event_ids: set[str]) -> None:
-        """Put back events that this worker holds without running them."""
+        """Requeue events that are stored as running on this worker but are not."""
         await self.connection.execute(
             "UPDATE events SET state = 'queued', worker_id = NULL, due_at = clock_timestamp()"
             " WHERE worker_id = %s AND state = 'running' AND id = ANY(%s)",
@@ -217,11 +218,12 @@ class Events:
         )
 
     async def hint(self, text: str) -> None:
+        """Notify the other processes."""
         await self.connection.execute("SELECT pg_notify(%s, %s)", (NOTIFY_CHANNEL, text))
 
 
 def plan_parameters(plan: Plan | None) -> dict[str, Any]:
-    """What PLANNED_WITH_REPLY wants to know."""
+    """Return the parameters of PLANNED_WITH_REPLY."""
     if plan is None:
         return {}
     return {

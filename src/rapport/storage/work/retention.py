@@ -16,7 +16,7 @@ CONVERSATIONS_PER_BATCH = 200
 ROWS_PER_BATCH = 500
 _CLOCK_MARGIN = timedelta(days=1)
 
-# A walk of the primary key: no index beside it is needed, and each statement is short however many conversations there are.
+# A scan of the primary key: no further index is needed, and each statement is short however many conversations there are.
 _NEXT_CONVERSATIONS = "SELECT id FROM conversations WHERE id > %(after)s ORDER BY id LIMIT %(limit)s"
 
 # Ids of events and timers begin with their time, so a range of the primary key holds all old rows and nearly no others. The
@@ -29,7 +29,7 @@ _DELETE: Mapping[str, str] = {
             SELECT ctid FROM events WHERE conversation_id = ANY(%(conversations)s) AND id < %(newest)s
               AND state = 'done' AND finished_at < {_BEFORE} LIMIT %(limit)s))
     """,
-    # A reply that was sent in several parts is found by the number of any part (Messages.of_platform): its row stays.
+    # A reply that was sent in several parts is found by the number of any part (Messages.find_by_platform_id): its row stays.
     "outbox": f"""
         DELETE FROM outbox WHERE ctid = ANY(ARRAY(
             SELECT ctid FROM outbox WHERE conversation_id = ANY(%(conversations)s)
@@ -65,7 +65,7 @@ class Retention:
     async def list_conversations(self, *, after: str) -> list[str]:
         """Return the ids of the next conversations after the given id; empty at the end."""
         found = await self.connection.execute(_NEXT_CONVERSATIONS, {"after": after, "limit": CONVERSATIONS_PER_BATCH})
-        return [row[0] for row in await found.fetchall()]
+        return [row.id for row in await found.fetchall()]
 
     async def delete_old(self, table: str, conversations: Sequence[str], *, age: timedelta) -> int:
         """Delete finished rows of these conversations that are older than `age`; return how many, ROWS_PER_BATCH at most."""

@@ -1,4 +1,4 @@
-"""What a turn begins with, in one statement."""
+"""Load the input of a turn in one statement."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from rapport.storage.followups.past_followups import PAST_FOLLOWUPS, read_past_f
 from rapport.storage.messages.messages import COMMON_COLUMNS, PROMPT_COLUMNS, to_message
 
 PICTURES = 12
-"""So many of the newest messages are loaded with their pictures, which can be megabytes each; of others the words."""
+"""Newest messages that are loaded with their pictures, which can be megabytes each; of others only the text."""
 
-_TOLD = f"{COMMON_COLUMNS}, {PROMPT_COLUMNS}"
+_MESSAGE = f"{COMMON_COLUMNS}, {PROMPT_COLUMNS}"
 
-# Messages that people sent later wait for turns of their own and are left out; replies that came later belong to messages
-# before it, because turns run in order, and are in.
+# `{before}` leaves out later messages of users, which have turns of their own. Later replies stay: turns run in order, so they
+# answer earlier messages.
 _NEWEST = f"""
     SELECT id, conversation_id, role,
-        CASE WHEN content = '' AND blocks IS NOT NULL AND NOT is_newest THEN '[picture]' ELSE content END,
-        CASE WHEN is_newest THEN blocks END, created_at, author_id, author_name, {PROMPT_COLUMNS}
+        CASE WHEN content = '' AND blocks IS NOT NULL AND NOT is_newest THEN '[picture]' ELSE content END AS content,
+        CASE WHEN is_newest THEN blocks END AS blocks, created_at, author_id, author_name, {PROMPT_COLUMNS}
     FROM (
         SELECT *, row_number() OVER (ORDER BY created_at DESC, id DESC) <= {PICTURES} AS is_newest FROM messages
         WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
           AND {{where}}
-        ORDER BY created_at DESC, id DESC LIMIT %(limit)s) AS newest"""
+        ORDER BY created_at DESC, id DESC LIMIT %(limit)s) newest"""
 _WHOLE_CHAT = _NEWEST.replace(
-    "{where}", "(SELECT thread_id FROM asked) IS NULL AND created_at > (SELECT summarized_until FROM here){before}"
+    "{where}", "(SELECT thread_id FROM call) IS NULL AND created_at > (SELECT summarized_until FROM here){before}"
 )
-_TOPIC = _NEWEST.replace("{where}", "thread_id = (SELECT thread_id FROM asked){before}")
+_TOPIC = _NEWEST.replace("{where}", "thread_id = (SELECT thread_id FROM call){before}")
 
-# One backward walk, of messages_order from the end to what the summary covers or, in a forum, of the topic's messages; the
-# asked message by its key, the summary by its key: flat, however long the conversation is. (Both keys in one IN would be
-# looked for along the whole of messages_order while the table has no statistics.) In a group no summary stands for
-# anything: what belongs to a question is chosen from what was said. Only groups have topics: a direct chat is one talk.
+# One backward scan of messages_order or messages_topic, and the message and the summary by key: flat, however long the
+# conversation is. Both keys in one IN would scan messages_order while the table has no statistics. Groups use no summary:
+# the context of a question is selected from the messages. Only groups have topics.
 _LOAD = f"""
 WITH here AS (
     SELECT kind, CASE kind WHEN 'direct' THEN summary_id END AS summary_id,
@@ -47,62 +46,62 @@ WITH here AS (
         coalesce(muted_until > clock_timestamp(), false) AS is_muted,
         (SELECT time_zone FROM preferences WHERE owner_id = %(owner)s) AS time_zone,
         EXISTS (SELECT FROM memories WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS has_memories,
-        {PAST_FOLLOWUPS} AS brought_up
+        {PAST_FOLLOWUPS} AS past_followups
     FROM conversations c WHERE id = %(conversation)s AND owner_id = %(owner)s
-), asked AS MATERIALIZED (
+), call AS MATERIALIZED (
     SELECT created_at, CASE (SELECT kind FROM here) WHEN 'group' THEN thread_id END AS thread_id
     FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s
-), told AS (
+), chat AS (
     ({_WHOLE_CHAT})
     UNION ALL
     ({_TOPIC})
     UNION ALL
-    SELECT {_TOLD} FROM messages
+    SELECT {_MESSAGE} FROM messages
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = %(upto)s
     UNION ALL
-    SELECT {_TOLD} FROM messages
+    SELECT {_MESSAGE} FROM messages
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = (SELECT summary_id FROM here)
 )
-SELECT here.is_resting, here.autonomy_enabled, here.has_memories, here.brought_up, coalesce(n.chunks, 0),
-       n.min_similarity, here.is_muted, here.time_zone, told.*
-FROM here LEFT JOIN told ON true LEFT JOIN note_counts n ON n.owner_id = %(owner)s AND n.embedder = %(embedder)s
+SELECT is_resting, autonomy_enabled, has_memories, past_followups, coalesce(chunks, 0) AS chunks,
+       min_similarity, is_muted, time_zone, chat.*
+FROM here LEFT JOIN chat ON true LEFT JOIN note_counts ON owner_id = %(owner)s AND embedder = %(embedder)s
 """
-# psycopg converts a statement anew on every use when it has more than 4,096 characters: indentation is left out.
-_SHORT_LOAD = re.sub(r"\n +", "\n", _LOAD)
-_LOAD_MESSAGE = _SHORT_LOAD.replace("{before}", " AND (role <> 'user' OR created_at < (SELECT created_at FROM asked))")
+# psycopg caches the conversion of a statement only up to 4,096 characters: hence no indentation.
+_SHORT_LOAD = re.sub(r"\n\s*", "\n", _LOAD).strip()
+_LOAD_MESSAGE = _SHORT_LOAD.replace("{before}", " AND (role <> 'user' OR created_at < (SELECT created_at FROM call))")
 _LOAD_SILENCE = _SHORT_LOAD.replace("{before}", "")
 
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """What a turn has to work with."""
+    """Everything a turn reads from the database before it starts."""
 
     message: Message
-    """What is to be answered."""
+    """The message to answer."""
     earlier: Sequence[Message]
     """The newest messages before it that no summary covers, oldest first; in a forum, those of its topic."""
     summary: Message | None
-    """What stands for everything before those."""
+    """The summary of everything before those."""
     note_counts: NoteCounts
     is_breaker_open: bool
-    """The breaker is open: no model is asked."""
+    """True if the breaker is open: no model is called."""
     autonomy_enabled: bool | None
-    """What somebody has said about follow-ups in this conversation; None when nobody has."""
+    """The setting for follow-ups in this conversation; None if unset."""
     has_memories: bool
     past_follow_ups: Sequence[PastFollowUp]
     """Its latest follow-ups, the newest first."""
     is_muted: bool = False
-    """Whether the owner wants no follow-ups in this conversation now."""
+    """True if the owner has muted follow-ups in this conversation now."""
     time_zone: str | None = None
-    """The zone that the owner has set; None when they have set none."""
+    """The owner's time zone; None if unset."""
 
 
 async def load_turn_input(
     connection: Connection, event: ClaimedEvent, *, limit: int, embedder: str, question: Message | None = None
 ) -> TurnInput | None:
-    """Everything a turn about this event may see, with at most `limit` earlier messages; None if its message is gone.
+    """Return the input of a turn, with at most `limit` earlier messages; None if the event's message is gone.
 
-    With `asked`, which nobody said and the log doesn't hold, it is everything that was said so far.
+    With `question`, the synthetic message of a follow-up that is not stored, all messages so far count as earlier.
     """
     found = await connection.execute(
         (_LOAD_MESSAGE if question is None else _LOAD_SILENCE).encode(),
@@ -116,23 +115,23 @@ async def load_turn_input(
         },
     )
     rows = await found.fetchall()
-    messages = [to_message(row[8:]) for row in rows if row[8] is not None]
+    messages = [to_message(row) for row in rows if row.id is not None]
     question = question or next((message for message in messages if message.id == event.id), None)
     if question is None or not rows:
         return None
     earlier = [message for message in messages if message.id != question.id and message.role != "system-summary"]
     earlier.sort(key=lambda message: (message.created_at, message.id))
     summary = next((message for message in messages if message.role == "system-summary"), None)
-    is_resting, autonomy, has_memories, made, chunks, min_similarity, is_muted, time_zone = rows[0][:8]
+    state = rows[0]
     return TurnInput(
         question,
         earlier,
         summary,
-        NoteCounts(chunks, min_similarity),
-        is_resting,
-        autonomy,
-        has_memories,
-        read_past_followups(made),
-        is_muted,
-        time_zone,
+        NoteCounts(state.chunks, state.min_similarity),
+        state.is_resting,
+        state.autonomy_enabled,
+        state.has_memories,
+        read_past_followups(state.past_followups),
+        state.is_muted,
+        state.time_zone,
     )
