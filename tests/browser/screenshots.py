@@ -77,7 +77,7 @@ async def on_a_desktop(visitor: Visitor) -> None:
     keep(await taken(visitor), "start")
     await visitor.button("Call it in the group").click()
     await answered(visitor, 1)
-    await expect(visitor.shown("why").get_by_text("It was given")).to_be_visible()
+    await expect(visitor.shown("why").get_by_text("The agent was given")).to_be_visible()
     keep(await taken(visitor), "why")
 
     await visitor.open("start")
@@ -97,7 +97,7 @@ async def on_a_desktop(visitor: Visitor) -> None:
         await visitor.say(text)
         await answered(visitor, 2 + number)
     await visitor.panel("next")
-    await visitor.button("Say it now").first.click()
+    await visitor.button("Send now").first.click()
     await answered(visitor, 2 + len(SAID))
     keep(await taken(visitor), "next")
     await visitor.panel("memory")

@@ -133,7 +133,7 @@ async def test_the_keyboard_reaches_what_the_mouse_does(visitor: Visitor, world:
         "Reply",
         "Why this answer?",
         "Close the details",
-        "What was said",
+        "Message history",
     }
     assert wanted <= reached
     await visitor.page.locator("[data-tab='why']").focus()

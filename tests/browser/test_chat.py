@@ -36,7 +36,7 @@ async def test_a_conversation_is_begun_watched_as_it_is_written_and_stopped(visi
     await visitor.say("Tell me a story")
     await expect(visitor.draft).to_have_text("Once")
     await visitor.button("Stop").click()
-    await expect(visitor.replies.last).to_contain_text("You stopped it here.")
+    await expect(visitor.replies.last).to_contain_text("You stopped this answer.")
     assert (await visitor.words())[2:] == ["Tell me a story", "Once"]
     await expect(visitor.draft).to_have_count(0)
     await expect(visitor.button("Stop")).to_be_hidden()
@@ -64,7 +64,7 @@ async def test_what_could_not_be_sent_is_kept_and_sent_again(visitor: Visitor, w
 
     await visitor.page.route("**/messages", refuse_once)
     await visitor.say("take this")
-    await expect(visitor.page.locator(".pending.failed")).to_contain_text("That was a bit much at once.")
+    await expect(visitor.page.locator(".pending.failed")).to_contain_text("Too many messages.")
     await visitor.button("Send again").click()
     await expect(visitor.replies.locator(".words")).to_have_text(["re: take this"])
     await expect(visitor.page.locator(".pending")).to_have_count(0)
@@ -73,7 +73,7 @@ async def test_what_could_not_be_sent_is_kept_and_sent_again(visitor: Visitor, w
     await visitor.page.context.set_offline(True)
     await visitor.say("and this")
     await expect(visitor.page.locator(".pending.waiting")).to_contain_text("It will be sent.")
-    await expect(visitor.page.locator("#banner")).to_contain_text("What you write is kept")
+    await expect(visitor.page.locator("#banner")).to_contain_text("Your messages are kept")
     await visitor.page.context.set_offline(False)
     await expect(visitor.replies).to_have_count(2)
     await expect(visitor.page.locator("#banner")).to_be_hidden()
@@ -200,10 +200,10 @@ async def test_who_has_many_conversations_is_told_how_to_find_the_older_ones(vis
         await world.conversation(title=f"Another, {number}")
     await visitor.open("")
     await expect(visitor.threads).to_have_count(100)
-    await expect(visitor.page.get_by_text("Search finds older ones.")).to_be_visible()
+    await expect(visitor.page.get_by_text("Use the search to find older ones.")).to_be_visible()
     await visitor.page.get_by_label("Search conversations").fill("first of all")
     await expect(visitor.threads).to_have_count(1)
-    await expect(visitor.page.get_by_text("Search finds older ones.")).to_be_hidden()
+    await expect(visitor.page.get_by_text("Use the search to find older ones.")).to_be_hidden()
 
 
 async def test_what_others_say_comes_by_itself(visitor: Visitor, world: World) -> None:

@@ -37,13 +37,13 @@ async def test_an_answer_shows_the_passage_it_rests_on(visitor: Visitor, world: 
     # Beside the passages: what it would say without one.
     await visitor.to_chat()
     asked = len(world.model.calls)
-    await visitor.asks("Which planet has the most moons?", "Nothing in your notes is close enough")
+    await visitor.asks("Which planet has the most moons?", "No note is close enough")
     assert len(world.model.calls) == asked
     await reply.locator(".chip[data-note='shop']").click()
     await expect(passage).to_be_visible()
     await world.http.delete("/api/notes/shop")
     await visitor.open(f"c/{thread}/sources")
-    await expect(passage).to_contain_text("This note was deleted since.")
+    await expect(passage).to_contain_text("This note was deleted.")
 
 
 async def test_what_an_answer_was_given_is_lit(visitor: Visitor, world: World) -> None:
@@ -58,13 +58,13 @@ async def test_what_an_answer_was_given_is_lit(visitor: Visitor, world: World) -
     count = await chosen.count()
     assert 3 <= count <= 30
     await expect(chosen.first.locator(".reasons span").first).not_to_be_empty()
-    await expect(why.locator(".passed").first).to_contain_text("passed over")
+    await expect(why.locator(".passed").first).to_contain_text("not chosen")
     if not visitor.is_phone:
         lit: list[str] = await visitor.page.locator(".message.lit").evaluate_all(ids)
         assert set(lit) <= set(await why.locator(".entry.chosen, .entry.call").evaluate_all(ids))
         assert len(lit) >= 3
     await why.get_by_label("Chosen by").select_option("recent")
-    await expect(why.locator(".lead")).to_contain_text("It would be given")
+    await expect(why.locator(".lead")).to_contain_text("The agent would be given")
     await why.locator(".entry.call button").click()
     await expect(visitor.messages.nth(-2)).to_be_focused()
 
@@ -75,8 +75,8 @@ async def test_follow_ups_are_counted_down_postponed_cancelled_and_muted(visitor
     await visitor.open(f"c/{thread}")
     following = await visitor.panel("next")
     await following.get_by_role("button", name="Set one").click()
-    await following.get_by_label("What for").select_option("waiting_for_decision")
-    await following.get_by_label("In how many minutes").fill("10")
+    await following.get_by_label("Reason").select_option("waiting_for_decision")
+    await following.get_by_label("Minutes from now").fill("10")
     await following.get_by_role("button", name="Set it").click()
     card = following.locator(".timer")
     await expect(card.locator("h3")).to_have_text("A decision is still open")
@@ -94,15 +94,15 @@ async def test_follow_ups_are_counted_down_postponed_cancelled_and_muted(visitor
     await following.get_by_role("button", name="1 hour").click()
     await expect(following).to_contain_text("Muted until")
     await following.get_by_role("button", name="Unmute").click()
-    await expect(following.get_by_role("button", name="for good")).to_be_visible()
+    await expect(following.get_by_role("button", name="forever")).to_be_visible()
     await following.get_by_role("switch").uncheck()
-    await expect(following).to_contain_text("only once somebody turns that on")
+    await expect(following).to_contain_text("Follow-ups are off here")
     await following.get_by_role("switch").check()
     await quiet_hours(following, world)
 
     # One that is due now is said, unasked, and remembered as said.
     await world.http.post(f"/api/threads/{thread}/timers", json={"trigger_type": "check_in", "delay_seconds": 600})
-    await card.get_by_role("button", name="Say it now").click()
+    await card.get_by_role("button", name="Send now").click()
     await expect(following.locator(".past .said")).to_contain_text("To pick up the conversation")
     await following.get_by_role("button", name="Show").click()
     await expect(visitor.replies.last.locator(".badge.unasked")).to_be_visible()
@@ -111,17 +111,17 @@ async def test_follow_ups_are_counted_down_postponed_cancelled_and_muted(visitor
 
 async def quiet_hours(following: Locator, world: World) -> None:
     await following.get_by_label("Quiet from").fill("23:00")
-    await following.get_by_role("button", name="Keep quiet then").click()
+    await following.get_by_role("button", name="Set quiet hours").click()
     await expect(following).to_contain_text("No follow-ups from 23:00 to 08:00, Europe/Lisbon.")
     assert (await world.http.get("/api/preferences")).json()["quiet_from"] == "23:00"
-    await following.get_by_role("button", name="No quiet hours").click()
+    await following.get_by_role("button", name="Remove").click()
     await expect(following).to_contain_text("Not set.")
 
 
 async def test_memories_are_told_changed_and_forgotten(visitor: Visitor, world: World) -> None:
     await visitor.open("memory")
     memory = visitor.shown("memory")
-    await expect(memory).to_contain_text("Nothing is remembered yet")
+    await expect(memory).to_contain_text("No memories yet")
     for told in ("I live in Lisbon", "I play the piano"):
         await memory.get_by_label("Something to remember").fill(told)
         await memory.get_by_role("button", name="Remember").click()
@@ -157,7 +157,7 @@ async def test_notes_are_chosen_dropped_read_and_deleted(visitor: Visitor, world
     notes = visitor.shown("notes")
     await expect(notes).to_contain_text("No notes yet")
     async with page.expect_file_chooser() as chooser:
-        await notes.get_by_role("button", name="choose some").click()
+        await notes.get_by_role("button", name="choose files").click()
     files = [("opening.md", b"# Opening hours\n\nWe open at nine."), ("rules.txt", REFUNDS.encode())]
     await (await chooser.value).set_files(
         [{"name": name, "mimeType": "text/plain", "buffer": content} for name, content in files]
@@ -198,7 +198,7 @@ async def test_notes_are_chosen_dropped_read_and_deleted(visitor: Visitor, world
 async def test_insight_counts_what_happened(visitor: Visitor, world: World) -> None:
     await visitor.open("insight")
     insight = visitor.shown("insight")
-    await expect(insight).to_contain_text("Nothing has happened yet")
+    await expect(insight).to_contain_text("No answers yet")
     thread = await world.conversation()
     for number in range(3):
         await world.says(thread, f"hello {number}")
@@ -227,7 +227,7 @@ async def test_the_samples_come_and_go_and_each_thing_to_try_takes_one_click(vis
 
     await visitor.go("start")
     await visitor.button("Remove the samples").click()
-    await expect(visitor.toast).to_contain_text("The samples are gone.")
+    await expect(visitor.toast).to_contain_text("The samples were removed.")
     assert (await world.http.get("/api/samples")).json() == {"loaded": False, "thread_id": None, "notes": []}
     await expect(visitor.threads.filter(has_text="Sample:")).to_have_count(0)
     await visitor.button("Load the samples").click()
@@ -243,7 +243,7 @@ async def test_a_key_lets_in_and_the_door_closes_again(visitor: Visitor, world: 
     sign_in = visitor.page.locator("[data-panel='sign-in']")
     await sign_in.get_by_label("Your key").fill("rapport_wrong")
     await visitor.button("Sign in").click()
-    await expect(sign_in.get_by_role("alert")).to_have_text("This key is not known here.")
+    await expect(sign_in.get_by_role("alert")).to_have_text("This key is not valid.")
     await sign_in.get_by_label("Your key").fill(secret_of(header))
     await visitor.button("Sign in").click()
     await expect(visitor.threads).to_have_count(1)

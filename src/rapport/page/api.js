@@ -22,7 +22,7 @@ export function createApi({ onLost, onFound, onSignedOut }) {
 			response = await fetch(path, {
 				method,
 				...more,
-				// No page of another site can send the first of these.
+				// A page of another site can't send X-Rapport.
 				headers: { "X-Rapport": "page", Accept: accept, ...(body && { "Content-Type": "application/json" }), ...headers },
 				body: body && JSON.stringify(body),
 			});
@@ -62,9 +62,9 @@ function problemOf(status, text, header) {
 		said = JSON.parse(text);
 	} catch { /* a proxy's own page, or nothing */ }
 	const wait = Math.ceil(Number(said.retryAfter ?? header) || 0);
-	let detail = said.detail ?? (status >= 500 ? "The server has trouble right now." : `The server refused (${status}).`);
-	if (status === 429) detail = `That was a bit much at once. Try again in ${wait || 1} s.`;
-	if (status === 413) detail = said.detail ?? "That is too large.";
+	let detail = said.detail ?? (status >= 500 ? "The server has a problem." : `The server refused (${status}).`);
+	if (status === 429) detail = `Too many messages. Try again in ${wait || 1} s.`;
+	if (status === 413) detail = said.detail ?? "The request is too large.";
 	return new Problem(status, detail, wait);
 }
 
@@ -109,7 +109,7 @@ function upload(path, file, onProgress) {
 		request.setRequestHeader("X-Rapport", "page");
 		request.upload.onprogress = event => event.lengthComputable && onProgress(event.loaded / event.total);
 		request.upload.onload = () => onProgress(1);
-		request.onerror = () => reject(new Problem(0, "The line broke while the file was sent."));
+		request.onerror = () => reject(new Problem(0, "The connection broke during the upload."));
 		request.onload = () => {
 			const { status, responseText: text } = request;
 			if (status >= 200 && status < 300) resolve(JSON.parse(text));

@@ -24,8 +24,8 @@ export function chooseAgent(agents) {
 			);
 		return el(
 			"div.stack",
-			el("fieldset.choices", el("legend", "Who is there?"), choice("direct", "You and the agent", "It answers everything you say."), choice("group", "A group", "It listens, and answers when called.")),
-			el("h3", "With whom?"),
+			el("fieldset.choices", el("legend", "Kind of chat"), choice("direct", "You and the agent", "It answers every message."), choice("group", "A group", "It reads every message and answers when mentioned.")),
+			el("h3", "Agent"),
 			agents.map(card),
 		);
 	});
@@ -36,18 +36,18 @@ export function emptyChat(thread, agent, say) {
 	const name = agent?.name ?? "the agent";
 	const isGroup = thread.kind === "group";
 	let ideas = ["I'm Ana and I moved to Lisbon in May.", "I can't decide between Porto and Madrid for our offsite."];
-	let text = "It talks with you, remembers what you tell it, uses your notes where they help, and comes back to what was left open.";
+	let text = "It remembers what you tell it, uses your notes where they help, and follows up on what is left open.";
 	if (isGroup) {
 		ideas = [];
-		text = `Speak as several people (“as”, beside the box) and let them talk past each other. Then call @${agent?.handles[0]}: it finds the messages that belong to the call, and shows which.`;
+		text = `Write as several people (“as”, beside the message box) about different topics. Then mention @${agent?.handles[0]}: it finds the messages that belong to your question, and shows which.`;
 	} else if (agent?.grounding === "strict") {
 		ideas = ["What do my notes say about leave?"];
-		text = "It answers from your notes alone, with citations that are checked. When they don't hold the answer, it says so.";
+		text = "It answers only from your notes, with checked citations. If they don't contain the answer, it says so.";
 	}
 	return el(
 		"div.empty",
 		icon("spark"),
-		el("h2", isGroup ? "Nobody has spoken yet" : `Say something to ${name}`),
+		el("h2", isGroup ? "No messages yet" : `Write to ${name}`),
 		el("p", text),
 		el("div.ideas", ideas.map(idea => button(idea, "chip", () => say(idea)))),
 	);
@@ -69,16 +69,16 @@ export function createStart(app) {
 		fill(
 			root,
 			button("Back to the conversations", "tool back", () => app.go({ isStart: false, thread: null, panel: null }), "back"),
-			el("h1", "An agent that knows what you mean, shows what it rests on, and comes back."),
-			el("p.intro", "Three things chat bots get wrong. Each takes one click to see, with a sample notebook and a sample group chat that you can remove again."),
+			el("h1", "An agent that finds the right context, shows its sources, and follows up."),
+			el("p.intro", "Try each with one click. This loads sample notes and a sample group chat, which you can remove again."),
 			el(
 				"ol.tries",
-				card(1, "why", "It chimes in with the right context", "Five people, two topics, days of silence. Somebody calls it, and it picks the messages that belong to the call. See which, and why.", "Call it in the group", app.tryChime),
-				card(2, "quote", "It answers from your notes, checked", "Every citation was looked up for this very answer and leads to its passage. When the notes don't hold the answer, it says so.", "Ask the notes", app.tryNotes),
-				card(3, "next", "It follows up on its own", "Leave something open, and it plans to come back: you see when and why, and can postpone, cancel or mute it.", "Leave something open", app.tryFollowUp),
+				card(1, "why", "It chimes in with the right context", "Five people, two topics, days of silence. Somebody mentions the agent, and it picks the messages that belong to the question. See which, and why.", "Call it in the group", app.tryChime),
+				card(2, "quote", "It answers from your notes, checked", "Every citation is checked and links to its passage. If the notes don't contain the answer, it says so.", "Ask the notes", app.tryNotes),
+				card(3, "next", "It follows up on its own", "Leave a decision open, and it plans a follow-up. You see when and why, and can postpone, cancel or mute it.", "Leave something open", app.tryFollowUp),
 			),
 			el("div.row", samples, button("Begin your own conversation", "quiet", app.begin, "plus")),
-			state.session?.builtin && el("p.hint", "The built-in model answers now: it needs no key and knows little. ", button("Use a real one", "link", app.aboutModel)),
+			state.session?.builtin && el("p.hint", "The built-in model is in use. It needs no key and knows little. ", button("Use another model", "link", app.aboutModel)),
 		);
 	}
 
@@ -87,13 +87,13 @@ export function createStart(app) {
 
 /** The model in use, and how to change it. */
 export function aboutModel(session) {
-	return dialog("What answers here", () =>
+	return dialog("Model", () =>
 		el(
 			"div.stack",
-			el("p", session.builtin ? "The built-in model. It needs no key and no download, and so it knows little: enough to try everything here." : session.model),
-			el("p", "Another one is a setting away, when the server starts:"),
+			el("p", session.builtin ? "The built-in model. It needs no key and no download. It knows little, but enough to try everything here." : session.model),
+			el("p", "To use another model, set it when you start the server:"),
 			el("pre", "RAPPORT_MODEL=openai:gpt-5-mini OPENAI_API_KEY=…\nRAPPORT_MODEL=anthropic:claude-sonnet-4-5 ANTHROPIC_API_KEY=…\nRAPPORT_MODEL=ollama:qwen3"),
-			el("p.hint", `“rapport doctor” says whether it works. This is version ${session.version}.`),
+			el("p.hint", `“rapport doctor” checks whether it works. This is version ${session.version}.`),
 		),
 	);
 }
@@ -111,12 +111,12 @@ export function signIn(place, api) {
 				resolve();
 			} catch (error) {
 				problem.hidden = false;
-				problem.textContent = error.status === 401 ? "This key is not known here." : error.message;
+				problem.textContent = error.status === 401 ? "This key is not valid." : error.message;
 				key.select();
 			}
 			go.disabled = false;
 		};
-		const hint = "Whoever runs this server makes one with “rapport keys create”. The browser keeps a session, in a cookie that no script can read.";
+		const hint = "The operator of this server makes keys with “rapport keys create”. The browser keeps the session in a cookie that no script can read.";
 		const logo = el("img", { src: "/page/icon.svg", alt: "", width: 44 });
 		fill(place, el("section.sign-in", { data: { panel: "sign-in" } }, form("stack", submit, logo, el("h1", "Sign in to Rapport"), field("Your key", key), problem, go, el("p.hint", hint))));
 		key.focus();

@@ -22,7 +22,7 @@ export function createChat(app, composer) {
 	const list = el("ol.messages", { "aria-label": "Messages" });
 	const sentinel = el("div.older", { role: "status" });
 	const empty = el("div.empty-chat");
-	const scroller = el("div.scroller", { tabIndex: 0, role: "region", "aria-label": "What was said", onscroll }, sentinel, empty, list);
+	const scroller = el("div.scroller", { tabIndex: 0, role: "region", "aria-label": "Message history", onscroll }, sentinel, empty, list);
 	const jump = button("Latest", "jump", () => toEnd(thread.trim()), "down", { hidden: true });
 	const header = el("header.top");
 	const problem = el("div.problem", { role: "alert" });
@@ -61,7 +61,7 @@ export function createChat(app, composer) {
 	store.watch(["messages", "pending"], render);
 	store.watch(["thread", "threads", "agents"], () => drawnAs() !== drawn && render());
 	store.watch(["turns"], () => {
-		// While an answer only grows, nothing else is looked at.
+		// While only a draft grows, skip the rest.
 		const isSame = state.turns.every(turn => nodes.has(`turn:${turn.messageId}`)) && list.getElementsByClassName("draft").length === state.turns.length;
 		(isSame ? grow : render)();
 	});
@@ -155,7 +155,7 @@ export function createChat(app, composer) {
 		const { reply_to_id: id, context_snapshot: told } = message;
 		if (!(id || told) || (message.role === "assistant" && id === last?.id)) return null;
 		const parent = known.get(id);
-		if (!parent) return { id, name: told?.author?.name ?? told?.author ?? "Earlier", text: told?.text ?? "Show the message this replies to" };
+		if (!parent) return { id, name: told?.author?.name ?? told?.author ?? "Earlier", text: told?.text ?? "Show the original message" };
 		const isAgent = parent.role === "assistant";
 		return { id, isAgent, name: isAgent ? agentName() : (parent.author?.name ?? "You"), text: textOf(parent) };
 	}
@@ -203,7 +203,7 @@ export function createChat(app, composer) {
 			el(
 				"div.title",
 				el("h1", button(threadName(one), "plain-title", () => app.rename(one), null, { title: "Rename" })),
-				el("p", icon(isGroup ? "group" : "person"), agent?.name ?? one.agent, isGroup && ` in a group: call it with @${agent?.handles[0]}`, one.channel === "telegram" && " · Telegram"),
+				el("p", icon(isGroup ? "group" : "person"), agent?.name ?? one.agent, isGroup && ` in a group: mention @${agent?.handles[0]}`, one.channel === "telegram" && " · Telegram"),
 			),
 			waits > 0 && button(waits === 1 ? "1 follow-up planned" : `${waits} planned`, "pill unasked", () => app.go({ panel: "next" }), "next"),
 			button("Delete this conversation", "tool", () => app.remove(one), "trash"),
@@ -231,7 +231,7 @@ export function createChat(app, composer) {
 	function onscroll() {
 		const wasAtEnd = isAtEnd;
 		const top = scroller.scrollTop;
-		// Only scrolling up leaves the end: it also moves when something below grows.
+		// Only scrolling up leaves the end: content that grows also moves the position.
 		if (scroller.scrollHeight - top - scroller.clientHeight < NEAR) isAtEnd = true;
 		else if (top < lastTop) isAtEnd = false;
 		lastTop = top;
@@ -257,12 +257,12 @@ export function createChat(app, composer) {
 
 	/** Scroll to a message, loading older pages if needed. */
 	async function reveal(id) {
-		if (!(await thread.reach(id))) return app.toast("That message isn't in this conversation any more.");
+		if (!(await thread.reach(id))) return app.toast("This message was not found.");
 		isAtEnd = false;
 		draw();
 		const node = nodes.get(id).el;
 		node.scrollIntoView({ block: "center" });
-		// Unseen heights are estimates: the second time it is right.
+		// Heights outside the view are estimates: scroll again once they are known.
 		requestAnimationFrame(() => {
 			node.scrollIntoView({ block: "center" });
 			node.focus({ preventScroll: true });

@@ -54,7 +54,7 @@ export function createComposer(app) {
 
 	function drawVoices() {
 		as.hidden = !isGroup();
-		box.placeholder = isGroup() ? `Write, or call @${agent()?.handles[0]}` : `Write to ${agent()?.name ?? "the agent"}`;
+		box.placeholder = isGroup() ? `Write, or mention @${agent()?.handles[0]}` : `Write to ${agent()?.name ?? "the agent"}`;
 		const option = (value, name) => el("option", { value }, name);
 		fill(speak, option("", "You"), everybody().map(one => option(one.id, one.name)), option(OTHER, "Somebody else…"));
 		speak.value = voice;
@@ -65,7 +65,7 @@ export function createComposer(app) {
 		if (!isOther) voice = speak.value;
 		speak.value = voice;
 		if (!isOther) return;
-		const hint = "To try how it follows a talk among several people.";
+		const hint = "Try how the agent follows a discussion among several people.";
 		const name = (await app.askText({ title: "Speak as somebody else", hint, label: "Name", action: "Speak as them" }))?.trim();
 		if (!name) return;
 		voice = `guest-${name.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}`;
@@ -84,7 +84,7 @@ export function createComposer(app) {
 			quote,
 			icon("reply"),
 			el("span", el("b", `Replying to ${name}`), el("span", { dir: "auto" }, textOf(message).replace(/\s+/g, " ").slice(0, 160))),
-			button("Don't reply to it", "tool", () => store.set({ replyTo: null }), "close"),
+			button("Cancel the reply", "tool", () => store.set({ replyTo: null }), "close"),
 		);
 	}
 

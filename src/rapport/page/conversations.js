@@ -34,10 +34,10 @@ export function createConversations(app) {
 		const shown = state.threads.filter(one => !state.hiddenThreads.has(one.id));
 		const nothing = () => {
 			if (state.threads === app.notLoaded) return "Loading…";
-			return state.query ? `Nothing found for “${state.query}”.` : "No conversations yet. Begin one, or let Start show you what it can do.";
+			return state.query ? `Nothing found for “${state.query}”.` : "No conversations yet. Begin one, or try the examples under Start.";
 		};
 		const focused = document.activeElement?.dataset.threadId;
-		fill(list, shown.length ? shown.map(item) : el("li.hint", nothing()), state.hasMore && el("li.hint", "Search finds older ones."));
+		fill(list, shown.length ? shown.map(item) : el("li.hint", nothing()), state.hasMore && el("li.hint", "Use the search to find older ones."));
 		if (focused) list.querySelector(`[data-thread-id="${focused}"]`)?.focus({ preventScroll: true });
 	}
 
@@ -53,7 +53,7 @@ export function createConversations(app) {
 				avatar("", true, thread.kind === "group" ? "group" : "spark"),
 				el("b", { dir: "auto" }, threadName(thread)),
 				el("time", { datetime: thread.last_at, title: fullTime(thread.last_at) }, shortTime(thread.last_at)),
-				el("span", { dir: "auto" }, last ? (who ? `${who}: ` : "") + last.text : `${agent}: nothing said yet`),
+				el("span", { dir: "auto" }, last ? (who ? `${who}: ` : "") + last.text : "No messages yet"),
 			),
 		);
 	}
@@ -65,7 +65,7 @@ export function createConversations(app) {
 		fill(
 			foot,
 			el("div.places", place("start", "Start", "play"), place("notes", "Notes", "notes"), place("memory", "Memory", "memory"), place("insight", "Insight", "insight")),
-			session && button(session.builtin ? "Built-in model" : session.model, "model", app.aboutModel, null, { title: "What answers here" }),
+			session && button(session.builtin ? "Built-in model" : session.model, "model", app.aboutModel, null, { title: "Model" }),
 			button(isDark ? "Light colours" : "Dark colours", "tool", app.switchTheme, isDark ? "sun" : "moon"),
 			session?.needs_key && button("Sign out", "tool", app.signOut, "out"),
 		);

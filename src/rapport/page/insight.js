@@ -14,7 +14,7 @@ export const insight = { id: "insight", title: "Insight", mount };
 
 function mount(app) {
 	const body = el("div");
-	const ranges = el("div.segments", { role: "group", "aria-label": "Since when" });
+	const ranges = el("div.segments", { role: "group", "aria-label": "Time range" });
 	const root = el("div.insight", ranges, body);
 	const load = loader(body);
 
@@ -27,18 +27,18 @@ function mount(app) {
 
 	function draw({ turns, guard, fallbacks, phases, followups }, hours) {
 		if (!turns.count && !phases.length) {
-			const text = "Once there are answers, you see here how many, how quick they were, how often it refused, and whether people answer when it follows up.";
-			return fill(body, emptyPanel("insight", "Nothing has happened yet", text));
+			const text = "This panel shows how many answers there were, how long they took, how often the agent refused, and how many follow-ups were answered.";
+			return fill(body, emptyPanel("insight", "No answers yet", text));
 		}
 		const figure = (value, label) => el("div.card", el("b", value), el("span", label));
 		const share = one => (one.share === null ? "–" : percent(one.share));
 		const made = followups.filter(one => one.fired);
 		fill(
 			body,
-			el("div.figures", figure(turns.count.toLocaleString(), "answers"), figure(share(guard), "refused: no fitting note"), figure(share(fallbacks), "without the model")),
+			el("div.figures", figure(turns.count.toLocaleString(), "answers"), figure(share(guard), "refused: no relevant note"), figure(share(fallbacks), "fallback: model failed")),
 			el("h2", "Answers over time"),
 			bars(summed(turns.by_hour, STEPS[hours]), hours),
-			phases.length > 0 && [el("h2", "How long each step takes"), el("p.hint", "Half are quicker than the full bar, 19 of 20 than the pale one. Since this server started."), spans(phases)],
+			phases.length > 0 && [el("h2", "How long each step takes"), el("p.hint", "Dark: median. Pale: 95th percentile. Since the server started."), spans(phases)],
 			made.length > 0 && [el("h2", "Follow-ups"), table(made)],
 		);
 	}
@@ -68,13 +68,13 @@ function mount(app) {
 			}),
 			text(name.format(points[0].at), 0, HEIGHT + 13, "start"),
 			text("now", WIDTH, HEIGHT + 13, "end"),
-			text(`most: ${most}`, WIDTH, 9, "end"),
+			text(`max: ${most}`, WIDTH, 9, "end"),
 		);
 	}
 
 	function spans(phases) {
 		const most = Math.max(...phases.map(one => one.p95_ms), 0.01);
-		// By the root: a step of 2 ms is still seen beside one of 2 s.
+		// Square root: a step of 2 ms stays visible beside one of 2 s.
 		const bar = (ms, kind) => svg("rect", { width: Math.sqrt(ms / most) * 100, height: 6, class: kind });
 		const item = ({ phase, count: n, p50_ms: half, p95_ms: slow }) => {
 			const label = `half within ${millis(half)}, 95 % within ${millis(slow)}, of ${count(n, "time")}`;
@@ -92,7 +92,7 @@ function mount(app) {
 			const cells = [one.delivered, one.held_back, one.answer_rate === null ? "–" : percent(one.answer_rate)];
 			return el("tr", el("th", { scope: "row" }, triggerWords(one.trigger_type)), cells.map(cell => el("td", cell)));
 		};
-		const head = ["For", "said", "held back", "answered"].map(name => el("th", { scope: "col" }, name));
+		const head = ["Reason", "sent", "held back", "answered"].map(name => el("th", { scope: "col" }, name));
 		return el("table", el("thead", el("tr", head)), el("tbody", followups.map(row)));
 	}
 

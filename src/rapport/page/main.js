@@ -43,7 +43,7 @@ const thread = createThread({
 	onTimers: loadTimers,
 	onMemory: (what, memory) => side.panels.memory.changed(what, memory),
 	onGone(id) {
-		toast("That conversation isn't there any more.");
+		toast("This conversation was not found.");
 		set({ threads: state.threads.filter(one => one.id !== id) });
 		leave();
 	},
@@ -265,7 +265,7 @@ async function copy(text) {
 	try {
 		await navigator.clipboard.writeText(text);
 	} catch {
-		// Over plain http there is only the old way.
+		// The clipboard API needs https; fall back to execCommand.
 		const box = el("textarea.unseen", { value: text });
 		document.body.append(box);
 		box.select();
@@ -295,7 +295,7 @@ function drawBanner() {
 	const left = Math.ceil(((state.lost.retryAt ?? 0) - Date.now()) / 1000);
 	const what = navigator.onLine ? "The server can't be reached." : "You are offline.";
 	const when = el("span", { "aria-hidden": "true" }, left > 0 ? `Next try in ${left} s.` : "Trying…");
-	fill(banner, icon("warn"), el("span", `${what} What you write is kept and sent when it is back.`), when, button("Try now", "link", hurry));
+	fill(banner, icon("warn"), el("span", `${what} Your messages are kept and sent later.`), when, button("Try now", "link", hurry));
 }
 
 function hurry() {
@@ -372,7 +372,7 @@ async function boot() {
 	const loading = [agents, loadThreads(), app.lookAtSamples()];
 	apply();
 	await Promise.all(loading).catch(tell);
-	// Who comes for the first time sees what there is to try, on a phone too.
+	// A first visit opens the start page, on a phone too.
 	if (isNarrow() && location.hash.length < 3 && !state.threads.length) go({ isStart: true });
 	setTimeout(poll, POLL);
 }

@@ -14,7 +14,7 @@ function mount(app) {
 	const { api, store } = app;
 	const list = el("div");
 	const about = el("p.lead");
-	const told = el("input", { type: "text", maxlength: LONGEST, placeholder: "Tell it something to remember", "aria-label": "Something to remember", required: true });
+	const told = el("input", { type: "text", maxlength: LONGEST, placeholder: "Something to remember", "aria-label": "Something to remember", required: true });
 	const adder = form("adder", add, told, button("Remember", "small primary", null, null, { type: "submit" }));
 	const root = el("div.memory", about, list, adder);
 	const load = loader(list);
@@ -57,13 +57,13 @@ function mount(app) {
 	}
 
 	function draw() {
-		about.textContent = `What ${agent()?.name ?? "the agent"} remembers about you, and from where.`;
+		about.textContent = `What ${agent()?.name ?? "the agent"} remembers about you, and its origin.`;
 		const shown = memories.filter(one => !gone.has(one.id));
 		if (!shown.length) {
-			const text = "Tell it something lasting in a conversation (“I moved to Lisbon in May”), and it stands here with a link to where you said it.";
-			return fill(list, emptyPanel("memory", "Nothing is remembered yet", text));
+			const text = "Tell the agent a lasting fact in a conversation (“I moved to Lisbon in May”). It appears here with a link to your message.";
+			return fill(list, emptyPanel("memory", "No memories yet", text));
 		}
-		fill(list, el("p.hint", count(shown.length, "memory", "memories"), isMore && ", the latest of more"), shown.map(one => (editing === one.id ? editor(one) : item(one))));
+		fill(list, el("p.hint", count(shown.length, "memory", "memories"), isMore && " (the latest)"), shown.map(one => (editing === one.id ? editor(one) : item(one))));
 		list.querySelector(".wanted")?.scrollIntoView({ block: "nearest" });
 	}
 
@@ -83,7 +83,7 @@ function mount(app) {
 				"footer",
 				el("time", { datetime: at, title: fullTime(at) }, shortTime(at)),
 				el("span", originWords(origin)),
-				said && button("Where?", "link", () => app.reveal(said, where), null, { title: "Show the message it comes from" }),
+				said && button("Show", "link", () => app.reveal(said, where), null, { title: "Show the message it comes from" }),
 				el("span.row.end", button("Edit", "tool", () => edit(id), "edit"), button("Forget", "tool", () => forget(id), "trash")),
 			),
 		);

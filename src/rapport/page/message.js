@@ -59,7 +59,7 @@ function bodyOf(message) {
 		body.classList.add("plain");
 		body.textContent = textOf(message);
 	}
-	// Pictures come with the message or not at all: nothing is fetched from elsewhere.
+	// Only inline images: nothing is fetched from other servers.
 	const pictures = Array.isArray(message.content) ? message.content.map(block => block.image_url?.url ?? block.image_url) : [];
 	for (const src of pictures) if (String(src).startsWith("data:image/")) body.append(el("img", { src, alt: "A picture" }));
 	return body;
@@ -81,19 +81,19 @@ function numbered(body, sources) {
 function remark(message, actions) {
 	if (message.guardUsed) {
 		const add = button("Add a note", "link", actions.addNotes);
-		return el("p.mark.guard", icon("shield"), el("span", "Nothing in your notes is close enough, so it didn't guess. ", add));
+		return el("p.mark.guard", icon("shield"), el("span", "No note is close enough to the question. ", add));
 	}
 	if (message.fallbackUsed) {
-		const told = message.problem?.text ?? `The model could not answer just now.${message.sources.length ? " This is what your notes hold." : ""}`;
+		const told = message.problem?.text ?? `The model could not answer.${message.sources.length ? " These are passages of your notes." : ""}`;
 		return el("p.mark.fallback", icon("warn"), el("span", told, " ", button("Ask again", "link", () => actions.askAgain(message))));
 	}
-	return message.cancelled && el("p.mark", icon("stop"), "You stopped it here.");
+	return message.cancelled && el("p.mark", icon("stop"), "You stopped this answer.");
 }
 
 function quoteLine(quoted, actions) {
 	return el(
 		"button.quote",
-		{ type: "button", title: "Show what this replies to", onclick: () => quoted.id && actions.reveal(quoted.id) },
+		{ type: "button", title: "Show the original message", onclick: () => quoted.id && actions.reveal(quoted.id) },
 		el("b", { class: quoted.isAgent ? "" : hue(quoted.name) }, quoted.name),
 		el("span", { dir: "auto" }, quoted.text.replace(/\s+/g, " ").slice(0, 140)),
 	);
@@ -106,7 +106,7 @@ function chips(message, actions) {
 }
 
 function summaryItem(message) {
-	const title = el("summary", "Summed up for the model; everything you said is still here");
+	const title = el("summary", "Summary for the model; all messages are kept");
 	return el("li.summary", { data: { messageId: message.id } }, el("details", title, el("p", { dir: "auto" }, textOf(message))));
 }
 
@@ -125,7 +125,7 @@ export function pendingItem(one, actions) {
 			heading(name, false, one.at),
 			el("div.bubble", el("div.words.plain", { dir: "auto" }, textOf({ content: one.text }))),
 			note && el("p.state", { role: isFailed ? "alert" : null }, note),
-			isFailed && el("div.row", button("Send again", "small", () => actions.retry(one), "retry"), button("Put back into the box", "small quiet", () => actions.takeBack(one))),
+			isFailed && el("div.row", button("Send again", "small", () => actions.retry(one), "retry"), button("Edit", "small quiet", () => actions.takeBack(one))),
 		),
 	);
 }
@@ -133,7 +133,7 @@ export function pendingItem(one, actions) {
 /** A reply being written: plain text, at most one update a frame. */
 export function draftItem(agentName) {
 	const words = document.createTextNode("");
-	const dots = el("div.dots", { role: "img", "aria-label": "It is thinking" }, el("i"), el("i"), el("i"));
+	const dots = el("div.dots", { role: "img", "aria-label": "Writing an answer" }, el("i"), el("i"), el("i"));
 	const bubble = el("div.bubble", dots, el("div.words.plain", { dir: "auto" }, words));
 	return {
 		item: el("li.message.agent.head.draft", { "aria-busy": "true" }, avatar(agentName, true), el("article", heading(agentName, true), bubble)),

@@ -21,7 +21,7 @@ function mount(app) {
 	let isSetting = false;
 	let drawnFor;
 
-	// Nobody's typing is swept away by news.
+	// An update must not discard what somebody is typing.
 	store.watch(["timers", "thread", "preferences"], () => app.isShown("next") && !root.querySelector("form :is(input, select):focus") && draw());
 	store.watch(["threads"], () => app.isShown("next") && app.currentThread()?.id !== drawnFor && draw());
 
@@ -43,7 +43,7 @@ function mount(app) {
 		const { timers } = state;
 		clocks = [];
 		drawnFor = thread?.id;
-		if (!thread) return fill(root, emptyPanel("next", "What comes next", "Open a conversation to see what the agent means to come back to."), quiet());
+		if (!thread) return fill(root, emptyPanel("next", "Follow-ups", "Open a conversation to see which follow-ups are planned."), quiet());
 		if (!timers) return fill(root, el("p.hint", "Loading…"));
 		const agent = app.agentOf(thread);
 		const isOn = timers.autonomy ?? thread.kind === "direct";
@@ -59,10 +59,10 @@ function mount(app) {
 		};
 		const setter = silent ? null : isSetting ? setting(() => open(false)) : button("Set one", "quiet small", () => open(true), "plus");
 		if (timers.length) return el("section", { "aria-label": "Planned follow-ups" }, el("h2", "Planned"), timers.map(card), setter);
-		let text = "After an answer it may plan to come back: to an open question, a task, a decision. It is always shown here first.";
-		if (silent) text = `${silent} speaks only when spoken to. The companion follows up.`;
-		else if (!isOn) text = "It follows up here only once somebody turns that on, below.";
-		else if (mutedUntil) text = "This conversation is muted, so it plans nothing.";
+		let text = "After an answer the agent may plan a follow-up on an open question, task or decision. It is listed here before it is sent.";
+		if (silent) text = `${silent} doesn't follow up. The companion does.`;
+		else if (!isOn) text = "Follow-ups are off here. You can turn them on below.";
+		else if (mutedUntil) text = "This conversation is muted, so no follow-ups are planned.";
 		return el("section", emptyPanel("next", "Nothing is planned", text, setter));
 	}
 
@@ -81,8 +81,8 @@ function mount(app) {
 			el("header", clock, el("span", momentName(timer.due_at))),
 			el("h3", triggerWords(timer.trigger_type)),
 			timer.reason && el("p", { dir: "auto" }, timer.reason),
-			el("p.hint", `${timer.origin === "planner" ? "Planned by the agent" : "Set by you"}. It is dropped the moment you say something.`),
-			el("div.row", button("Say it now", "small primary", () => postpone(timer, 1)), later, button("Cancel", "small quiet", () => change(api.delete(path(timer))))),
+			el("p.hint", `${timer.origin === "planner" ? "Planned by the agent" : "Set by you"}. It is cancelled when you write a message.`),
+			el("div.row", button("Send now", "small primary", () => postpone(timer, 1)), later, button("Cancel", "small quiet", () => change(api.delete(path(timer))))),
 		);
 	}
 
@@ -96,8 +96,8 @@ function mount(app) {
 		return form(
 			"stack card",
 			set,
-			field("What for", type),
-			field("In how many minutes, if nobody speaks", minutes),
+			field("Reason", type),
+			field("Minutes from now, if nobody writes", minutes),
 			el("div.row.end", button("Cancel", "quiet small", close), button("Set it", "primary small", null, null, { type: "submit" })),
 		);
 	}
@@ -105,12 +105,12 @@ function mount(app) {
 	/** Allow or mute follow-ups here. */
 	function permission(thread, { muted_until: until }, isOn) {
 		const silence = until
-			? [`Muted ${until.startsWith("9999") ? "for good" : `until ${momentName(until)}`}`, button("Unmute", "small", () => mute({ until: null }))]
+			? [`Muted ${until.startsWith("9999") ? "forever" : `until ${momentName(until)}`}`, button("Unmute", "small", () => mute({ until: null }))]
 			: [
 					"Mute",
 					button("1 hour", "small quiet", () => mute({ seconds: HOUR })),
 					button("1 day", "small quiet", () => mute({ seconds: 24 * HOUR })),
-					button("for good", "small quiet", () => mute({ until: "forever" })),
+					button("forever", "small quiet", () => mute({ until: "forever" })),
 				];
 		return el(
 			"section",
@@ -118,7 +118,7 @@ function mount(app) {
 			el(
 				"label.switch",
 				el("input", { type: "checkbox", role: "switch", checked: isOn, onchange: event => mute({ autonomy: event.target.checked }) }),
-				thread.kind === "group" ? "May follow up in this group" : "May follow up on its own",
+				thread.kind === "group" ? "Allow follow-ups in this group" : "Allow follow-ups",
 			),
 			isOn && el("div.row", { role: "group", "aria-label": "Mute" }, icon("mute"), silence),
 		);
@@ -139,10 +139,10 @@ function mount(app) {
 			"section quiet-hours",
 			() => save({ quiet_from: begin.value, quiet_to: end.value, time_zone: zone.value }),
 			el("h2", "Quiet hours"),
-			el("p.hint", from ? `No follow-ups from ${from} to ${to}, ${saved.replaceAll("_", " ")}.` : "Not set. Within them no agent speaks on its own."),
+			el("p.hint", from ? `No follow-ups from ${from} to ${to}, ${saved.replaceAll("_", " ")}.` : "Not set. During quiet hours no follow-ups are sent."),
 			el("div.row", begin, "to", end),
 			el("div.row", zone),
-			el("div.row", button(from ? "Change" : "Keep quiet then", "small", null, null, { type: "submit" }), from && button("No quiet hours", "small quiet", () => save({ quiet_from: null, quiet_to: null }))),
+			el("div.row", button(from ? "Change" : "Set quiet hours", "small", null, null, { type: "submit" }), from && button("Remove", "small quiet", () => save({ quiet_from: null, quiet_to: null }))),
 		);
 	}
 

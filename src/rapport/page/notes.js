@@ -19,7 +19,7 @@ function mount(app) {
 	const drop = el(
 		"div.drop",
 		icon("upload"),
-		el("p", el("b", "Drop files here"), " or ", button("choose some", "link", () => picker.click())),
+		el("p", el("b", "Drop files here"), " or ", button("choose files", "link", () => picker.click())),
 		el("p.hint", "Text, Markdown, HTML, PDF, Word. They stay on this server."),
 		picker,
 	);
@@ -34,7 +34,7 @@ function mount(app) {
 	let running = 0;
 	let depth = 0;
 
-	// Files may be dropped anywhere: whoever misses the panel would otherwise leave the page.
+	// Files may be dropped anywhere: outside the panel the browser would leave the page.
 	const dragged = (name, work) =>
 		addEventListener(name, event => {
 			if (!event.dataTransfer?.types.includes("Files")) return;
@@ -66,9 +66,9 @@ function mount(app) {
 
 	function draw() {
 		const shown = notes.filter(one => !gone.has(one.id));
-		const text = "Add a handbook, meeting notes, anything. Then ask the librarian: it answers from them, shows the passage, and says when they don't hold the answer.";
+		const text = "Add a handbook or meeting notes. Then ask the librarian: it answers from them, shows the passage, and says if they don't contain the answer.";
 		if (!shown.length) return fill(list, emptyPanel("notes", "No notes yet", text));
-		fill(list, el("h2", count(shown.length, "note"), isMore && ", the latest of more"), el("ul", shown.map(item)));
+		fill(list, el("h2", count(shown.length, "note"), isMore && " (the latest)"), el("ul", shown.map(item)));
 	}
 
 	function item(note) {
@@ -127,7 +127,7 @@ function mount(app) {
 				else bar.removeAttribute("value");
 				said.textContent = share < 1 ? `Sending, ${Math.round(share * 100)} %` : "Reading and indexing…";
 			});
-			said.textContent = note.unchanged ? "Was there already, unchanged." : `Ready: ${count(note.chunks, "passage")}.`;
+			said.textContent = note.unchanged ? "Already added, unchanged." : `Ready: ${count(note.chunks, "passage")}.`;
 			node.classList.add("done");
 			setTimeout(() => node.remove(), 6_000);
 			refresh(true);

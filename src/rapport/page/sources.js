@@ -29,7 +29,7 @@ function mount(app) {
 		emptyPanel(
 			"quote",
 			"No sources yet",
-			"When an answer rests on your notes, its passages stand here. A citation that wasn't looked up for that very answer is removed.",
+			"When an answer cites your notes, the passages are shown here. Invalid citations are removed.",
 			button("Add notes", "quiet", () => app.go({ panel: "notes" }), "notes"),
 		);
 
@@ -37,7 +37,7 @@ function mount(app) {
 		const { sources } = message;
 		fill(
 			root,
-			el("p.lead", `This answer rests on ${count(sources.length, "passage")} of your notes. `, button("Show the answer", "link", () => app.reveal(message.id))),
+			el("p.lead", `This answer cites ${count(sources.length, "passage")} of your notes. `, button("Show the answer", "link", () => app.reveal(message.id))),
 			sources.map((source, index) => passage(source, index + 1, notes[index], source.id === wantedId)),
 		);
 		root.querySelector("details[open] mark")?.scrollIntoView({ block: "nearest" });
@@ -51,7 +51,7 @@ function mount(app) {
 			el("blockquote", { dir: "auto" }, source.text),
 			note
 				? el("details", { open: isOpen }, el("summary", "In the note"), el("div.note-text", { dir: "auto", tabIndex: 0 }, marked(note.text, source.text)))
-				: el("p.hint", "This note was deleted since."),
+				: el("p.hint", "This note was deleted."),
 		);
 	}
 

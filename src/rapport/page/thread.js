@@ -115,7 +115,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		if (settled.has(messageId)) return;
 		const turn = turnOf(messageId);
 		if (!turn) set({ turns: [...state.turns, { messageId, source, text: "" }] });
-		// A line that begins anew tells an answer from its first word.
+		// A new connection repeats the answer from its first word.
 		else if (turn.source === source || source === "request") setTurn(messageId, { source, text: "" });
 	}
 

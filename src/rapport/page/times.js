@@ -1,4 +1,4 @@
-/** Times and amounts in words, by the clock and the language of the browser. */
+/** Times and amounts as text, in the browser's time zone and language. */
 
 const written = how => new Intl.DateTimeFormat(undefined, how);
 const TIME = written({ hour: "2-digit", minute: "2-digit" });

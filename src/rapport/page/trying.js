@@ -70,7 +70,7 @@ export function createTries(app) {
 			await api.delete("/api/samples");
 			if (state.thread === thread) app.go({ thread: null, isStart: true, panel: null });
 			await lookAgain();
-			app.toast("The samples are gone.");
+			app.toast("The samples were removed.");
 		}),
 		tryChime: busily(async () => {
 			await haveSamples();

@@ -1,4 +1,4 @@
-/** What an answer was made from: messages with reasons, memories, notes. */
+/** The context of an answer: messages with reasons, memories, notes. */
 
 import { el, fill, icon } from "./dom.js";
 import { hue } from "./message.js";
@@ -35,7 +35,7 @@ function mount(app) {
 	}
 
 	const nothing = () =>
-		emptyPanel("why", "Why did it say that?", "“Why this answer?” under any answer shows the chat as the agent saw it: the messages it was given are lit, each with the reason.");
+		emptyPanel("why", "Why did it say that?", "“Why this answer?” under an answer shows what the agent was given: the messages are highlighted, each with the reason.");
 
 	function draw(context) {
 		const { timeline, memories } = context;
@@ -51,22 +51,22 @@ function mount(app) {
 		].filter(Boolean);
 		fill(
 			root,
-			// Behind a guard nobody is asked, and so nothing is given to anybody.
+			// The guard replies without a model, so there is no context.
 			!reply?.guardUsed && el(
 				"p.lead",
-				reply?.autonomous && `Said on its own: ${triggerWords(reply.trigger_type).toLowerCase()}. `,
-				context.stored ? "It was given " : "It would be given ",
-				el("b", used.join(", ").replace(/, ([^,]*)$/, " and $1") || "nothing beside the message itself"),
-				before.length > 0 ? `; it looked at ${count(before.length, "message")}.` : ".",
-				context.summary_id && " Older parts came as a summary.",
+				reply?.autonomous && `A follow-up: ${triggerWords(reply.trigger_type).toLowerCase()}. `,
+				context.stored ? "The agent was given " : "The agent would be given ",
+				el("b", used.join(", ").replace(/, ([^,]*)$/, " and $1") || "only the message itself"),
+				before.length > 0 ? `. It searched ${count(before.length, "message")}.` : ".",
+				context.summary_id && " Older messages came as a summary.",
 				context.looked_up.length > 0 && ` Then it ${[...new Set(context.looked_up)].map(toolWords).join(", ")}.`,
 			),
-			reply?.guardUsed && el("p.mark.guard", icon("shield"), "Nothing in your notes was close enough to the question, so no model was asked."),
-			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), context.problem?.text ?? "The model could not answer; this was put together from the notes."),
+			reply?.guardUsed && el("p.mark.guard", icon("shield"), "No note was close enough to the question, so no model was asked."),
+			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), context.problem?.text ?? "The model could not answer. The reply was built from the notes."),
 			app.currentThread()?.kind === "group" && chooser(context),
-			el("ol.timeline", { "aria-label": "The chat as it saw it" }, entries(timeline)),
+			el("ol.timeline", { "aria-label": "Messages before the answer" }, entries(timeline)),
 			memories.length + notes.length > 0 && el("h2", "Also given"),
-			memories.map(one => usedItem("memory", one.text ?? "A memory that is forgotten since", one)),
+			memories.map(one => usedItem("memory", one.text ?? "A deleted memory", one)),
 			notes.map(noteItem),
 			far.length > 0 && el("h2", "Not close enough to be given"),
 			far.map(noteItem),
@@ -113,7 +113,7 @@ function mount(app) {
 
 	function folded(passed) {
 		const who = [...new Set(passed.map(one => one.author))].slice(0, 3).join(", ");
-		return el("li.passed", el("details", el("summary", `${count(passed.length, "message")} passed over: ${who}`), el("ol", passed.map(entry))));
+		return el("li.passed", el("details", el("summary", `${count(passed.length, "message")} not chosen: ${who}`), el("ol", passed.map(entry))));
 	}
 
 	function entry({ id, author, role, text, created_at: at, is_call: isCall, chosen }) {
@@ -124,7 +124,7 @@ function mount(app) {
 			el(
 				"button",
 				{ type: "button", title: `${fullTime(at)}. Show it in the chat.`, onclick: () => app.reveal(id) },
-				el("span.entry-head", el("b", { class: role === "assistant" ? "" : hue(author) }, author), el("time", { datetime: at }, clockTime(at)), isCall ? el("b", "the call") : chosen && meter(chosen.score)),
+				el("span.entry-head", el("b", { class: role === "assistant" ? "" : hue(author) }, author), el("time", { datetime: at }, clockTime(at)), isCall ? el("b", "the question") : chosen && meter(chosen.score)),
 				el("span.entry-text", { dir: "auto" }, text),
 				reasons.length > 0 && el("span.reasons", reasons.map(reason => el("span", reasonWords(reason)))),
 			),

@@ -4,22 +4,22 @@ const known = words => term => words[term] ?? String(term ?? "").replaceAll("_",
 
 /** Why a message of the chat was chosen. */
 export const reasonWords = known({
-	trigger: "the call itself",
-	anchor: "what the call is about",
+	trigger: "the question itself",
+	anchor: "what the question is about",
 	reply_chain: "linked by replies",
-	session: "part of the same talk",
-	topic: "about the same thing",
-	addressed: "said to somebody in this talk",
+	session: "part of the same discussion",
+	topic: "about the same topic",
+	addressed: "addressed to a participant",
 	semantic: "similar in meaning",
-	neighbour: "said right beside it",
-	recent: "said lately",
+	neighbour: "next to it in the chat",
+	recent: "recent",
 });
 
 /** Context strategies. */
 export const STRATEGIES = {
-	relevant: "What belongs to the call",
-	time_gap: "The talk since the last silence",
-	thread: "The chain of replies",
+	relevant: "Relevance",
+	time_gap: "Messages since the last silence",
+	thread: "The reply chain",
 	recent: "The latest messages",
 };
 
@@ -27,7 +27,7 @@ export const STRATEGIES = {
 const TRIGGER_WORDS = {
 	check_in: "To pick up the conversation",
 	question_unanswered: "A question is still open",
-	task_incomplete: "Something is still to be done",
+	task_incomplete: "A task is still open",
 	waiting_for_decision: "A decision is still open",
 };
 export const triggerWords = known(TRIGGER_WORDS);
@@ -36,58 +36,58 @@ export const TRIGGERS = Object.keys(TRIGGER_WORDS);
 const gateWords = known({
 	server: "follow-ups are switched off on this server",
 	agent: "this agent doesn't follow up",
-	unreachable: "the chat can't be reached any more",
+	unreachable: "the chat can no longer be reached",
 	conversation: "follow-ups are switched off in this conversation",
 	muted: "this conversation was muted",
-	resting: "the model was resting after several failures",
+	resting: "the model was paused after several failures",
 	consecutive: "it had already followed up three times without an answer",
 	too_soon: "it had followed up just before",
 	quiet_hours: "it was within your quiet hours",
 	too_frequent: "it had followed up less than an hour before, and nobody had answered",
 	daily_limit: "it had followed up twice within a day",
-	repeated: "it had brought this up before",
+	repeated: "it had asked about this before",
 });
 
 const outcomes = known({
-	delivered: "Said",
+	delivered: "Sent",
 	fired: "Being written",
-	superseded: "Not needed: somebody spoke first",
-	leaked: "Held back: the words were not good enough to send",
+	superseded: "Not needed: somebody wrote first",
+	leaked: "Held back: the text did not pass the check",
 	failed: "Held back: the model could not be reached",
-	expired: "Dropped: its time passed while the server was off",
+	expired: "Dropped: the server was off when it was due",
 });
 
 /** The outcome of a follow-up, and why it was held back. */
 export const outcomeWords = timer => (timer.state === "suppressed" ? `Held back: ${gateWords(timer.gate)}` : outcomes(timer.state));
 
 /** How the agent came to remember something. */
-export const originWords = known({ user: "you wrote it down", agent: "it chose to remember this", extracted: "from what you said" });
+export const originWords = known({ user: "added by you", agent: "saved by the agent", extracted: "from your message" });
 
 /** The steps of an answer, in their order. */
 const PHASES = {
-	load: "Looking up the conversation",
-	context: "Choosing what belongs to it",
-	memory: "Looking into memory",
-	retrieval: "Looking into the notes",
+	load: "Loading the conversation",
+	context: "Choosing the context",
+	memory: "Searching memory",
+	retrieval: "Searching the notes",
 	model: "Writing the answer",
-	summary: "Summing up",
-	commit: "Storing",
+	summary: "Summarizing",
+	commit: "Storing the answer",
 };
 export const phaseWords = known(PHASES);
 export const phaseOrder = phase => Object.keys(PHASES).indexOf(phase);
 
 export const toolWords = known({
-	get_smart_context: "asked for more of the talk",
-	get_conversation_history: "looked further back",
-	get_message: "looked a message up",
+	get_smart_context: "loaded more context",
+	get_conversation_history: "loaded older messages",
+	get_message: "looked up a message",
 	search_conversation: "searched the chat",
 });
 
 /** The traits of an agent. */
 export const agentTraits = agent => [
-	agent.grounding === "strict" ? "Answers from your notes alone, or says that they don't hold it" : "Talks freely, and uses your notes where they help",
-	agent.remembers ? "Remembers what you tell it" : "Remembers nothing beyond the conversation",
-	agent.follows_up ? "Comes back to what was left open" : "Speaks only when spoken to",
+	agent.grounding === "strict" ? "Answers only from your notes, or says that they don't contain the answer" : "Talks freely and uses your notes where they help",
+	agent.remembers ? "Remembers what you tell it" : "Keeps no memories",
+	agent.follows_up ? "Follows up on what is left open" : "Writes only when asked",
 ];
 
 /** The name of a conversation, titled or not. */
