@@ -192,7 +192,7 @@ async def test_a_muted_chat_hears_nothing_unasked_until_it_is_unmuted(world: Wor
     assert (await world.silence(where)).gate == "muted"
     assert "I'm muted until" in await told(world, where, "/followups")
     unmuted = await told(world, where, "/unmute")
-    assert unmuted.startswith("Not muted any more. Follow-ups are on here")
+    assert unmuted.startswith("Unmuted. Follow-ups are on here")
     assert (await world.silence(where)).state == "delivered"
 
 
@@ -224,10 +224,10 @@ async def test_without_a_duration_it_is_until_somebody_unmutes(world: World) -> 
     where = await world.conversation(kind="group")
     muted = await told(world, where, "/mute")
     assert muted.startswith("Muted until you send /unmute")
-    assert "I didn't before, either" in muted
+    assert "Follow-ups were off before" in muted
     assert (await permission(world, where)).muted_until == FOREVER
     assert await told(world, where, "/unmute") == (
-        "Not muted any more. Follow-ups are off here: I speak only when you call me."
+        "Unmuted. Follow-ups are off here: I answer only when you mention me."
     )
     assert (await permission(world, where)).muted_until is None
 
@@ -241,7 +241,7 @@ async def test_times_are_by_the_clock_of_the_chats_owner(world: World) -> None:
     until = (await permission(world, where)).muted_until
     assert until is not None
     assert f"{until.astimezone(ZoneInfo('Asia/Kathmandu')):%H:%M} (Asia/Kathmandu)" in muted
-    assert "I keep quiet from 22:00 to 08:00 (Asia/Kathmandu)." in await told(world, where, "/followups")
+    assert "Quiet hours are from 22:00 to 08:00 (Asia/Kathmandu)." in await told(world, where, "/followups")
 
 
 def test_a_clock_names_the_day_where_it_is_another() -> None:
@@ -259,7 +259,7 @@ def test_a_clock_names_the_day_where_it_is_another() -> None:
 
 async def test_what_waits_is_told_in_plain_words_and_goes_on_waiting(world: World) -> None:
     where = await world.conversation()
-    assert "nothing that I mean to come back to" in await told(world, where, "/followups")
+    assert "No follow-ups are planned" in await told(world, where, "/followups")
     await waits(world, where, "question_unanswered", 12, reason='The question "Which *tent*?" is still open.')
     await waits(world, where, "task_incomplete", 26 * 60, matter="tax form")
     await waits(world, where, "check_in", 3 * 1_440)
@@ -269,9 +269,9 @@ async def test_what_waits_is_told_in_plain_words_and_goes_on_waiting(world: Worl
     assert re.search(
         r"in 12 min\), about a question of mine: The question \"Which \*tent\*\?\" is still open\.$", first
     )
-    assert second.endswith("(in 26 h), about something that is still to be done: tax form")
+    assert second.endswith("(in 26 h), about a task that is still open: tax form")
     assert third.endswith("(in 3 days), to pick up our conversation")
-    assert "Whoever writes here first cancels them. Times are UTC." in listed
+    assert "A new message here cancels them. Times are UTC." in listed
     assert "/followups off turns them off" in listed
     assert (await left(world, where))[0][3] == 3
 
@@ -294,10 +294,10 @@ async def test_a_group_has_follow_ups_only_when_an_admin_wants_them(world: World
     where = await world.conversation(kind="group")
     await world.says(where, "@bot hello", author=CARA)
     off = await told(world, where, "/followups")
-    assert off.startswith("Follow-ups are off here: I speak only when you call me.")
+    assert off.startswith("Follow-ups are off here: I answer only when you mention me.")
     assert "/followups on turns them on" in off
     await waits(world, where, "check_in", 60)
-    assert "As it is, I won't say any of it." in await told(world, where, "/followups")
+    assert "I won't send them while follow-ups are off." in await told(world, where, "/followups")
     assert await told(world, where, "/followups on", is_admin=never) == "Only an admin of this group can do that."
     assert (await permission(world, where)).autonomy is None
     assert (await world.silence(where)).gate == "conversation"
@@ -311,7 +311,7 @@ async def test_a_group_has_follow_ups_only_when_an_admin_wants_them(world: World
 async def test_in_a_direct_chat_everybody_decides_for_themselves(world: World) -> None:
     where = await world.conversation()
     off = await told(world, where, "/followups off")
-    assert off == "Follow-ups are off here: I speak only when you write to me."
+    assert off == "Follow-ups are off here: I answer only when you write to me."
     await asked(world, where, "/mute")
     on = await told(world, where, "/followups on")
     assert on.startswith("Follow-ups are on here")
@@ -322,7 +322,7 @@ async def test_in_a_direct_chat_everybody_decides_for_themselves(world: World) -
 async def test_what_can_never_be_is_not_promised(world: World) -> None:
     where = await world.conversation()
     for command in ("/followups", "/followups on", "/unmute"):
-        assert "off on this whole server" in await told(world, where, command, autonomy=False)
+        assert "off on this server" in await told(world, where, command, autonomy=False)
     assert (await permission(world, where)).autonomy is None
     strict = await world.conversation(agent_id="librarian")
     assert await told(world, strict, "/followups") == "Librarian never writes on its own."
@@ -357,9 +357,9 @@ async def test_forgetting_asks_first_and_says_what_goes(world: World) -> None:
     before = await left(world, where)
     question = await asked(world, where, "/forget")
     text = shown(question.text)
-    assert f"all that I remember about you ({count} things)" in text
-    assert "everything said in this chat" in text
-    assert re.search(r"come back to here \([12] things?\)", text)
+    assert f"all my memories about you ({count})" in text
+    assert "all messages of this chat" in text
+    assert re.search(r"planned follow-ups \([12]\)", text)
     assert "muted or not, follow-ups on or off" in text
     assert "can't be undone" in text
     assert "/forget yes" in text
@@ -379,7 +379,7 @@ async def test_a_confirmed_chat_is_forgotten_with_what_was_remembered_and_nothin
     yes, _ = pressed(await asked(world, where, "/forget"))
     answer = await press_button(yes, await found(world, where), ANA, must_not_be_asked, desk_of(world))
     assert answer is not None
-    assert answer.text.startswith("Forgotten: everything said in this chat")
+    assert answer.text.startswith("Erased: all messages of this chat")
     assert "remembered about you" in answer.text
     assert await left(world, where) == [(0, 0, 0, 0)]
     assert await left(world, elsewhere) == kept
@@ -401,7 +401,7 @@ async def test_pressed_twice_is_forgotten_once(world: World) -> None:
     kept, count = await left(world, anew), await remembered(world)
     late = await press_button(yes, await found(world, anew), ANA, must_not_be_asked, desk_of(world))
     assert late is not None
-    assert late.text == "That is forgotten already."
+    assert late.text == "This chat was erased already."
     assert (await left(world, anew), await remembered(world)) == (kept, count)
 
 
@@ -488,7 +488,7 @@ async def test_a_group_is_forgotten_by_the_admin_who_asked(world: World) -> None
     where = await full(world, kind="group")
     await world.app.memory.upsert("local", "companion", MemoryCandidate("The user lives in Oslo."))
     question = await asked(world, where, "/forget", is_admin=always)
-    assert "everything said in this group" in question.text
+    assert "all messages of this group" in question.text
     assert "remember" not in question.text
     yes, no = pressed(question)
     here = await found(world, where)
@@ -498,7 +498,7 @@ async def test_a_group_is_forgotten_by_the_admin_who_asked(world: World) -> None
     assert (await left(world, where))[0][0] == 1
     answer = await press_button(yes, here, ANA, always, desk_of(world))
     assert answer is not None
-    assert "everything said in this group" in answer.text
+    assert "all messages of this group" in answer.text
     assert await left(world, where) == [(0, 0, 0, 0)]
     assert await remembered(world) == 1, "what one person told it alone is not the group's to erase"
 
@@ -538,7 +538,7 @@ async def test_a_reply_is_explained_by_what_it_was_made_from(world: World) -> No
     answer = await message(world, group, reply["id"])
     text = await told(world, group, "/why", replied_to=answer, is_reply=True)
     assert text.startswith(
-        "That was my answer to what Dan said: “@\u2060bot is this still open?”. I looked at these messages:"
+        "That was my answer to what Dan said: “@\u2060bot is this still open?”. I used these messages:"
     )
     line = next(line for line in text.splitlines() if line.startswith("Ann"))
     assert re.fullmatch(
@@ -558,9 +558,7 @@ async def test_without_a_reply_it_is_the_latest_answer(world: World) -> None:
     await world.says(where, "Which tent is lighter?")
     await world.says(where, "And which one is blue?")
     text = await told(world, where, "/why")
-    assert text.startswith(
-        "That was my answer to what you said: “And which one is blue?”. I looked at the latest messages:"
-    )
+    assert text.startswith("That was my answer to what you said: “And which one is blue?”. I used the latest messages:")
     assert re.search(r"^you, \d\d:\d\d: “Which tent is lighter\?”$", text, re.MULTILINE)
     assert re.search(r"^me, \d\d:\d\d: “re: Which tent is lighter\?”$", text, re.MULTILINE)
 
@@ -601,7 +599,7 @@ async def test_what_was_said_unasked_says_so_and_shows_no_machinery(
     await world.says(where, "I'll call the bank")
     await world.silence(where, kind, reason="a secret reason")
     text = await told(world, where, "/why")
-    assert text.startswith(f"I wrote that on my own, {words}. I looked at the latest messages:")
+    assert text.startswith(f"I wrote that on my own, {words}. I used the latest messages:")
     assert "I'll call the bank" in text
     assert "secret" not in text
     assert not any(prompt in text for prompt in PROMPTS.values())
@@ -621,9 +619,9 @@ async def test_notes_and_memories_are_named_to_whom_they_belong(world: World) ->
     reply = await world.says(where, HOW_LONG)
     assert reply["sources"]
     text = await told(world, where, "/why")
-    assert "I looked at nothing else that was said here." in text
-    assert "Notes I looked at: “Refunds & returns” (quoted in the answer)." in text
-    assert "What I remembered: “The user sends *goods* back all the time.”." in text
+    assert "I used no other messages." in text
+    assert "Notes that I used: “Refunds & returns” (quoted in the answer)." in text
+    assert "Memories that I used: “The user sends *goods* back all the time.”." in text
     assert "Times are" not in text
     await world.http.delete("/api/notes/refunds")
     await world.app.memory.delete_all("local", "companion")
@@ -658,7 +656,7 @@ async def test_a_group_hears_of_the_notes_that_an_answer_cites_and_of_no_others(
     world.model.will_say("Within 30 days. [source: refunds]", "I have no idea.")
     await world.says(group, f"@bot {HOW_LONG}", author=DAN)
     assert {"refunds", "divorce"} <= {one["id"] for one in (await retrieved(world, group))}
-    assert "Notes I looked at: “Refunds” (quoted in the answer)." in await told(world, group, "/why")
+    assert "Notes that I used: “Refunds” (quoted in the answer)." in await told(world, group, "/why")
     await world.says(group, f"@bot {HOW_LONG}", author=DAN)
     assert await retrieved(world, group)
     assert "Notes" not in await told(world, group, "/why")
@@ -689,7 +687,7 @@ async def test_an_answer_without_a_record_says_so(world: World) -> None:
     group, _ = await challenge(world)
     reply = await world.says(group, "@bot what do you think?", author=DAN)
     await world.sql("UPDATE messages SET metadata = metadata - 'context' WHERE id = %s", reply["id"])
-    assert "I don't know any more what I looked at. Now it would be:" in await told(world, group, "/why")
+    assert "I have no record of the messages that I used. Now I would use:" in await told(world, group, "/why")
 
 
 async def test_other_peoples_words_format_nothing_and_call_nobody(world: World) -> None:

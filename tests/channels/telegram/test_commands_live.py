@@ -85,7 +85,7 @@ async def test_forgetting_asks_first_and_only_an_admin_may(town: Town) -> None:
     await town.settled()
     assert pressed.answer is not None
     assert question.buttons == []
-    assert town.peer.sent(town.team)[-1].startswith("Forgotten: everything said in this group")
+    assert town.peer.sent(town.team)[-1].startswith("Erased: all messages of this group")
     assert await town.told(town.team) == []
     # What is said afterwards begins anew, and is not erased by the same button.
     await town.hears(town.team, town.ben, "The boat is called Cormorant")
@@ -109,7 +109,7 @@ async def test_who_thinks_better_of_it_keeps_everything(town: Town) -> None:
     question = town.peer.posted(town.ann_alone)[-1]
     town.ann_alone.presses(town.ann, question, question.buttons[1][1])
     await town.settled()
-    assert town.peer.sent(town.ann_alone)[-1] == "All right, I keep everything as it is."
+    assert town.peer.sent(town.ann_alone)[-1] == "Nothing was erased."
     assert len(await town.told(town.ann_alone)) == 2
 
 

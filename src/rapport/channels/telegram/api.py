@@ -16,7 +16,7 @@ from telegram.warnings import PTBDeprecationWarning
 from rapport.domain.errors import Permanent, RapportError, Transient
 from telegram import Bot
 
-# The library warns of itself, on stderr and with every flood, of a type that is provided for here.
+# The library warns on stderr, with every flood limit, of a type that is handled here.
 warnings.filterwarnings("ignore", message=r"(?s).*`retry_after`", category=PTBDeprecationWarning)
 
 OFFICIAL_URL = "https://api.telegram.org"
@@ -33,7 +33,7 @@ _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, http
 
 
 class TokenRefused(Permanent):
-    """Telegram does not know this token, or knows it no longer."""
+    """Telegram does not accept the token."""
 
 
 class UpdatesConflict(Transient):
@@ -41,7 +41,7 @@ class UpdatesConflict(Transient):
 
 
 class NoAnswer(Transient):
-    """No answer came: whether the request has done anything is not known."""
+    """Telegram gave no answer: the outcome of the request is unknown."""
 
 
 class Blocked(Permanent):
@@ -49,7 +49,7 @@ class Blocked(Permanent):
 
 
 class Refused(Permanent):
-    """Telegram does not take the request as it is."""
+    """Telegram refused the request."""
 
 
 class BecameSupergroup(Permanent):
@@ -61,7 +61,7 @@ class BecameSupergroup(Permanent):
 
 
 class BotApi(Bot):
-    """One bot. Results are plain JSON: of what a server may leave out, nothing is required that isn't used."""
+    """Call the API for one bot. Results are plain JSON; only the fields that are used must be present."""
 
     def __init__(self, token: str, *, url: str = OFFICIAL_URL) -> None:
         address = url.rstrip("/")
@@ -91,7 +91,7 @@ class BotApi(Bot):
         return text.replace(self.token.partition(":")[2] or self.token, "[redacted]")
 
     async def open(self) -> None:
-        """Make ready to call."""
+        """Open the connections."""
         await self._request[0].initialize()
         await self._request[1].initialize()
 
@@ -102,12 +102,12 @@ class BotApi(Bot):
     async def call(self, method: str, **parameters: Any) -> Any:
         """Call a method and return its result. Raises one of the errors above, Transient or Permanent."""
         given = {name: value for name, value in parameters.items() if value is not None}
-        # Only the one connection that waits for updates waits longer than for an answer.
+        # Only the long poll for updates waits longer than a usual request.
         reading = {"read_timeout": given["timeout"] + ANSWER_TIMEOUT_SECONDS} if method == "getUpdates" else {}
         try:
             return await self._post(method, given, **reading)
         except (TelegramError, httpx.HTTPError) as error:
-            raise self._translate(error) from None  # with its cause it would name the address, and so the token
+            raise self._translate(error) from None  # the cause contains the URL, and so the token
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise NoAnswer(f"Telegram gave no answer that can be read: {type(error).__name__}") from None
 
@@ -121,7 +121,7 @@ class BotApi(Bot):
             case Conflict():
                 return UpdatesConflict(said, retry_after=CONFLICT_SECONDS)
             case InvalidToken():
-                return TokenRefused("Telegram does not accept TELEGRAM_BOT_TOKEN (any more).")
+                return TokenRefused("Telegram does not accept TELEGRAM_BOT_TOKEN.")
             case Forbidden():
                 return Blocked(said)
             case BadRequest():

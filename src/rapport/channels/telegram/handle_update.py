@@ -43,7 +43,7 @@ from rapport.storage.telegram import TelegramUsernames
 
 log = structlog.get_logger()
 
-NOT_YOURS = "This button is for whoever asked for it."
+NOT_YOURS = "Only the person who sent the command can use this button."
 _COMMAND_NAMES = frozenset(name for name, _ in COMMANDS)
 _MAX_USERNAMES = 10_000
 _ADMIN_STATUSES = frozenset({"creator", "administrator"})
@@ -61,14 +61,14 @@ class UpdateHandler:
     """For Telegram's own tables."""
     me: BotIdentity
     _known_usernames: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
-    """User ids by username, as they are stored: so that they are not stored with every message."""
+    """The stored user ids by username, so that they are not written again with every message."""
     _albums: Albums = field(init=False)
 
     def __post_init__(self) -> None:
         self._albums = Albums(self.database, self.api.number, self.me)
 
     async def handle(self, happened: ChatEvent, *, update_id: int, payload: Mapping[str, Any]) -> None:
-        """Raises Transient: then the same again, later."""
+        """Handle one event. Raises Transient where the same event must be handled again later."""
         match happened:
             case MessageReceived():
                 await self._handle_message(happened, update_id, payload)
@@ -88,7 +88,7 @@ class UpdateHandler:
                 return None
             try:
                 return await self._store_or_run(said, conversation, update_id, payload)
-            except NotFound:  # erased this very moment: it begins anew
+            except NotFound:  # erased concurrently: try again with a new conversation
                 continue
         raise Transient("The conversation is being erased.")
 
@@ -106,13 +106,13 @@ class UpdateHandler:
             if await self.context.core.history.apply_edit(incoming):
                 return
             if said.command is not None and self._is_own_command(said):
-                return  # what was asked for has been done, and is nothing that anybody said
+                return  # a command is not a message of the conversation
         try:
             ticket = await self.context.core.runner.accept(incoming)
-        except Conflict:  # what it says has changed since, and that came first
+        except Conflict:  # a later edit was stored first
             return
-        ticket.close()  # it is sent when it is there: nobody waits here
-        if incoming.edited_at is not None:  # the change came first, and is known as one when an older one comes
+        ticket.close()  # the outbox sends the reply: nothing waits here
+        if incoming.edited_at is not None:  # store the edit's time, so that an older version is recognised
             await self.context.core.history.apply_edit(incoming)
 
     async def _make_incoming(
@@ -191,7 +191,7 @@ class UpdateHandler:
             )
         except NotFound:
             notice = None
-        # Both only tidy up: the button may stay, and the platform forgets by itself that it was pressed.
+        # Both are optional: the button may stay, and Telegram ends the press by itself.
         told = NOT_YOURS if notice is None else None
         await self._try_call("answerCallbackQuery", callback_query_id=pressed.callback_id, text=told)
         if notice is None:

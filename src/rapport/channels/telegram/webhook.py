@@ -25,11 +25,11 @@ def make_webhook_routes(door: UpdateStore, *, secret: str) -> APIRouter:
     """Return the routes. A call without the secret is refused; 200 means that the update is stored."""
     router = APIRouter(tags=["telegram"])
 
-    @router.post(WEBHOOK_PATH, summary="What Telegram has to tell; only Telegram knows the secret")
+    @router.post(WEBHOOK_PATH, summary="Receive an update of Telegram, which sends the secret")
     async def receive_update(request: Request) -> Response:
         shown = request.headers.get(SECRET_HEADER, "")
         if not hmac.compare_digest(shown.encode(errors="replace"), secret.encode()):
-            raise Unauthorized("This is for Telegram, which shows a secret.")
+            raise Unauthorized("Only Telegram may call this route: the secret is missing or wrong.")
         await door.store([await _read_update(request)])
         return Response(status_code=200)
 
@@ -45,7 +45,7 @@ async def _read_update(request: Request) -> Mapping[str, Any]:
     try:
         update = as_mapping(json.loads(bytes(body)))
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("This is no update of Telegram's: it isn't JSON.") from error
+        raise InvalidInput("The body is not an update of Telegram: it is not JSON.") from error
     if update is None or read_update_id(update) is None:
-        raise InvalidInput("This is no update of Telegram's: `update_id` is missing or no number.")
+        raise InvalidInput("The body is not an update of Telegram: `update_id` is missing or not a number.")
     return update

@@ -15,7 +15,7 @@ MAX_LISTED = 10
 PURPOSES: Mapping[str, str] = {
     "check_in": "to pick up our conversation",
     "question_unanswered": "about a question of mine",
-    "task_incomplete": "about something that is still to be done",
+    "task_incomplete": "about a task that is still open",
     "waiting_for_decision": "about a decision that is still open",
 }
 
@@ -29,17 +29,17 @@ async def mute(command: Command, context: CommandContext) -> str:
     permission, preference = await _set_mute(command, context, until=FOREVER if seconds is None else seconds)
     until = _describe_end(permission.muted_until or FOREVER, WallClock.for_preference(preference))
     before = (
-        "" if _is_on(command, permission) and not _describe_ban(command, context) else " (I didn't before, either.)"
+        "" if _is_on(command, permission) and not _describe_ban(command, context) else " (Follow-ups were off before.)"
     )
     return (
-        f"Muted {until}: I don't write on my own here.{before} When you {_describe_call(command)}, I answer as ever."
+        f"Muted {until}: I don't write on my own here.{before} When you {_describe_call(command)}, I still answer."
         " /unmute ends it."
     )
 
 
 async def unmute(command: Command, context: CommandContext) -> str:
     permission, _ = await _set_mute(command, context, until=None)
-    return f"Not muted any more. {_describe_state(command, context, permission)}"
+    return f"Unmuted. {_describe_state(command, context, permission)}"
 
 
 async def show_or_switch(command: Command, context: CommandContext) -> str:
@@ -58,11 +58,11 @@ async def show_or_switch(command: Command, context: CommandContext) -> str:
     if waiting:
         parts.append(_list_timers(waiting, clock))
         cancelled = (
-            "Whoever writes here first cancels them." if can_be and is_on else "As it is, I won't say any of it."
+            "A new message here cancels them." if can_be and is_on else "I won't send them while follow-ups are off."
         )
         parts.append(f"{cancelled} Times are {clock.name}.")
     elif can_be and is_on:
-        parts.append("There is nothing that I mean to come back to right now.")
+        parts.append("No follow-ups are planned.")
     if can_be:
         parts += _list_restrictions(permission, preference, clock)
         parts.append(f"`/followups {'off' if is_on else 'on'}` turns them {'off' if is_on else 'on'}.")
@@ -107,7 +107,9 @@ def _list_restrictions(permission: Permission, preference: Preference, clock: Wa
     if permission.muted_until is not None:
         parts.append(f"I'm muted {_describe_end(permission.muted_until, clock)}. /unmute ends it.")
     if preference.quiet_from is not None and preference.quiet_to is not None:
-        parts.append(f"I keep quiet from {preference.quiet_from:%H:%M} to {preference.quiet_to:%H:%M} ({clock.name}).")
+        parts.append(
+            f"Quiet hours are from {preference.quiet_from:%H:%M} to {preference.quiet_to:%H:%M} ({clock.name})."
+        )
     return parts
 
 
@@ -116,14 +118,14 @@ def _describe_state(command: Command, context: CommandContext, permission: Permi
     if never := _describe_ban(command, context):
         return never
     if _is_on(command, permission):
-        return "Follow-ups are **on** here: after an answer I may come back to something on my own."
-    return f"Follow-ups are **off** here: I speak only when you {_describe_call(command)}."
+        return "Follow-ups are **on** here: after an answer I may write again on my own."
+    return f"Follow-ups are **off** here: I answer only when you {_describe_call(command)}."
 
 
 def _describe_ban(command: Command, context: CommandContext) -> str:
     """Return why follow-ups are off whatever this chat allows; empty if they are not."""
     if not context.autonomy:
-        return "Follow-ups are off on this whole server: I never write on my own."
+        return "Follow-ups are off on this server: I never write on my own."
     return "" if command.agent.autonomy else f"{command.agent.name} never writes on its own."
 
 
@@ -136,4 +138,4 @@ def _describe_end(moment: datetime, clock: WallClock) -> str:
 
 
 def _describe_call(command: Command) -> str:
-    return "call me" if command.is_group else "write to me"
+    return "mention me" if command.is_group else "write to me"

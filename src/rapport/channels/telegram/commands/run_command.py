@@ -17,19 +17,19 @@ __all__ = ["COMMANDS", "Command", "CommandContext", "IsAdmin", "press_button", "
 
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("start", "Who I am and what I can do"),
-    ("help", "What you can ask of me"),
-    ("mute", "I don't write on my own: /mute 2h, or until /unmute"),
-    ("unmute", "I may write on my own again"),
-    ("followups", "What I mean to come back to; /followups on or off"),
-    ("forget", "I erase what I have stored of this chat"),
-    ("why", "What I looked at for an answer: reply to it with this"),
+    ("help", "List the commands"),
+    ("mute", "Stop my follow-ups: /mute 2h, or until /unmute"),
+    ("unmute", "Allow my follow-ups again"),
+    ("followups", "List planned follow-ups; /followups on or off"),
+    ("forget", "Erase what I have stored of this chat"),
+    ("why", "Show what I used for an answer: reply to it with this"),
 )
 """Name and description, as they are registered with the platform."""
 
 _PERSON_PREFIX = "user"
-"""The ids of people begin with it. Somebody who writes as a group or a channel has another, and presses as a person."""
-_CAN = "I answer, I find what was said before, and I look into the notes that I was given."
-_MORE = "/help lists what you can ask of me."
+"""The prefix of people's ids. Somebody who writes as a group or a channel has another, but presses buttons as a person."""
+_CAN = "I answer questions, find earlier messages of this chat, and search the notes that I was given."
+_MORE = "/help lists the commands."
 
 
 async def run_command(command: Command, context: CommandContext) -> Notice | None:
@@ -65,48 +65,48 @@ async def press_button(
     if conversation.traits.has_admins and not await presser_is_admin():
         return None
     if answer == "no":
-        return Notice("All right, I keep everything as it is.")
+        return Notice("Nothing was erased.")
     if conversation_id != conversation.id:
-        return Notice("That is forgotten already.")
+        return Notice("This chat was erased already.")
     return Notice(await _erase(conversation, context))
 
 
-# ---- who I am
+# ---- /start and /help
 
 
 async def _start(command: Command, context: CommandContext) -> str:
     name = command.agent.name
     if command.is_group:
         return (
-            f"Hello! I'm {name}. {_CAN}\n\nTag me ({_render_tag(command)}) or reply to something that I said, and I join in."
-            f" Otherwise I only listen.\n\n{_MORE}"
+            f"Hello! I'm {name}. {_CAN}\n\nTag me ({_render_tag(command)}) or reply to one of my messages, and I answer."
+            f" Otherwise I only read along.\n\n{_MORE}"
         )
     remembers = " I remember what you tell me about yourself." if command.agent.remembers else ""
-    returns = " Now and then I come back to something on my own." if context.autonomy and command.agent.autonomy else ""
+    returns = " Sometimes I follow up on my own." if context.autonomy and command.agent.autonomy else ""
     return (
         f"Hello, {quote(command.asker.name, limit=40)}! I'm {name}. Just write to me. {_CAN}{remembers}{returns}\n\n"
-        f"What we say is stored on the server that I run on; /forget erases it.\n\n{_MORE}"
+        f"Our messages are stored on the server that I run on; /forget erases them.\n\n{_MORE}"
     )
 
 
 async def _help(command: Command, _context: CommandContext) -> str:
     commands = (
         "- /mute: I don't write on my own until you send /unmute; `/mute 2h` for two hours (also `30m`, `1d`, `1h30m`)\n"
-        "- /unmute: I may again\n"
-        "- /followups: what I mean to come back to on my own; `/followups on`, `/followups off`\n"
-        "- /why: as a reply to something that I said, what I looked at for it\n"
-        "- /forget: I erase what I have stored of this chat, and ask before I do\n"
+        "- /unmute: I may write on my own again\n"
+        "- /followups: list my planned follow-ups; `/followups on`, `/followups off`\n"
+        "- /why: as a reply to one of my messages, show what I used for it\n"
+        "- /forget: erase what I have stored of this chat; I ask first\n"
         "- /start: who I am\n"
-        "- /help: this"
+        "- /help: this list"
     )
     if not command.is_group:
-        return f"Just write to me: I answer everything. And there are:\n\n{commands}"
+        return f"Just write to me: I answer every message. The commands are:\n\n{commands}"
     return (
-        f"Tag me ({_render_tag(command)}) or reply to something that I said, and I answer. Reply to anybody's message and tag me,"
-        f" and I answer about that message. And there are:\n\n{commands}\n\n"
-        "Turning follow-ups on or off and /forget are for the group's admins.\n\n"
-        "I hear only what Telegram lets me. In privacy mode, which a bot has until it is turned off or the bot becomes an"
-        " admin, that is commands, messages that tag me and replies to me: of the rest of your talk I know nothing then."
+        f"Tag me ({_render_tag(command)}) or reply to one of my messages, and I answer. Reply to anybody's message and tag me,"
+        f" and I answer about that message. The commands are:\n\n{commands}\n\n"
+        "Only admins of the group can turn follow-ups on or off and use /forget.\n\n"
+        "I see only what Telegram sends me. In privacy mode, which is on until it is turned off or the bot becomes an admin,"
+        " I get only commands, messages that tag me and replies to me, and nothing else of this chat."
     )
 
 
@@ -114,36 +114,36 @@ def _render_tag(command: Command) -> str:
     return f"@{escape_markdown(command.bot_username.removeprefix('@'))}"
 
 
-# ---- what I have stored
+# ---- /forget
 
 
 async def _forget(command: Command, context: CommandContext) -> Notice:
     answer = command.argument.strip().lower()
     if answer not in ("", "yes"):
-        raise InvalidInput("Send /forget and I ask first, or /forget yes and I don't.")
+        raise InvalidInput("Send /forget to be asked first, or /forget yes to erase at once.")
     if not await command.may_decide_for_all():
         return Notice(FOR_ADMINS)
     if answer:
         return Notice(await _erase(command.conversation, context))
     to_press = f"{command.asker.id}:{command.conversation.id}"
     return Notice(
-        f"Shall I forget this {command.conversation.traits.name}? This would go:\n\n{await _list_erasures(command.conversation, context)}"
+        f"Shall I erase this {command.conversation.traits.name}? This would be erased:\n\n{await _list_erasures(command.conversation, context)}"
         "\n\nIt can't be undone. Telegram's own copy of the chat stays. Without the buttons: `/forget yes`",
-        buttons=[Button("Forget it", f"forget:yes:{to_press}"), Button("Keep it", f"forget:no:{to_press}")],
+        buttons=[Button("Erase", f"forget:yes:{to_press}"), Button("Keep", f"forget:no:{to_press}")],
     )
 
 
 async def _list_erasures(conversation: Conversation, context: CommandContext) -> str:
     waiting = len((await context.core.follow_ups.load(conversation.owner_id, conversation.id)).waiting)
     goes = [
-        f"everything said in this {conversation.traits.name} that I have stored, yours and mine",
-        f"what I mean to come back to here ({_format_count(waiting)})",
-        "what was set here: muted or not, follow-ups on or off",
+        f"all messages of this {conversation.traits.name} that I have stored, yours and mine",
+        f"the planned follow-ups ({_format_count(waiting)})",
+        "the settings of this chat: muted or not, follow-ups on or off",
     ]
     if conversation.traits.may_use_memory:
         count = (await context.core.memories.stats(conversation.owner_id, conversation.agent_id)).count
-        goes.append(f"all that I remember about you ({_format_count(count)})")
-    return "\n".join(f"- {one}" for one in goes)
+        goes.append(f"all my memories about you ({_format_count(count)})")
+    return "\n".join(f"- {entry}" for entry in goes)
 
 
 async def _erase(conversation: Conversation, context: CommandContext) -> str:
@@ -158,18 +158,18 @@ async def _erase(conversation: Conversation, context: CommandContext) -> str:
         await context.core.runner.erase(conversation.owner_id, conversation.id)
     if has_memories:
         await context.core.memories.delete_all(*where)
-    also = ", and all that I remembered about you" if has_memories else ""
+    also = ", and all my memories about you" if has_memories else ""
     return (
-        f"Forgotten: everything said in this {conversation.traits.name}, what was planned and set here{also}."
+        f"Erased: all messages of this {conversation.traits.name}, its planned follow-ups and settings{also}."
         " What you still see is Telegram's own copy."
     )
 
 
 def _format_count(things: int) -> str:
-    return "nothing now" if things == 0 else "1 thing" if things == 1 else f"{things:,} things"
+    return "none" if things == 0 else f"{things:,}"
 
 
-# ---- why I said that
+# ---- /why
 
 
 async def _explain(command: Command, context: CommandContext) -> str:

@@ -13,8 +13,8 @@ from rapport.domain.conversation import Author, Conversation, Message
 from rapport.domain.errors import NotFound
 from rapport.turns.explain import Explanation
 
-HOW_TO_ASK = "Reply with /why to something that I said, and I'll show you what I looked at for it."
-NOTHING_SAID = "I haven't said anything here lately that I could explain."
+HOW_TO_ASK = "Reply with /why to one of my messages, and I'll show you what I used for it."
+NOTHING_SAID = "I haven't written anything here lately that I could explain."
 
 MAX_MESSAGES = 10
 MAX_SOURCES = 3
@@ -24,21 +24,21 @@ MAX_NAME_CHARACTERS = 32
 UNASKED: Mapping[str, str] = {
     "check_in": "to pick up our conversation again",
     "question_unanswered": "because a question of mine was still open",
-    "task_incomplete": "to ask about something that was still to be done",
+    "task_incomplete": "to ask about a task that was still open",
     "waiting_for_decision": "because a decision was still open",
 }
 _REASONS: Mapping[str, str] = {
     "reply_chain": "linked by replies",
-    "addressed": "said to somebody who takes part",
+    "addressed": "addressed to a participant",
     "semantic": "similar in meaning",
-    "topic": "about the same thing",
-    "session": "part of the same talk",
-    "neighbour": "said right beside it",
+    "topic": "about the same topic",
+    "session": "part of the same discussion",
+    "neighbour": "next to it in the chat",
 }
 _CIRCUMSTANCES: Mapping[str, str] = {
-    "guard_used": "Nothing in the notes was close enough to the question, so I didn't try to answer it.",
-    "fallback_used": "Something went wrong when I tried to answer, so I only said what I had found.",
-    "cancelled": "I was stopped before I had finished.",
+    "guard_used": "No note was close enough to the question, so I didn't answer it.",
+    "fallback_used": "The model failed, so I only listed what I had found.",
+    "cancelled": "Somebody stopped me before I had finished.",
 }
 
 
@@ -60,7 +60,7 @@ async def render_explanation(
     thread_id: str | None,
     clock: WallClock,
 ) -> str:
-    """Return, as Markdown, what a reply was made from; without a message, of the latest reply, in a topic the latest there.
+    """Return, as Markdown, what a reply was made from: `message`, or the latest reply of the chat or the topic.
 
     Synthetic messages are left out, and in a group also memories.
     """
@@ -103,13 +103,13 @@ class _ExplanationText:
             sentences.append(f"That was my answer to what {whose} said: “{_quote_message(call)}”.")
         sentences += [sentence for flag, sentence in _CIRCUMSTANCES.items() if facts.get(flag) is True]
         if not shown:
-            sentences.append("I looked at nothing else that was said here.")
+            sentences.append("I used no other messages.")
         elif not explanation.is_stored:
-            sentences.append("I don't know any more what I looked at. Now it would be:")
+            sentences.append("I have no record of the messages that I used. Now I would use:")
         elif explanation.receipt["strategy"] == "recent":
-            sentences.append("I looked at the latest messages:")
+            sentences.append("I used the latest messages:")
         else:
-            sentences.append("I looked at these messages:")
+            sentences.append("I used these messages:")
         return " ".join(sentences)
 
     def render_messages(self, shown: Sequence[_ChosenMessage]) -> str:
@@ -127,13 +127,13 @@ class _ExplanationText:
     def render_rest(self, notes: Sequence[str], memories: Sequence[str]) -> Iterator[str]:
         receipt = self.explanation.receipt
         if receipt.get("summary_id") is not None:
-            yield "I also had a summary of what was said before."
+            yield "I also used a summary of the older messages."
         if receipt.get("looked_up"):
-            yield "I looked for more in this chat by myself, too."
+            yield "I also searched this chat."
         if notes:
-            yield f"Notes I looked at: {', '.join(notes)}."
+            yield f"Notes that I used: {', '.join(notes)}."
         if memories:
-            yield f"What I remembered: {', '.join(memories)}."
+            yield f"Memories that I used: {', '.join(memories)}."
         if any("trigger" not in entry["reasons"] for entry in receipt["messages"]):
             yield f"Times are {self.clock.name}."
 
@@ -179,7 +179,7 @@ def _list_chosen(explanation: Explanation, details: ExplanationDetails) -> list[
 def _list_notes(explanation: Explanation, details: ExplanationDetails) -> list[str]:
     """Return the titles of notes; those that the answer cites are marked, and come first.
 
-    A group is shown only those: the others may be private to somebody, and have nothing to do with the question.
+    A group sees only the cited ones: the others may be private and unrelated to the question.
     """
     cited = [str(source["id"]) for source in explanation.reply.sources] if explanation.reply else []
     also = [] if explanation.conversation.kind == "group" else [str(note["id"]) for note in explanation.notes]
