@@ -51,7 +51,7 @@ class ChannelServices:
     database: Database
     """For tables of the channel's own."""
     autonomy: bool
-    """Whether the agent may write first on this server."""
+    """True where the agent may write first on this server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from rapport.storage.followups.follow_up_turns import FollowUpTurns
 from rapport.storage.followups.timers import Timers
 
 PENDING_CACHE_SECONDS = 5.0
-"""How long a count of the waiting timers is reused, so that frequent scrapes put no load on the database."""
+"""A count of the waiting timers is reused for this time, so that frequent scrapes put no load on the database."""
 
 
 @dataclass(frozen=True, slots=True)

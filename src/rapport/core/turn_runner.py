@@ -12,8 +12,7 @@ from rapport.domain.event import Accepted
 class Ticket(Protocol):
     """A stored message and, if it is to be answered, a way to wait for the reply."""
 
-    @property
-    def accepted(self) -> Accepted: ...
+    accepted: Accepted
 
     def tokens(self) -> AsyncIterator[str]:
         """Yield the reply's tokens. An empty string only says that the turn still runs."""

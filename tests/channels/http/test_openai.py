@@ -278,7 +278,7 @@ async def test_a_group_answers_whoever_asks_it_this_way(world: World, ai: openai
 
 async def test_the_model_is_the_conversations_agent(world: World, ai: openai.AsyncOpenAI) -> None:
     here = await world.conversation()
-    with pytest.raises(openai.BadRequestError, match="one with `companion`") as refused:
+    with pytest.raises(openai.BadRequestError, match="agent of this conversation is `companion`") as refused:
         await ask(ai, "hello", model="librarian", extra_headers={"X-Conversation-Id": here})
     assert refused.value.param == "model"
     assert await world.history(here) == []
@@ -692,7 +692,7 @@ async def test_what_was_streamed_and_is_not_the_answer_ends_in_an_error_that_tel
         async for chunk in stream:
             pieces.append(chunk.choices[0].delta.content or "")  # noqa: PERF401 - it ends in the middle
 
-    with pytest.raises(openai.APIError, match="The answer is: Temporary issue generating response"):
+    with pytest.raises(openai.APIError, match="The reply is: Temporary issue generating response"):
         await listen()
     assert "".join(pieces) == "half of"
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapport.channels.http.rendering.markdown import LONGEST_FORMATTED, as_html, as_it_stands
-from rapport.channels.http.rendering.message_html import MOST_AT_ONCE, Renderer
+from rapport.channels.http.rendering.markdown import MAX_FORMATTED_CHARACTERS, as_html, as_it_stands
+from rapport.channels.http.rendering.message_html import MAX_CHARACTERS_PER_REQUEST, Renderer
 from rapport.domain.conversation import Message
 from tests.support.cases import every_case
 from tests.support.strict_html import read
@@ -132,7 +132,7 @@ ATTACKS = [
     "> " * 60 + "<script>alert(1)</script>",
     "<" * 3_000 + "script>alert(1)</script>",
     "|" * 500 + "\n" + "|-" * 250 + "\n<script>alert(1)</script>",
-    "x" * LONGEST_FORMATTED + "\n<script>alert(1)</script> [x](javascript:alert(1))",
+    "x" * MAX_FORMATTED_CHARACTERS + "\n<script>alert(1)</script> [x](javascript:alert(1))",
 ]  # fmt: skip
 each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=range(len(ATTACKS)))
 
@@ -413,13 +413,13 @@ def test_a_hostile_one_takes_hardly_longer_than_an_ordinary_one(name: str) -> No
     markup = as_html(text, sources=("a",))
     assert len(markup) < 40 * len(text)
     harmless(markup)
-    usual = cpu_seconds(of_length(ordinary(), LONGEST_FORMATTED))
-    for length in (2_000, 4_000, 8_000, LONGEST_FORMATTED, 32_000):
+    usual = cpu_seconds(of_length(ordinary(), MAX_FORMATTED_CHARACTERS))
+    for length in (2_000, 4_000, 8_000, MAX_FORMATTED_CHARACTERS, 32_000):
         assert cpu_seconds(of_length(text, length)) < 8 * usual, length
 
 
 async def test_a_page_of_hostile_messages_takes_about_as_long_as_a_few_of_them() -> None:
-    usual = cpu_seconds(of_length(ordinary(), LONGEST_FORMATTED))
+    usual = cpu_seconds(of_length(ordinary(), MAX_FORMATTED_CHARACTERS))
     page = [said(f"{number} " + of_length("1.+#a---[", 7_000)) for number in range(40)]
     began = time.process_time()
     shown = await Renderer().views(page)
@@ -429,7 +429,7 @@ async def test_a_page_of_hostile_messages_takes_about_as_long_as_a_few_of_them()
 
 def test_what_is_too_long_to_format_is_shown_as_it_stands() -> None:
     text = "**a**\n\nb\nc <d>\n" * 5_000
-    assert len(text) > LONGEST_FORMATTED
+    assert len(text) > MAX_FORMATTED_CHARACTERS
     shown = read(as_html(text))
     assert set(shown.tags) == {"p", "br"}
     assert shown.text.count("**a**") == shown.text.count("<d>") == 5_000
@@ -439,7 +439,7 @@ def test_what_is_too_long_to_format_is_shown_as_it_stands() -> None:
 
 
 async def test_the_same_message_is_made_once_and_no_more_are_kept_than_fit() -> None:
-    renderer = Renderer(most_kept=3_000)
+    renderer = Renderer(max_cached=3_000)
     first = await renderer.view(said("**hello**"))
     assert first["html"] == "<p><strong>hello</strong></p>\n"
     assert len(renderer) == 1
@@ -467,7 +467,7 @@ async def test_what_a_reply_cites_is_part_of_it_and_of_nobody_elses_message() ->
 async def test_a_page_of_long_messages_formats_the_latest_and_holds_nobody_up() -> None:
     renderer = Renderer()
     page = [said(f"**{number}** " + "*a* word word word " * 900) for number in range(40)]
-    assert sum(len(one.text) for one in page) > 2 * MOST_AT_ONCE
+    assert sum(len(one.text) for one in page) > 2 * MAX_CHARACTERS_PER_REQUEST
     ticks = 0
 
     async def tick() -> None:

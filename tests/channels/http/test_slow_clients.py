@@ -228,7 +228,7 @@ async def test_many_who_are_cut_off_are_one_line_in_the_log(world: World) -> Non
 
 
 async def test_too_many_connections_close_those_that_wait_longest(database_url: str) -> None:
-    connections = Connections(ReceivingLimits(), most_open=10)
+    connections = Connections(ReceivingLimits(), max_open=10)
     async with open_world(database_url, connections=connections) as world, contextlib.AsyncExitStack() as stack:
         thread = await world.conversation()
         step = world.model.will_wait("still here")

@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json`: a title, a status, and a sentence that helps. The only place with HTTP codes."""
+"""Translate errors into `application/problem+json`: a title, a status, and a sentence. HTTP codes are assigned only here."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _TITLES = {
     408: "Too slow",
     409: "Conflict",
     413: "Too large",
-    415: "Of a kind that is not taken here",
-    422: "Not as expected",
+    415: "Unsupported media type",
+    422: "Invalid request",
     429: "Too many requests",
     431: "Header too large",
-    500: "Something went wrong",
-    503: "Unavailable for the moment",
+    500: "Server error",
+    503: "Temporarily unavailable",
 }
 
-# The first that fits: the narrower kinds come before the wider ones.
+# The first match counts: subclasses come before their base classes.
 _STATUS: tuple[tuple[type[RapportError], int], ...] = (
     (TooLarge, 413),
     (Conflict, 409),
@@ -57,13 +57,16 @@ _STATUS: tuple[tuple[type[RapportError], int], ...] = (
 )
 
 NOT_STORED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-"""On every JSON answer: it is somebody's, so no cache keeps it, and it is what it says it is."""
+"""Headers of every JSON response: it is private, so no cache may store it."""
+
+SERVER_ERROR = "The server could not handle the request. Its log has the reason."
+"""The detail of an error whose cause only the operator may see."""
 
 _FIELDS = {"type": "string", "title": "string", "status": "integer", "detail": "string"}
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     "default": {
-        "description": "A problem: `title` says of which kind, `detail` in a sentence what is wrong",
+        "description": "An error: `title` names its kind, `detail` is a sentence about the cause",
         "content": {
             "application/problem+json": {
                 "schema": {
@@ -75,11 +78,11 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         },
     }
 }
-"""How every route answers what it can't do, as `/openapi.json` tells it."""
+"""The error response of every route, for `/openapi.json`."""
 
 
 def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
-    """A problem+json response."""
+    """Return a problem+json response."""
     body = {
         "type": "about:blank",
         "title": _TITLES.get(status, "Error"),
@@ -113,52 +116,52 @@ def problem_from_error(error: RapportError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if status == 500:
         log.error("chat.error", errorType=type(error).__name__, message=str(error))
-        return problem(status, "The server could not do this; its log says why.")
+        return problem(status, SERVER_ERROR)
     return problem(status, str(error), headers=headers)
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Every error of the surface leaves as a problem."""
+    """Make the application return every error as a problem."""
 
-    async def ours(_request: Request, error: Exception) -> Response:
+    async def handle_known_error(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RapportError)
         return problem_from_error(error)
 
-    async def invalid(_request: Request, error: Exception) -> Response:
+    async def handle_invalid_request(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return problem(422, describe_validation_error(error))
 
-    async def http(request: Request, error: Exception) -> Response:
+    async def handle_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         detail = str(error.detail)
         if error.status_code == 404:
-            detail = "There is nothing at this address; see /docs."
+            detail = "There is no route at this address; see /docs."
         elif error.status_code == 405:
-            detail = f"This address does not take {request.method[:16]}; see /docs."
+            detail = f"This route does not accept {request.method[:16]}; see /docs."
         return problem(error.status_code, detail, headers=error.headers)
 
-    async def gone(request: Request, _error: Exception) -> Response:
-        log.info("http.client_gone", method=request.method)  # or it was cut off: nobody reads this answer
-        return problem(400, "The request broke off before it was complete.")
+    async def handle_disconnect(request: Request, _error: Exception) -> Response:
+        log.info("http.client_gone", method=request.method)  # nobody reads this response
+        return problem(400, "The connection closed before the request was complete.")
 
-    async def unexpected(_request: Request, error: Exception) -> Response:
+    async def handle_unexpected_error(_request: Request, error: Exception) -> Response:
         log.exception("chat.error", errorType=type(error).__name__, message="unexpected", exc_info=error)
-        return problem(500, "The server could not do this; its log says why.")
+        return problem(500, SERVER_ERROR)
 
-    app.add_exception_handler(RapportError, ours)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(Exception, unexpected)
+    app.add_exception_handler(RapportError, handle_known_error)
+    app.add_exception_handler(RequestValidationError, handle_invalid_request)
+    app.add_exception_handler(HTTPException, handle_http_error)
+    app.add_exception_handler(ClientDisconnect, handle_disconnect)
+    app.add_exception_handler(Exception, handle_unexpected_error)
 
 
 def describe_validation_error(error: RequestValidationError) -> str:
-    """The first things that are not as expected, in words."""
+    """Return a sentence for each of the first three validation errors."""
     return " ".join(_sentence(item) for item in error.errors()[:3])
 
 
 def _sentence(item: Mapping[str, Any]) -> str:
-    """One validation error in words. What was sent is not repeated: it may be huge, or not even be text."""
+    """Return a sentence for one validation error. The sent value is not repeated: it may be huge, or not text."""
     where = ".".join(str(part) for part in item.get("loc", ()) if part != "body" and isinstance(part, str | int))
     where = where.encode("utf-8", "replace").decode()[:80]
     kind = str(item.get("type", ""))
@@ -170,5 +173,5 @@ def _sentence(item: Mapping[str, Any]) -> str:
         if where:
             return f"`{where}` is not a JSON object."
         return "The body is not a JSON object (is the header `Content-Type: application/json` set?)."
-    message = str(item.get("msg", "not as expected")).encode("utf-8", "replace").decode()[:200]
+    message = str(item.get("msg", "invalid")).encode("utf-8", "replace").decode()[:200]
     return f"`{where}`: {message}." if where else f"{message}."

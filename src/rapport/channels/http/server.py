@@ -1,4 +1,4 @@
-"""The HTTP application: routes, errors and health around the core."""
+"""Build the HTTP application: routes, errors and health checks around the core."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ READY_TIMEOUT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """When this process counts as broken."""
+    """The condition under which this process counts as broken."""
 
     database_silence: Callable[[], float]
-    """For how many seconds the database has not answered."""
+    """Returns the seconds since the database last answered."""
     unhealthy_seconds: float
 
 
@@ -67,13 +67,13 @@ def make_http_app(
     health: Health | None = None,
     trusted: Sequence[Network] = (),
 ) -> FastAPI:
-    """Return the application with every route; `called_by` are the routes that other platforms call."""
+    """Return the application with every route; `called_by` are the routes that platforms such as Telegram call."""
     app = FastAPI(
         title="Rapport",
         version=__version__,
-        description="A conversation agent that chimes in, cites, follows up and keeps its promises."
-        " Where keys are on, send one: `Authorization: Bearer <key>`.",
-        docs_url=None,  # FastAPI's own run a script of another site, with whatever somebody who is signed in may do
+        description="A self-hosted conversation agent that chimes in, cites its sources and follows up."
+        " If the server has keys, send one: `Authorization: Bearer <key>`.",
+        docs_url=None,  # FastAPI's page runs a script of another site with the rights of the signed-in user
         redoc_url=None,
         responses=PROBLEMS,
     )
@@ -84,7 +84,7 @@ def make_http_app(
     caller = make_authenticator(core.access, loopback=loopback, keyless=keyless)
     renderer = Renderer()
     counted = metrics or Metrics()
-    # First, for routes are tried in this order: what is asked for most.
+    # Routes are tried in this order: the most frequent ones first.
     app.include_router(conversation_routes(core, caller, max_characters=max_characters, limiter=limiter))
     app.include_router(session_routes(core, caller, keyless, Server(model, telegram, model_health or ModelHealth())))
     app.include_router(agent_routes(caller))
@@ -106,16 +106,18 @@ def make_http_app(
     for router in called_by:
         app.include_router(router)
 
-    @app.get("/healthz", tags=["health"], summary="The process is up, and had a database within the last minute")
+    @app.get(
+        "/healthz", tags=["health"], summary="Check that the process runs and had a database within the last minute"
+    )
     async def healthz() -> Response:
         if health is not None and health.database_silence() >= health.unhealthy_seconds:
             return problem(503, f"The database has not answered for {health.database_silence():.0f} seconds.")
         return json_response({"status": "ok"})
 
-    @app.get("/readyz", tags=["health"], summary="The process can take messages: its database answers")
+    @app.get("/readyz", tags=["health"], summary="Check that the process can accept messages: its database answers")
     async def readyz() -> Response:
         if not await core.monitoring.is_database_ready(timeout_seconds=READY_TIMEOUT_SECONDS):
-            return problem(503, "The database can't be reached right now.", headers={"Retry-After": "2"})
+            return problem(503, "The database can't be reached.", headers={"Retry-After": "2"})
         return json_response({"status": "ready"})
 
     return app

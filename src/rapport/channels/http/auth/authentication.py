@@ -17,11 +17,11 @@ from rapport.domain.errors import Unauthorized
 
 COOKIE = "rapport_session"
 PAGE_HEADER = "X-Rapport"
-"""A page of another site can't send it: its browser would have to ask this server first, which doesn't say yes."""
+"""A page of another site can't send this header: the browser sends a preflight request first, which is refused."""
 PAGE = "page"
 
 _KEYLESS_CACHE_SECONDS = 2.0
-"""Seconds for which "there are no keys" is believed."""
+"""The server asks the database again after this time whether there are keys."""
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -30,7 +30,7 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 def make_authenticator(
     access: Access, *, loopback: bool, keyless: Keyless | None = None
 ) -> Callable[[HTTPConnection], Coroutine[Any, Any, str]]:
-    """A FastAPI dependency, for requests and WebSockets, that returns the caller's owner id or raises Unauthorized."""
+    """Return a FastAPI dependency, for requests and WebSockets, that gives the caller's owner id or raises Unauthorized."""
     keyless_access = keyless or Keyless(access, loopback=loopback)
 
     async def authenticate(connection: HTTPConnection) -> str:
@@ -45,14 +45,14 @@ def make_authenticator(
             raise Unauthorized("Send a key: `Authorization: Bearer <key>`. `rapport keys create NAME` makes one.")
         owner = await access.find_key_owner(secret.strip())
         if owner is None:
-            raise Unauthorized("This key is not valid (any more).")
+            raise Unauthorized("This key is not valid, or was revoked.")
         return owner
 
     return authenticate
 
 
 def require_operator(owner_id: str) -> None:
-    """Raise 403 unless the caller runs this server: the user `local`, whom keys are made for unless another is named."""
+    """Raise 403 unless the caller is the operator: the user `local`, whom keys are made for unless another is named."""
     if not is_operator(owner_id):
         raise HTTPException(
             403, f"This is for the operator: it needs a key of the user `{LOCAL_USER}` (`rapport keys create NAME`)."
@@ -68,12 +68,12 @@ async def _authenticate_session(access: Access, connection: HTTPConnection, toke
 
 
 def is_operator(owner_id: str) -> bool:
-    """Return whether this caller runs the server: `local` is who sits at its machine, and whose keys were made there."""
+    """Return whether the caller is the operator: the user `local`."""
     return owner_id == LOCAL_USER
 
 
 class Keyless:
-    """Whether the server answers without keys, remembered for a moment so that it costs nothing on every request."""
+    """Tell whether the server has no keys and so answers without one. The answer is cached for a moment."""
 
     def __init__(self, access: Access, *, loopback: bool) -> None:
         self._access = access
@@ -93,10 +93,10 @@ class Keyless:
 
 
 def refuse_forged(connection: HTTPConnection) -> None:
-    """Refuse what a browser sends with its cookie because a page of another site made it.
+    """Raise 403 for a request that a page of another site made with this browser's cookie (CSRF).
 
-    To read is harmless: only pages of this site get to see the answer. A WebSocket can be read by whoever opens it, and
-    can't be given headers: there the Origin decides, which browsers always send.
+    Reading is harmless: only pages of this site can see the response. A WebSocket can be read by the page that opens it
+    and can't carry headers, so its Origin decides, which browsers always send.
     """
     is_socket = connection.scope["type"] == "websocket"
     if not is_socket:
@@ -109,19 +109,19 @@ def refuse_forged(connection: HTTPConnection) -> None:
     origin = connection.headers.get("origin")
     if origin is None and not is_socket:
         return
-    # Behind a proxy that calls this server by another name, the browser itself still says where the page is from.
+    # A proxy may call this server by another name; `Sec-Fetch-Site` is set by the browser and still right.
     if connection.headers.get("sec-fetch-site") != "same-origin" and not _is_own_origin(connection, origin or ""):
-        raise HTTPException(403, "This was sent by a page of another site.")
+        raise HTTPException(403, "A page of another site sent this request.")
 
 
 def _is_own_origin(connection: HTTPConnection, origin: str) -> bool:
-    """Return whether an Origin is this very server, its port included."""
+    """Return whether an Origin names this server, including its port."""
     scheme, _, place = origin.lower().partition("://")
     return scheme in {"http", "https"} and bool(place) and place in _list_own_hosts(connection)
 
 
 def _list_own_hosts(connection: HTTPConnection) -> set[str]:
-    """Return what the client calls this server: the Host, and what a trusted proxy says it was before the proxy changed it."""
+    """Return the names by which the client addressed this server: the Host, and the one a trusted proxy forwards."""
     hosts = {connection.headers.get("host", "").lower()}
     app = connection.scope.get("app")
     networks: Sequence[Network] = () if app is None else app.state.trusted_proxies
@@ -132,25 +132,25 @@ def _list_own_hosts(connection: HTTPConnection) -> set[str]:
 
 
 def _refuse_foreign_pages(connection: HTTPConnection) -> None:
-    """Without keys, a web page from elsewhere must not talk to this server through its visitor's browser.
+    """Raise Unauthorized for a page of another site that calls a server without keys through its visitor's browser.
 
-    Its requests carry its own name as Origin, or (with a name that was made to point here) as Host.
+    Its requests carry its own name as Origin, or as Host when its name resolves to this machine (DNS rebinding).
     """
     if _parse_host(connection.headers.get("host", "")) not in _LOCAL_NAMES:
         raise Unauthorized(
-            "Without keys this server answers only to localhost. `rapport keys create NAME` makes a key."
+            "Without keys this server only answers requests to localhost. `rapport keys create NAME` makes a key."
         )
     origin = connection.headers.get("origin")
     if origin is None:  # no browser, or one that only reads
         return
     if _parse_host(origin.partition("://")[2]) not in _LOCAL_NAMES:
-        raise Unauthorized("Without keys this server does not answer to pages of other sites.")
+        raise Unauthorized("Without keys this server does not answer pages of other sites.")
     only_reads = connection.scope["type"] == "http" and connection.scope["method"] in _SAFE_METHODS
     is_same = connection.headers.get("sec-fetch-site") == "same-origin" or _is_own_origin(connection, origin)
     if not only_reads and not is_same:
-        # A server on another port of this machine is another site: its page may read nothing, and must change nothing.
+        # A server on another port of this machine is another site: its page must not change anything.
         raise Unauthorized(
-            "Without keys this server does not answer to pages of other sites, another port of this machine included."
+            "Without keys this server does not answer pages of other sites, including other ports of this machine."
             " `rapport keys create NAME` makes a key for them."
         )
 

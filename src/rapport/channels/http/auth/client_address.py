@@ -12,13 +12,13 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 UNKNOWN = "unknown"
-"""Whoever comes by a way without addresses."""
+"""Stands for the address of a client that has none, such as one on a Unix socket."""
 
 SITE_PREFIX_BITS = 64
-"""Whoever has one IPv6 address has the whole /64 around it."""
+"""A client usually controls the whole /64 around its IPv6 address."""
 
 MAPPED_PREFIX_BITS = 96
-"""In front of an IPv4 address that is written as an IPv6 one."""
+"""The prefix of an IPv4 address that is written as an IPv6 one."""
 
 
 _WRITTEN = re.compile(
@@ -29,7 +29,7 @@ _WRITTEN = re.compile(
 
 
 def parse_trusted_networks(listed: str) -> tuple[Network, ...]:
-    """The proxies of a comma-separated list of addresses and networks; whatever is neither is told to the operator."""
+    """Return the networks of a comma-separated list of addresses and networks. Raises Permanent for any other entry."""
     return tuple(_parse_network(part) for part in map(str.strip, listed.split(",")) if part)
 
 
@@ -49,7 +49,7 @@ def _parse_network(text: str) -> Network:
 
 
 def _suggest_network(text: str) -> str:
-    """10.1.2.3/8 may be meant as one machine or as a network. Trust is not given on a guess."""
+    """Return a suggestion for an entry such as 10.1.2.3/8, which may mean one machine or a network. Nothing is guessed."""
     try:
         return f"Is {ipaddress.ip_network(text, strict=False)} meant?"
     except ValueError:
@@ -57,11 +57,10 @@ def _suggest_network(text: str) -> str:
 
 
 def find_client_address(peer: str | None, forwarded: Sequence[str], trusted: Iterable[Network]) -> Address | None:
-    """The client's address; None if it has none.
+    """Return the client's address; None if it has none.
 
-    It is the peer's, whatever the request says, unless the peer is a trusted proxy. Then `forwarded` (the values of
-    X-Forwarded-For, in order) is read from its end, where that proxy wrote, for as long as a trusted one has written:
-    what stands further left is what the client claims.
+    It is the peer's unless the peer is a trusted proxy. Then `forwarded` (the values of X-Forwarded-For, in order) is
+    read from its end, where that proxy wrote, as long as the writer is trusted. Entries further left are only claims.
     """
     networks = tuple(trusted)
     address = parse_address(peer or "")
@@ -80,7 +79,7 @@ def find_client_address(peer: str | None, forwarded: Sequence[str], trusted: Ite
 
 
 def parse_address(text: str) -> Address | None:
-    """An address as proxies write them: with a port, in brackets, with a zone, IPv4 as IPv6. None if it is none."""
+    """Parse an address as proxies write it: with a port, in brackets, with a zone, IPv4 as IPv6. None if it is none."""
     written = _WRITTEN.fullmatch(text.strip())
     if written is None:
         return None

@@ -1,4 +1,4 @@
-"""Rate limits: how often one address and one conversation may ask, and how fast somebody may write (RES-1)."""
+"""Limit the rate of requests per address and per conversation, and refuse floods of messages (RES-1)."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ log = structlog.get_logger()
 Clock = Callable[[], float]
 
 REDIS_TIMEOUT_SECONDS = 0.5
-"""The longest wait for Redis; then this process counts by itself."""
+"""After this time without an answer from Redis the process uses its own counters."""
 
 REDIS_RETRY_SECONDS = 5.0
-"""Seconds after a failure for which Redis isn't asked, so that few requests wait for one that hangs."""
+"""After a failure Redis isn't used for this time, so that few requests wait for one that hangs."""
 
 WARNING_INTERVAL_SECONDS = 60.0
 
 _ID_CHARACTERS = 64
-"""Longer than any conversation's id: what a request calls one doesn't make keys and log lines of any length."""
+"""Longer than any conversation's id. Bounds the keys and log lines that a request's path can cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How much is allowed; windows are whole seconds."""
+    """The limits. Windows are whole seconds."""
 
     requests: int = 60
     window: int = 300
     flood_messages: int = 5
     flood_gap: int = 2
-    """The mean gap, in seconds, that the latest `flood_messages` must have at least."""
+    """The smallest mean gap, in seconds, between the latest `flood_messages` messages."""
 
 
 DEFAULT_RULES = Rules()
@@ -54,7 +54,7 @@ DEFAULT_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One window, what the log calls it, and what whoever overfills it is told."""
+    """One window, its name in the log, and the sentence for a client that exceeds it."""
 
     item: RateLimitItem
     type: Literal["limit", "flood"]
@@ -70,17 +70,17 @@ class Refusal:
 
 
 CountedWindows = Sequence[tuple[Rule, str]]
-"""The windows that one request would be counted in: a rule and a key each."""
+"""The windows in which one request counts: a rule and a key each."""
 
 
 class Counts(Protocol):
     async def take(self, asked: CountedWindows) -> Refusal | None:
-        """Count a request in all of its windows; or in none of them, and say which is full the longest."""
+        """Count a request in all of its windows, or in none and return the one that stays full longest."""
         ...
 
 
 class Limiter:
-    """Lets a request through and counts it, or says when to come back."""
+    """Admit and count a request, or refuse it with the time to wait."""
 
     def __init__(self, counts: Counts, *, trusted: Sequence[Network] = (), rules: Rules = DEFAULT_RULES) -> None:
         self._counts = counts
@@ -107,7 +107,7 @@ class Limiter:
         )
 
     async def admit(self, connection: HTTPConnection, owner: str, conversation_id: str) -> None:
-        """Count a message that is about to be stored; TooMany if it must not be, and then it isn't counted."""
+        """Count a message before it is stored. Raises TooMany over the limit; a refused message isn't counted."""
         client = find_client_address(
             connection.client.host if connection.client else None,
             connection.headers.getlist("x-forwarded-for"),
@@ -133,7 +133,7 @@ class Limiter:
 
 
 class WindowCounts:
-    """Counts in the moving windows of one storage, whose times are read off `clock`."""
+    """Count in the moving windows of one storage, by the times of `clock`."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._windows = MovingWindowRateLimiter(storage)
@@ -144,8 +144,8 @@ class WindowCounts:
         if full:
             return max(full, key=lambda refusal: refusal.wait)
         for rule, key in asked:
-            # Another request may have come in between: what counts is this. The windows before it have then counted
-            # one request too many, which is the smaller evil: none ever lets one too many through.
+            # A concurrent request may have filled the window since. The earlier windows have then counted one request
+            # too many, which is the lesser fault: no window ever admits one too many.
             if not await self._windows.hit(rule.item, key):
                 return await self._full(rule, key) or Refusal(rule, 0.0)
         return None
@@ -156,7 +156,7 @@ class WindowCounts:
 
 
 class SharedCounts:
-    """Counts that replicas share; while those can't be reached, this process's own."""
+    """Use the counters that replicas share, or this process's own while Redis can't be reached."""
 
     def __init__(self, shared: Counts, own: Counts, clock: Clock, *, patience: float) -> None:
         self._shared = shared
@@ -173,14 +173,14 @@ class SharedCounts:
             return await self._own.take(asked)
         trying = self._away
         if trying:
-            self._ask_again_at = now + REDIS_RETRY_SECONDS  # the others don't wait for what this request finds
+            self._ask_again_at = now + REDIS_RETRY_SECONDS  # other requests don't wait for this trial
         try:
             async with asyncio.timeout(self._patience):
                 refusal = await self._shared.take(asked)
-        except (StorageError, OSError, TimeoutError, ValueError) as error:  # a name that is none is a ValueError
+        except (StorageError, OSError, TimeoutError, ValueError) as error:  # an invalid host name is a ValueError
             self._use_own_counts(error)
             return await self._own.take(asked)
-        if trying:  # and not an answer to a question from before it went away
+        if trying:  # a request from before the failure proves nothing
             self._away = False
             self._ask_again_at = -math.inf
             log.info("limits.available")
@@ -193,15 +193,14 @@ class SharedCounts:
         if now >= self._warn_again_at:
             self._warn_again_at = now + WARNING_INTERVAL_SECONDS
             cause = error.storage_error if isinstance(error, StorageError) else error
-            # Its kind only: nobody has promised that its text is free of what REDIS_URL holds.
+            # Log only the type: the text may contain the password of REDIS_URL.
             log.warning("limits.unavailable", errorType=type(cause).__name__, counting="in this process")
 
 
 class MemoryWindows(MemoryStorage):
-    """Moving windows in this process: exact, by a clock that never jumps, and at the same price however many there are.
+    """Keep moving windows in this process: exact, by a monotonic clock, at constant cost per hit.
 
-    The library's own walks over every window, each in a thread, whenever one is hit: with a thousand of them that
-    keeps a core busy.
+    The library's own storage scans every window in a thread for each hit; a thousand windows keep a core busy.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -239,7 +238,7 @@ class MemoryWindows(MemoryStorage):
         return count
 
     def _forget(self, now: float) -> None:
-        """Drop the windows that nobody has hit for as long as they are."""
+        """Drop the windows whose last hit has expired."""
         while self._hits:
             times, expiry = next(iter(self._hits.values()))
             if times and times[-1] > now - expiry:
@@ -248,7 +247,7 @@ class MemoryWindows(MemoryStorage):
 
 
 def _drop(times: deque[float], end: float) -> None:
-    """A hit that is exactly as old as its window is long is out of it: a mean gap of exactly two seconds is no flood."""
+    """Drop the hits up to `end`, inclusive: a mean gap of exactly two seconds is no flood."""
     while times and times[0] <= end:
         times.popleft()
 
@@ -262,9 +261,9 @@ async def open_limiter(
     clock: Clock = time.monotonic,
     patience: float = REDIS_TIMEOUT_SECONDS,
 ) -> AsyncGenerator[Limiter]:
-    """A limiter that counts in this process, or with all that share the Redis at `redis_url`.
+    """Open a limiter that counts in this process, or in the Redis at `redis_url` together with other replicas.
 
-    Whatever that Redis does, a request waits for it no longer than `patience` seconds.
+    A request waits for Redis at most `patience` seconds.
     """
     own = WindowCounts(MemoryWindows(clock), clock)
     if redis_url is None:
@@ -279,7 +278,7 @@ async def open_limiter(
             key_prefix="rapport",
             connection_pool=pool,
         )
-        # Times in Redis are those of the machines' clocks, which the replicas are expected to agree on.
+        # Times in Redis are wall-clock times: the replicas' clocks must agree.
         shared = SharedCounts(WindowCounts(storage, time.time), own, clock, patience=patience)
         yield Limiter(shared, trusted=trusted, rules=rules)
     finally:
@@ -287,7 +286,7 @@ async def open_limiter(
 
 
 def _redis_pool(url: str, patience: float) -> Any:
-    """Connections to Redis, made when they are needed. What is wrong with the address is told without the address."""
+    """Return a pool of Redis connections, opened on demand. An error about the address does not quote it."""
     require_extra(REDIS, "REDIS_URL is set")
     from redis.asyncio import BlockingConnectionPool
     from redis.asyncio.retry import Retry
@@ -301,10 +300,10 @@ def _redis_pool(url: str, patience: float) -> Any:
             timeout=patience,
             socket_timeout=patience,
             socket_connect_timeout=patience,
-            retry=Retry(NoBackoff(), 1),  # a connection that was closed while it was idle is made anew
-            protocol=2,  # any version of Redis speaks it, without asking first
+            retry=Retry(NoBackoff(), 1),  # replaces a connection that was closed while idle
+            protocol=2,  # every version of Redis supports it, without a handshake
         )
-        pool.make_connection()  # not connected: this only takes the address's options, or doesn't
+        pool.make_connection()  # doesn't connect: only checks the options of the address
     except (ValueError, TypeError, RedisError):
         # Not `from`: the error may quote the address, and with it the password.
         raise Permanent(

@@ -20,7 +20,7 @@ from rapport.domain.live_updates import AccessChanged, LiveEvent, MemoryChanged,
 
 KEEPALIVE_SECONDS = 15.0
 ACCESS_CACHE_SECONDS = 15.0
-"""How long a key or a session is believed on an open connection without a hint that it may have ended."""
+"""On an open connection the key or session is checked again after this time, or at once when access changes."""
 MAX_DIGITS = 18
 
 
@@ -29,7 +29,7 @@ class Subscription(Protocol):
 
     @property
     def seq(self) -> int:
-        """Up to here everything is known."""
+        """Return the sequence number up to which the subscriber knows all events."""
         ...
 
     def events(self, *, silence: float) -> AsyncGenerator[LiveEvent]: ...
@@ -44,18 +44,18 @@ class Live(Protocol):
 
 
 def parse_sequence(text: str | None) -> int | None:
-    """Up to where a client knows everything, as it says; None if it doesn't."""
+    """Return the sequence number that a client sent as the last it knows; None if it sent none."""
     if text is None or not text.strip():
         return None
     if not (text.strip().isdecimal() and text.isascii() and len(text) <= MAX_DIGITS):
-        raise InvalidInput("`after` (or `Last-Event-ID`) is the id of an event that was sent before: a number.")
+        raise InvalidInput("`after` (or `Last-Event-ID`) must be the id of an earlier event: a number.")
     return int(text)
 
 
 async def follow_events(watcher: Subscription, connection: HTTPConnection, caller: Caller) -> AsyncGenerator[LiveEvent]:
-    """Yield what happens for as long as it can be read; then it ends, and may be asked for again.
+    """Yield events while the subscription can be read; the client may subscribe again afterwards.
 
-    Raises Unauthorized as soon as the caller is not let in any more.
+    Raises Unauthorized as soon as the caller's key or session is no longer valid.
     """
     known_until = time.monotonic() + ACCESS_CACHE_SECONDS
     async with aclosing(watcher.events(silence=KEEPALIVE_SECONDS)) as events:
@@ -75,7 +75,7 @@ async def follow_events(watcher: Subscription, connection: HTTPConnection, calle
 
 
 class EventRenderers:
-    """How messages are shown to operators and to everybody else, each rendered once."""
+    """Hold one renderer for operators and one for everybody else, so that each message is rendered once for both."""
 
     def __init__(self, renderer: Renderer) -> None:
         self._of = {operator: EventRenderer(renderer, operator=operator) for operator in (True, False)}
@@ -85,12 +85,12 @@ class EventRenderers:
 
 
 class EventRenderer:
-    """Shows messages as JSON, with their HTML."""
+    """Render messages as JSON, with their HTML."""
 
     def __init__(self, renderer: Renderer, *, operator: bool) -> None:
         self._renderer = renderer
         self._operator = operator
-        self._by: MessageRenderer = self._show  # always the same object: what it has made is known by it
+        self._by: MessageRenderer = self._show  # always the same object: it is the key of the cached result
 
     async def message(self, said: MessageStored) -> bytes:
         return await said.render(self._by)

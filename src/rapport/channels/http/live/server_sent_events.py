@@ -1,4 +1,4 @@
-"""`/api/threads/{id}/events`: what happens in a conversation, as server-sent events."""
+"""Serve `/api/threads/{id}/events`: the events of a conversation as server-sent events."""
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
@@ -33,14 +33,14 @@ from rapport.domain.live_updates import (
 
 RECONNECT_MS = 1_000
 CHUNK_BYTES = 16_384
-"""Bytes that are sent at once: what waits for a client is this much, and not a picture."""
+"""Bytes that are sent at once, so that a large image is never buffered whole for one client."""
 
 Frame: TypeAlias = tuple[bytes, bytes, bytes]
 """The bytes before the data, the data, and the bytes after it."""
 
 
 class EventStream(StreamingResponse):
-    """Events until the client goes, or nothing more is told; with it everything ends that was there for it."""
+    """A stream of events that closes its subscription when the client disconnects or the events end."""
 
     def __init__(self, frames: AsyncGenerator[bytes]) -> None:
         super().__init__(
@@ -61,24 +61,25 @@ def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter
     @router.get(
         "/{thread_id}/events",
         response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}, "description": "Events until somebody hangs up"}},
-        summary="What happens in a conversation, as it happens",
+        responses={
+            200: {"content": {"text/event-stream": {}}, "description": "Events until one side closes the connection"}
+        },
+        summary="Follow the events of a conversation",
     )
     async def events(
         request: Request,
         thread_id: str,
-        after: Annotated[str | None, Query(description="The id of the last event you know; without it: from now on")] = None,
+        after: Annotated[str | None, Query(description="The id of the last event you have; without it the stream starts now")] = None,
         last_event_id: Annotated[str | None, Header()] = None,
         owner: str = owner_id,
     ) -> EventStream:  # fmt: skip
-        """`message` is a message that was stored or changed, by whoever: each once and in order, also after a reconnect with
-        the id of the last one. `started`, `token` and `ended` tell of an answer while this process makes it. `timers` says
-        that follow-ups have changed, `memory.created`, `memory.updated` and `memory.deleted` what is remembered about you.
-        The first connection begins with `hello`, whose id is where it began.
+        """`message` is a message that was stored or changed. Each comes once and in order, also after a reconnect with the id
+        of the last one. `started`, `token` and `ended` report a reply while this process writes it. `timers` says that
+        follow-ups have changed; `memory.created`, `memory.updated` and `memory.deleted` report changes of your memories.
+        The first connection begins with `hello`, whose id is its starting point.
         """
-        known = parse_sequence(
-            last_event_id
-        )  # a browser that comes back says it here, and the address is still the first one
+        # A browser that reconnects sends the header; its address still has the first `after`.
+        known = parse_sequence(last_event_id)
         known = parse_sequence(after) if known is None else known
         watcher = await live.subscribe(owner, thread_id, after=known)
         return EventStream(_frames(watcher, request, caller, showings.get_for(owner), says_hello=known is None))
@@ -92,7 +93,7 @@ async def _frames(
     yield f"retry: {RECONNECT_MS}\n\n".encode()
     if says_hello:
         yield b"".join(_frame("hello", as_json({"seq": watcher.seq}), seq=watcher.seq))
-    # Who is not let in any more is not told so here: coming back, they get a 401 that says why.
+    # A client whose access ended gets a 401 with the reason when it reconnects.
     with suppress(Unauthorized):
         async with aclosing(follow_events(watcher, request, caller)) as events:
             async for event in events:
@@ -130,5 +131,5 @@ def _split_frame(frame: Frame) -> Iterator[bytes]:
         return
     yield before
     for start in range(0, len(data), CHUNK_BYTES):
-        yield data[start : start + CHUNK_BYTES]  # of what all who watch share, never a copy of the whole
+        yield data[start : start + CHUNK_BYTES]  # `data` is shared by all subscribers and not copied whole
     yield after

@@ -1,4 +1,4 @@
-"""How answers are sent: with little in memory for each client, and without waiting for ever for one that has stopped reading."""
+"""Bound the memory that one client needs while responses are sent, and close connections that stop reading."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rapport.channels.http.requests.connection_limits import Connections, Limite
 log = structlog.get_logger()
 
 STALL_TIMEOUT_SECONDS = 20.0
-"""Seconds in which a client takes nothing of what is sent to it; then its connection ends. It may come back."""
+"""The connection of a client that reads nothing for this time is closed. It may reconnect."""
 CHECK_INTERVAL_SECONDS = 2.0
 MAX_BUFFERED_BYTES = 16_384
-"""Bytes that wait for one client, here and in the kernel each; from there on whoever sends waits too."""
+"""Bytes buffered for one client, here and in the kernel each. Beyond it the sender waits."""
 MAX_FRAME_BYTES = 2_000_000
-"""Bytes of one WebSocket message: as much as of a JSON request."""
+"""Bytes of one WebSocket message: the same as of a JSON request."""
 
 
 class StallTimer:
-    """Watches over what waits to be sent to one client, and cuts it off when none of it goes for STALL_TIMEOUT_SECONDS seconds."""
+    """Close a connection when its client reads none of the buffered bytes for STALL_TIMEOUT_SECONDS."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -38,13 +38,13 @@ class StallTimer:
         _limit_kernel_buffer(transport)
 
     def start(self) -> None:
-        """The client is slower than what is sent."""
+        """Begin to watch: the write buffer is full."""
         if self._timer is None:
             self._since, self._waiting = self._loop.time(), self._transport.get_write_buffer_size()
             self._timer = self._loop.call_later(CHECK_INTERVAL_SECONDS, self._check_progress)
 
     def stop(self) -> None:
-        """It has caught up, or has gone."""
+        """Stop watching: the client has caught up or disconnected."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -57,13 +57,13 @@ class StallTimer:
         if self._loop.time() - self._since >= STALL_TIMEOUT_SECONDS:
             self._timer = None
             log.info("client.stalled", waiting=waiting)
-            self._transport.abort()  # to close it would mean to send the rest first
+            self._transport.abort()  # `close` would send the rest first
         else:
             self._timer = self._loop.call_later(CHECK_INTERVAL_SECONDS, self._check_progress)
 
 
 def _limit_kernel_buffer(transport: Transport) -> None:
-    """Let the kernel hold little for this client too, and give up as soon as we would, where it can be told so."""
+    """Set the same buffer limit and time-out on the kernel's side, where the platform supports it."""
     connected = transport.get_extra_info("socket")
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -102,30 +102,30 @@ class _StallGuard(asyncio.Protocol):
 
 
 class GuardedHttp(_StallGuard, LimitedHttp):
-    """uvicorn's HTTP, with patience, and with limits on what is received."""
+    """uvicorn's HTTP protocol with limits on receiving and on stalled clients."""
 
 
 class GuardedWebSocket(_StallGuard, WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, with patience: also with one that answers no ping."""
+    """uvicorn's WebSocket protocol that closes stalled clients, also those that answer no ping."""
 
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
-            self.handshake_complete = True  # or whoever is refused would be an error in the log
+            self.handshake_complete = True  # otherwise uvicorn logs an error for a refused client
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
-        self.transport.abort()  # or it would wait until the client reads that it is over
+        self.transport.abort()  # otherwise it waits until the client reads the close frame
 
 
 def uvicorn_protocols(connections: Connections | None = None) -> dict[str, Any]:
-    """Return what one uvicorn server is configured with; `connections` keeps count of those of that server."""
+    """Return the protocol options of one uvicorn server; `connections` counts the connections of that server."""
     return {
         "http": functools.partial(GuardedHttp, waiting=connections or Connections()),
         "ws": GuardedWebSocket,
         "ws_max_size": MAX_FRAME_BYTES,
-        # Together less than STALL_TIMEOUT_SECONDS and a little: whoever is gone without a word is known to be by then.
+        # A client that vanished is noticed after interval plus time-out: 25 s.
         "ws_ping_interval": 10.0,
         "ws_ping_timeout": 15.0,
-        "ws_per_message_deflate": False,  # its memory is needed for every client, and what is sent is short
+        "ws_per_message_deflate": False,  # it costs memory per client, and messages are short
     }

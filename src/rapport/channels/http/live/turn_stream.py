@@ -1,4 +1,4 @@
-"""Server-sent events of one turn: `token`… then `final`, `cancelled` or `error`."""
+"""Stream one turn as server-sent events: `token`… then `final`, `cancelled` or `error`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def event(name: str, value: object) -> bytes:
 
 
 def turn_stream(ticket: Ticket) -> StreamingResponse:
-    """The turn as it happens. A client that goes away loses nothing: the turn goes on and its reply is stored."""
+    """Return the events of a running turn. If the client disconnects, the turn goes on and its reply is stored."""
     return StreamingResponse(
         _frames(ticket),
         media_type="text/event-stream",
@@ -38,7 +38,7 @@ async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
                 streamed = True
                 yield event("token", {"token": token})
             else:
-                yield b": still here\n\n"  # so that nothing in between takes the silence for the end
+                yield b": still here\n\n"  # keeps proxies from closing a silent connection
         reply = await ticket.reply()
     except RapportError as error:
         yield event("error", {"status": get_status(error), "detail": str(error)})
@@ -50,5 +50,5 @@ async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
         yield event("cancelled", view)
         return
     if not streamed and reply.text:
-        yield event("token", {"token": reply.text})  # answered by another process, or before this client came back
+        yield event("token", {"token": reply.text})  # the reply came from another process, or before a reconnect
     yield event("final", view)

@@ -1,4 +1,4 @@
-"""`/api/chat/ws`: a conversation over one WebSocket. Frames are JSON objects, each with a `type`."""
+"""Serve `/api/chat/ws`: a conversation over one WebSocket. Frames are JSON objects, each with a `type`."""
 
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
@@ -20,7 +20,13 @@ from rapport.channels.http.live.event_feed import (
     follow_events,
     parse_sequence,
 )
-from rapport.channels.http.problems import describe_validation_error, get_status, problem, problem_from_error
+from rapport.channels.http.problems import (
+    SERVER_ERROR,
+    describe_validation_error,
+    get_status,
+    problem,
+    problem_from_error,
+)
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.json_bodies import NewMessage, parse_body
@@ -33,14 +39,14 @@ from rapport.domain.live_updates import LiveEvent, MemoryChanged, MessageStored,
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
 
-MOST_WAITING = 32
-"""Messages of one connection that wait for their answer."""
+MAX_PENDING = 32
+"""Messages of one connection that wait for their reply."""
 REASON_CHARACTERS = 100
-"""Of a reason for closing: the frame has room for 123 bytes."""
+"""The length of a close reason: the frame has room for 123 bytes."""
 GOING_AWAY = 1012
-"""The server restarts, or what was watched is gone: come back."""
+"""The server restarts, or the subscription has ended: the client may reconnect."""
 NOT_LET_IN = 4401
-"""The key was revoked, or the session has ended: coming back is of no use without another one."""
+"""The key was revoked, or the session has ended: reconnecting needs another one."""
 
 
 def websocket_routes(
@@ -53,14 +59,14 @@ def websocket_routes(
     limiter: "Limiter | None" = None,
 ) -> APIRouter:
     router = APIRouter()
-    showings = EventRenderers(renderer)
+    renderers = EventRenderers(renderer)
 
     @router.websocket("/api/chat/ws")
     async def talk(websocket: WebSocket) -> None:
         thread_id = websocket.query_params.get("threadId", "")
         try:
             owner = await caller(websocket)
-            watcher = await live.subscribe(owner, thread_id, after=parse_sequence(websocket.query_params.get("after")))
+            subscription = await live.subscribe(owner, thread_id, after=parse_sequence(websocket.query_params.get("after")))
         except RapportError as error:
             await websocket.send_denial_response(problem_from_error(error))
             return
@@ -68,15 +74,15 @@ def websocket_routes(
             await websocket.send_denial_response(problem(error.status_code, str(error.detail)))
             return
         await websocket.accept()
-        desk = _Desk(core, owner, thread_id, max_characters, limiter)
-        await _Talk(websocket, desk, watcher, showings.get_for(owner), caller).run()
+        conversation = _ConversationPort(core, owner, thread_id, max_characters, limiter)
+        await _Connection(websocket, conversation, subscription, renderers.get_for(owner), caller).run()
 
     return router
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
-    """Takes what somebody says in one conversation."""
+class _ConversationPort:
+    """Send and cancel the messages of one owner in one conversation."""
 
     core: Core
     owner: str
@@ -84,7 +90,7 @@ class _Desk:
     max_characters: int
     limiter: "Limiter | None"
 
-    async def take(self, websocket: WebSocket, body: Mapping[str, Any]) -> Ticket:
+    async def send(self, websocket: WebSocket, body: Mapping[str, Any]) -> Ticket:
         message = parse_body(NewMessage, body)
         incoming = parse_incoming(self.owner, self.thread_id, message, max_characters=self.max_characters)
         if self.limiter is not None:
@@ -96,68 +102,68 @@ class _Desk:
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A request of this connection that waits for its answer."""
+class _PendingRequest:
+    """A message of this connection that waits for its reply."""
 
     request_id: str
-    has_words: bool = False
-    """Some of the answer has been sent."""
+    has_tokens: bool = False
+    """Some of the reply has been sent."""
     is_retried: bool = False
-    """Its words were cut off and begin anew: only the whole answer is sent."""
+    """The turn failed and is repeated: only the whole reply is sent."""
 
 
 @dataclass(slots=True)
-class _Talk:
-    """One connection: what comes in is stored and answered, what happens goes out. Both end together."""
+class _Connection:
+    """One connection: store the incoming messages, and send the events of the conversation. Both tasks end together."""
 
     websocket: WebSocket
-    desk: _Desk
-    watcher: Subscription
-    shown: EventRenderer
+    conversation: _ConversationPort
+    subscription: Subscription
+    renderer: EventRenderer
     caller: Caller
-    asked: dict[str, _Asked] = field(default_factory=dict[str, _Asked])
-    """By the id of the message."""
-    in_order: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held while a message is taken: nothing of its answer goes out before it is known whose it is."""
+    pending: dict[str, _PendingRequest] = field(default_factory=dict[str, _PendingRequest])
+    """Pending requests by the id of their message."""
+    order_lock: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while a message is stored, so that its reply is not sent before the request is known."""
 
     async def run(self) -> None:
-        async with anyio.create_task_group() as both:
-            both.start_soon(self._hear, both)
-            await self._tell()
-            both.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._receive_frames, tasks)
+            await self._send_events()
+            tasks.cancel_scope.cancel()
 
     async def _send(self, kind: str, **parts: bytes) -> None:
         fields = b"".join(b',"%s":%s' % (name.encode(), value) for name, value in parts.items())
         frame = b'{"type":"%s"%s}' % (kind.encode(), fields)
         await self.websocket.send_text(frame.decode())
 
-    # ---- what comes in
+    # ---- incoming frames
 
-    async def _hear(self, both: "anyio.abc.TaskGroup") -> None:
+    async def _receive_frames(self, tasks: "anyio.abc.TaskGroup") -> None:
         try:
             while True:
                 received = await self.websocket.receive()
                 if received["type"] == "websocket.disconnect":
                     break
-                await self._take(received.get("text"), both)
+                await self._handle_frame(received.get("text"), tasks)
         except WebSocketDisconnect:
             pass
         except Unauthorized as error:
             await self._close(NOT_LET_IN, str(error))
-        both.cancel_scope.cancel()
+        tasks.cancel_scope.cancel()
 
-    async def _take(self, text: str | None, both: "anyio.abc.TaskGroup") -> None:
+    async def _handle_frame(self, text: str | None, tasks: "anyio.abc.TaskGroup") -> None:
         request_id: object = None
         try:
-            frame = _frame_of(text)
+            frame = _parse_frame(text)
             request_id = frame.pop("requestId", None)
             kind = frame.pop("type", None)
             if not isinstance(request_id, str) or not 0 < len(request_id) <= 200:
-                raise InvalidInput("A frame has a `requestId`: a text of your own that the answer carries too.")
+                raise InvalidInput("A frame needs a `requestId`: any text; the reply carries it too.")
             await self._check_caller()
             if kind == "message":
-                with anyio.CancelScope(shield=True):  # whoever hangs up now has still said it
-                    await self._ask(request_id, frame, both)
+                with anyio.CancelScope(shield=True):  # a message is stored even if the client disconnects now
+                    await self._accept_message(request_id, frame, tasks)
             elif kind == "cancel" and not frame:
                 await self._cancel(request_id)
             else:
@@ -166,7 +172,7 @@ class _Talk:
                 )
         except RapportError as error:
             more = {"retryAfter": error.retry_after} if isinstance(error, TooMany) else {}
-            detail = "The server could not do this; its log says why." if isinstance(error, Permanent) else str(error)
+            detail = SERVER_ERROR if isinstance(error, Permanent) else str(error)
             await self._refuse(request_id, get_status(error), detail, **more)
             if isinstance(error, Unauthorized):
                 raise
@@ -174,16 +180,16 @@ class _Talk:
             await self._refuse(request_id, 422, describe_validation_error(error))
 
     async def _check_caller(self) -> None:
-        """Raise Unauthorized unless the key or session is still the owner's: each message is a request of its own."""
+        """Raise Unauthorized unless the key or session is still valid and the owner's. Each message is checked."""
         try:
-            if await self.caller(self.websocket) == self.desk.owner:
+            if await self.caller(self.websocket) == self.conversation.owner:
                 return
         except HTTPException as error:
             raise Unauthorized(str(error.detail)) from error
-        raise Unauthorized("This connection was opened by somebody else.")
+        raise Unauthorized("Another user opened this connection.")
 
     async def _close(self, code: int, reason: str = "") -> None:
-        with suppress(WebSocketDisconnect, RuntimeError):  # it may be closed already, by either side
+        with suppress(WebSocketDisconnect, RuntimeError):  # either side may have closed it already
             await self.websocket.close(code, reason[:REASON_CHARACTERS])
 
     async def _refuse(self, request_id: object, status: int, detail: str, **more: Any) -> None:
@@ -191,84 +197,84 @@ class _Talk:
         parts = {"requestId": named, "status": status, "detail": detail, **more}
         await self._send("error", **{name: as_json(value) for name, value in parts.items()})
 
-    async def _ask(self, request_id: str, body: Mapping[str, Any], both: "anyio.abc.TaskGroup") -> None:
-        if any(one.request_id == request_id for one in self.asked.values()):
-            raise InvalidInput("This `requestId` waits for its answer already: give each message its own.")
-        if len(self.asked) >= MOST_WAITING:
-            raise TooMany(f"{MOST_WAITING} messages wait for their answers already.", retry_after=1)
-        async with self.in_order:
-            ticket = await self.desk.take(self.websocket, body)
+    async def _accept_message(self, request_id: str, body: Mapping[str, Any], tasks: "anyio.abc.TaskGroup") -> None:
+        if any(waiting.request_id == request_id for waiting in self.pending.values()):
+            raise InvalidInput("This `requestId` already waits for a reply: use another one for each message.")
+        if len(self.pending) >= MAX_PENDING:
+            raise TooMany(f"{MAX_PENDING} messages already wait for their replies.", retry_after=1)
+        async with self.order_lock:
+            ticket = await self.conversation.send(self.websocket, body)
             accepted = ticket.accepted
             if accepted.is_for_agent:
-                self.asked[accepted.message_id] = _Asked(request_id)
+                self.pending[accepted.message_id] = _PendingRequest(request_id)
         if not accepted.is_for_agent:
             await self._send("final", requestId=as_json(request_id), message=b"null", id=as_json(accepted.message_id))
         elif accepted.is_repeated:
-            both.start_soon(self._answer_again, ticket)  # it may have been answered long ago
+            tasks.start_soon(self._send_earlier_reply, ticket)  # the reply may exist already
         else:
-            ticket.close()  # the answer is seen like everything else that is said
+            ticket.close()  # the reply comes as an event
 
-    async def _answer_again(self, ticket: Ticket) -> None:
+    async def _send_earlier_reply(self, ticket: Ticket) -> None:
         try:
             reply = await ticket.reply()
         except RapportError as error:
-            if (asked := self.asked.pop(ticket.accepted.message_id, None)) is not None:
-                await self._refuse(asked.request_id, get_status(error), str(error))
+            if (request := self.pending.pop(ticket.accepted.message_id, None)) is not None:
+                await self._refuse(request.request_id, get_status(error), str(error))
             return
-        async with self.in_order:
-            await self._answer(MessageStored(0, reply))
+        async with self.order_lock:
+            await self._send_reply(MessageStored(0, reply))
 
     async def _cancel(self, request_id: str) -> None:
-        message_id = next((id_ for id_, one in self.asked.items() if one.request_id == request_id), None)
-        if message_id is None or not await self.desk.cancel(message_id):
-            raise NotFound("Nothing of that `requestId` waits for an answer: it may have come already.")
+        message_id = next((id_ for id_, waiting in self.pending.items() if waiting.request_id == request_id), None)
+        if message_id is None or not await self.conversation.cancel(message_id):
+            raise NotFound("No message with this `requestId` waits for a reply: the reply may have been sent already.")
 
-    # ---- what goes out
+    # ---- outgoing events
 
-    async def _tell(self) -> None:
+    async def _send_events(self) -> None:
         try:
-            async with aclosing(follow_events(self.watcher, self.websocket, self.caller)) as events:
+            async with aclosing(follow_events(self.subscription, self.websocket, self.caller)) as events:
                 async for event in events:
-                    async with self.in_order:
-                        await self._pass_on(event)
+                    async with self.order_lock:
+                        await self._send_event(event)
             await self._close(GOING_AWAY)
         except Unauthorized as error:
             await self._close(NOT_LET_IN, str(error))
         except WebSocketDisconnect:
             pass
 
-    async def _pass_on(self, event: LiveEvent) -> None:
+    async def _send_event(self, event: LiveEvent) -> None:
         match event:
             case MessageStored():
-                if not await self._answer(event) and event.message.id not in self.asked:
-                    await self._send("message", seq=as_json(event.seq), message=await self.shown.message(event))
+                if not await self._send_reply(event) and event.message.id not in self.pending:
+                    await self._send("message", seq=as_json(event.seq), message=await self.renderer.message(event))
             case TextStreamed(message_id, text):
-                asked = self.asked.get(message_id)
-                if asked is not None and not asked.is_retried:
-                    asked.has_words = True
-                    await self._send("token", requestId=as_json(asked.request_id), token=as_json(text))
+                request = self.pending.get(message_id)
+                if request is not None and not request.is_retried:
+                    request.has_tokens = True
+                    await self._send("token", requestId=as_json(request.request_id), token=as_json(text))
             case TurnEnded(message_id, None):
-                if message_id in self.asked:
-                    self.asked[message_id].is_retried = True
+                if message_id in self.pending:
+                    self.pending[message_id].is_retried = True
             case MemoryChanged(change):
-                await self._send(f"memory.{change}", memory=self.shown.memory(event))
+                await self._send(f"memory.{change}", memory=self.renderer.memory(event))
             case _:
                 pass
 
-    async def _answer(self, said: MessageStored) -> bool:
-        """Send a message as the answer to a request, if it is one."""
-        asked = self.asked.pop(said.message.event_id or "", None)
-        if asked is None:
+    async def _send_reply(self, said: MessageStored) -> bool:
+        """Send a message as the reply to a pending request; return False if it is not one."""
+        request = self.pending.pop(said.message.event_id or "", None)
+        if request is None:
             return False
-        request_id, text = as_json(asked.request_id), said.message.text
+        request_id, text = as_json(request.request_id), said.message.text
         kind = "cancelled" if said.message.metadata.get("cancelled") is True else "final"
-        if kind == "final" and text and not asked.has_words:
-            await self._send("token", requestId=request_id, token=as_json(text))  # written elsewhere, or at once
-        await self._send(kind, requestId=request_id, message=await self.shown.message(said))
+        if kind == "final" and text and not request.has_tokens:
+            await self._send("token", requestId=request_id, token=as_json(text))  # another process wrote it, or it was not streamed
+        await self._send(kind, requestId=request_id, message=await self.renderer.message(said))
         return True
 
 
-def _frame_of(text: str | None) -> dict[str, Any]:
+def _parse_frame(text: str | None) -> dict[str, Any]:
     try:
         frame: object = orjson.loads(text or "")
     except orjson.JSONDecodeError as error:

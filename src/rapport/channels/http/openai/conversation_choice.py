@@ -1,4 +1,4 @@
-"""Where what comes in by `/v1` is said: in a conversation that goes on, or in one that is there for a single answer."""
+"""Choose the conversation of a `/v1` request: a lasting one, or an ephemeral one for a single reply."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from rapport.domain.errors import NotFound, Permanent, Transient
 log = structlog.get_logger()
 
 ORPHANED_AFTER = timedelta(hours=1)
-"""No answer takes so long: whoever should have erased the conversation is gone."""
+"""No reply takes this long: the process that should have erased the conversation has died."""
 CLEAN_UP_INTERVAL_SECONDS = 600.0
-"""How often a process looks for what was left behind."""
+"""The time between two searches for orphaned ephemeral conversations."""
 _CLEAN_UP_BATCH = 20
 
 
 def derive_conversation_id(owner_id: str, agent_id: str, name: str) -> str:
-    """The id of the conversation of that name: the same for the same owner, agent and name, at any time and anywhere."""
-    # Without a time in it, like the conversations of archives: the first 48 bits stay 0.
-    told = "\x00".join((owner_id, "openai", agent_id, name)).encode()
-    return str(ULID.from_bytes(bytes(6) + hashlib.sha256(told).digest()[:10]))
+    """Return the id of the named conversation. The same owner, agent and name always give the same id."""
+    # The 48 bits of the time stay 0, as in imported conversations.
+    seed = "\x00".join((owner_id, "openai", agent_id, name)).encode()
+    return str(ULID.from_bytes(bytes(6) + hashlib.sha256(seed).digest()[:10]))
 
 
 class ConversationChoice:
-    """Finds, makes and erases conversations for clients that only know messages."""
+    """Find, create and erase conversations for clients that only send messages."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._look_at = time.monotonic()
 
     async def find_or_create(self, owner_id: str, agent: AgentProfile, name: str) -> str:
-        """The id of the conversation of that name, which is made if it isn't there."""
+        """Return the id of the named conversation; create it if it is missing."""
         conversation_id = derive_conversation_id(owner_id, agent.id, name)
         try:
             await self._core.conversations.get(owner_id, conversation_id)
@@ -53,7 +53,7 @@ class ConversationChoice:
     async def begin_ephemeral(
         self, owner_id: str, conversation_id: str, agent: AgentProfile, before: Sequence[ParsedMessage]
     ) -> None:
-        """Make a conversation for one answer, in which this was said before."""
+        """Create a conversation for one reply, with these earlier messages."""
         began = datetime.now(UTC) - timedelta(seconds=len(before))
         history = [
             ArchivedMessage(
@@ -71,16 +71,16 @@ class ConversationChoice:
         )
 
     async def end_ephemeral(self, owner_id: str, conversation_id: str) -> None:
-        """Erase it. What can't be erased now is found again as left behind."""
+        """Erase an ephemeral conversation. If that fails, `clean_up` finds it later."""
         try:
             await self._core.runner.erase(owner_id, conversation_id)
         except NotFound:
-            return  # by its owner, meanwhile
+            return  # its owner has erased it meanwhile
         except (Transient, Permanent) as error:
             log.warning("openai.left_behind", conversationId=conversation_id, reason=str(error))
 
     async def clean_up(self) -> None:
-        """Now and then, erase what processes that died have left behind."""
+        """Erase orphaned ephemeral conversations of processes that died, at most once an interval."""
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + CLEAN_UP_INTERVAL_SECONDS

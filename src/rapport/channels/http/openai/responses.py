@@ -1,4 +1,4 @@
-"""Answers under `/v1`: models, completions and their chunks, as OpenAI's clients read them."""
+"""Define the responses under `/v1`: models, completions and their chunks, in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rapport.domain.conversation import Message
 from rapport.domain.event import Accepted
 
 _MADE = 1_767_225_600
-"""When the agents that ship were made, for clients that want a date: the beginning of 2026."""
+"""The creation date of the built-in agents, for clients that need one: the beginning of 2026."""
 
 
 class ModelView(BaseModel):
@@ -29,7 +29,7 @@ class ModelsView(BaseModel):
 
 
 class UsageView(BaseModel):
-    """Estimates: no model has counted."""
+    """Estimated numbers of tokens, not those of the model."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -37,7 +37,7 @@ class UsageView(BaseModel):
 
 
 class RapportView(BaseModel):
-    """Fields that OpenAI does not have. `conversation_id` is null if nothing of the conversation is kept."""
+    """Fields that OpenAI does not have. `conversation_id` is null for a conversation that is not stored."""
 
     conversation_id: str | None
     message_id: str
@@ -76,15 +76,15 @@ def model_view(agent: AgentProfile) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The fields that all parts of one answer share; it is known before the answer is."""
+    """The fields that all parts of one reply share. They are known before the reply is."""
 
     accepted: Accepted
     prompt_tokens: int
     kept: bool
-    """Whether the conversation stays when the answer has been given."""
+    """True where the conversation stays after the reply."""
 
     def completion(self, reply: Message) -> dict[str, Any]:
-        """The whole answer."""
+        """Return the whole reply."""
         message = {"role": "assistant", "content": reply.text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
         return {
@@ -95,7 +95,7 @@ class Envelope:
         }
 
     def chunk(self, delta: dict[str, Any], *, finish_reason: str | None = None, **more: Any) -> dict[str, Any]:
-        """A piece of it."""
+        """Return one chunk of a streamed reply."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         return {**self._frame("chat.completion.chunk"), "choices": [choice], **more}
 
@@ -103,11 +103,11 @@ class Envelope:
         return {**self._frame("chat.completion.chunk"), "choices": [], "usage": self.usage(reply)}
 
     def usage(self, reply: Message) -> dict[str, int]:
-        spoken = estimate_tokens(reply.text)
+        reply_tokens = estimate_tokens(reply.text)
         return {
             "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": spoken,
-            "total_tokens": self.prompt_tokens + spoken,
+            "completion_tokens": reply_tokens,
+            "total_tokens": self.prompt_tokens + reply_tokens,
         }
 
     def rapport(self, reply: Message) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Envelope:
         }
 
     def _frame(self, kind: str) -> dict[str, Any]:
-        # By what is answered: the id of the answer itself isn't known while it is being made.
+        # The id of the answered message: the reply has none while it is being written.
         return {
             "id": f"chatcmpl-{self.accepted.message_id}",
             "object": kind,

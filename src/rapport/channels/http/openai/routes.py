@@ -1,4 +1,4 @@
-"""`/v1`: the agents as models, for everything that speaks OpenAI's chat API."""
+"""Serve `/v1`: the agents as models, for clients of OpenAI's chat API."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ def openai_routes(core: Core, caller: Caller, *, max_characters: int, limiter: L
     completions = _Completions(core, places, limiter, max_characters)
     owner_id = Depends(caller)
 
-    @router.get("/models", response_model=ModelsView, summary="The agents, as models")
+    @router.get("/models", response_model=ModelsView, summary="List the agents as models")
     async def models(_owner: str = owner_id) -> Response:
         await places.clean_up()
         return json_response({"object": "list", "data": [model_view(agent) for agent in list_agents()]})
 
-    @router.get("/models/{model_id}", response_model=ModelView, summary="An agent, as a model")
+    @router.get("/models/{model_id}", response_model=ModelView, summary="Get an agent as a model")
     async def model(model_id: str, _owner: str = owner_id) -> Response:
         return json_response(model_view(require_model(model_id)))
 
     @router.post(
         "/chat/completions",
         response_model=CompletionView,
-        summary="Answer the last message (`stream: true` streams the answer)",
-        description="With the header `X-Conversation-Id`, or with `user`, the last message is said in a conversation that"
-        " goes on. Otherwise the messages are a conversation of their own, erased when the answer has been given.",
+        summary="Reply to the last message (`stream: true` streams the reply)",
+        description="With the header `X-Conversation-Id`, or with `user`, the last message is added to a stored"
+        " conversation. Otherwise the messages are an ephemeral conversation, which is erased after the reply.",
     )
     async def complete(request: Request, body: CompletionBody, owner: str = owner_id) -> Response:
         refuse_unsupported(body)
@@ -71,14 +71,14 @@ def openai_routes(core: Core, caller: Caller, *, max_characters: int, limiter: L
 
     @router.api_route("/{path:path}", methods=_ANY_METHOD, include_in_schema=False)
     async def nothing(request: Request, path: str) -> Response:
-        raise NotFound(f"There is nothing at {request.method} /v1/{path[:64]}; see /docs.")
+        raise NotFound(f"There is no route {request.method} /v1/{path[:64]}; see /docs.")
 
     return router
 
 
 @dataclass(frozen=True, slots=True)
 class _Completions:
-    """Two ways to an answer."""
+    """Answer a request in a stored conversation, or in an ephemeral one."""
 
     core: Core
     conversations: ConversationChoice
@@ -88,7 +88,7 @@ class _Completions:
     async def answer_in_conversation(
         self, request: Request, body: CompletionBody, owner: str, agent: AgentProfile, *, conversation_id: str | None
     ) -> Response:
-        """Say the last message in a conversation that is there before and after; it has its own memory of the rest."""
+        """Add the last message to a stored conversation and answer it; the other messages of the request are ignored."""
         said = parse_last_message(body, max_characters=self.max_characters)
         key = _header(request, "Idempotency-Key") or _header(request, "X-Client-Message-Id")
         user = check_text(body.user or "", what="user", limit=MAX_NAME)
@@ -108,7 +108,7 @@ class _Completions:
         try:
             answer = json_response(envelope.completion(await ticket.reply()))
         except RapportError as error:
-            # It is stored. Clients send by themselves what failed once more, and it would be said twice.
+            # The message is stored. Without a key a client's automatic retry would store it twice.
             return error_response(error, headers=headers if key else {**headers, "X-Should-Retry": "false"})
         answer.headers.update(headers)
         return answer
@@ -116,9 +116,9 @@ class _Completions:
     async def answer_ephemerally(
         self, request: Request, body: CompletionBody, owner: str, agent: AgentProfile
     ) -> Response:
-        """Answer the messages as a conversation of their own, of which nothing is left when the answer has been given.
+        """Answer the messages in a conversation that is erased after the reply.
 
-        If the client doesn't wait for it, a stream's is erased at once, and another when its turn is over.
+        If the client disconnects, a streamed one is erased at once and another when its turn is over.
         """
         said = parse_last_message(body, max_characters=self.max_characters)
         before = parse_earlier_messages(body, max_characters=self.max_characters)
@@ -144,7 +144,7 @@ class _Completions:
     async def _refuse_other_agent(self, owner: str, conversation_id: str, agent: AgentProfile) -> None:
         conversation = await self.core.conversations.get(owner, conversation_id)
         if conversation.agent_id != agent.id:
-            raise UnsupportedField(f"This conversation is one with `{conversation.agent_id}`.", param="model")
+            raise UnsupportedField(f"The agent of this conversation is `{conversation.agent_id}`.", param="model")
 
 
 def _header(request: Request, name: str) -> str | None:

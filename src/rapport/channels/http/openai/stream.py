@@ -1,4 +1,4 @@
-"""One answer as OpenAI streams it: chunks, then `[DONE]`. What was streamed is what is stored, or the stream ends in an error."""
+"""Stream one reply in OpenAI's format: chunks, then `[DONE]`. The streamed text is the stored one, or the stream ends in an error."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rapport.domain.errors import RapportError, Transient
 
 
 class _Replaced(Transient):
-    """The answer that is stored is not the one that was begun."""
+    """The stored reply differs from the streamed beginning."""
 
 
 class CompletionStream(StreamingResponse):
-    """The answer as it comes. `afterwards` is done in any case, also when the client goes away in the middle."""
+    """A reply while it is written. `afterwards` always runs, also when the client disconnects."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class CompletionStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            # Here, and not in the frames: those are cancelled with everything they wait for when the client is gone.
+            # Not in `_frames`: the generator is cancelled when the client disconnects.
             self._ticket.close()
             if self._afterwards is not None:
                 await self._afterwards()
 
 
 async def _frames(ticket: Ticket, envelope: Envelope, *, counts_tokens: bool) -> AsyncIterator[bytes]:
-    # Clients that ask for the usage find the field in every chunk, as OpenAI has it.
+    # With usage requested, OpenAI sends the field in every chunk.
     more: dict[str, Any] = {"usage": None} if counts_tokens else {}
     yield _data(envelope.chunk({"role": "assistant", "content": "", "refusal": None}, **more))
     streamed: list[str] = []
@@ -61,7 +61,7 @@ async def _frames(ticket: Ticket, envelope: Envelope, *, counts_tokens: bool) ->
                 streamed.append(token)
                 yield _data(envelope.chunk({"content": token}, **more))
             else:
-                yield b": still here\n\n"  # so that nothing in between takes the silence for the end
+                yield b": still here\n\n"  # keeps proxies from closing a silent connection
         reply = await ticket.reply()
         if rest := _rest(reply, "".join(streamed)):
             yield _data(envelope.chunk({"content": rest}, **more))
@@ -78,10 +78,10 @@ async def _frames(ticket: Ticket, envelope: Envelope, *, counts_tokens: bool) ->
 
 
 def _rest(reply: Message, streamed: str) -> str:
-    """Return the text still to be streamed: all of it if another process has answered, or did so before the client came back."""
+    """Return the text still to be streamed: all of it if another process made the reply, or before a reconnect."""
     if not reply.text.startswith(streamed):
-        # The model failed in the middle, or another process began anew: what was streamed can't be taken back.
-        raise _Replaced(f"What was streamed so far is not the answer. The answer is: {reply.text}")
+        # The model failed midway, or another process started again: the streamed text can't be withdrawn.
+        raise _Replaced(f"The text streamed so far is not the reply. The reply is: {reply.text}")
     return reply.text[len(streamed) :]
 
 

@@ -1,4 +1,4 @@
-"""Answers: what of our values leaves through HTTP, and in which shape."""
+"""Define the JSON of responses, and build it from the values of the domain."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class ThreadView(ConversationView):
 
 
 class ProblemView(BaseModel):
-    """Why the model could not answer, and what to do about it; told to whoever runs the server."""
+    """The reason why the model could not answer, and what to do about it. Only the operator gets it."""
 
     kind: str
     text: str
 
 
 class MessageView(BaseModel):
-    """A message as history shows it.
+    """A message of the history.
 
-    `summary_id` names the summary that stands for it when the model is asked; `source_ids` are those a summary rests on;
-    `thread_id` is the forum topic; `context_snapshot` is what it replies to, if that was said before the agent was there.
-    `problem` says what is wrong with the model, where `fallbackUsed` is true, to whoever runs the server: the user `local`.
-    `html` is there with `render=html`: its words, safe to put into a page.
+    `summary_id` names the summary that replaces it for the model. `source_ids` are the notes that a summary mentions.
+    `thread_id` is the forum topic. `context_snapshot` is the message it replies to, if that is older than the agent.
+    `problem` says what is wrong with the model where `fallbackUsed` is true; only the operator (the user `local`) gets it.
+    `html` is set with `render=html`: the content as HTML that is safe to put into a page.
     """
 
     id: str
@@ -129,7 +129,7 @@ class PassageView(BaseModel):
 
 
 class PassagesView(BaseModel):
-    """`relevance`, which is `best_similarity` corrected, under `min_similarity` is what a strict agent does not answer to."""
+    """A strict agent does not answer when `relevance` (the corrected `best_similarity`) is below `min_similarity`."""
 
     passages: list[PassageView]
     best_similarity: float
@@ -138,7 +138,7 @@ class PassagesView(BaseModel):
 
 
 class MemoryView(BaseModel):
-    """`origin` is who wrote it down; `conversation_id` and `message_id` say where it comes from, if from a message."""
+    """`origin` says who saved it; `conversation_id` and `message_id` name the message that it comes from, if any."""
 
     id: str
     agent: str
@@ -165,7 +165,7 @@ class FoundMemoriesView(BaseModel):
 
 
 class MemoryStatsView(BaseModel):
-    """`warning` says what to do once it is nearly full."""
+    """`warning` says what to do when the memory is nearly full."""
 
     count: int
     capacity: int
@@ -237,7 +237,7 @@ def conversation_view(conversation: Conversation) -> dict[str, Any]:
 
 
 def thread_view(thread: ListedConversation) -> dict[str, Any]:
-    """A conversation in a list."""
+    """Return a conversation as an entry of a list."""
     last = thread.last_message
     return {
         **conversation_view(thread.conversation),
@@ -247,13 +247,13 @@ def thread_view(thread: ListedConversation) -> dict[str, Any]:
 
 
 def problem_view(message: Message | None, *, operator: bool) -> dict[str, str] | None:
-    """Return what was wrong with the model when this reply was made; None for all but the operator."""
+    """Return what was wrong with the model when it made this reply; None for everybody but the operator."""
     kept: Any = message.metadata.get("problem") if message is not None and operator else None
     return kept and {"kind": kept["kind"], "text": advise(kept["kind"], kept["model"])}
 
 
 def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
-    """A stored message for its owner. Only named metadata leaves: what is not listed here stays inside."""
+    """Return a stored message for its owner. Metadata that is not listed here is never sent."""
     return {
         "id": message.id,
         "role": message.role,
@@ -277,7 +277,7 @@ def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """JSON, with times in UTC and to the microsecond."""
+    """Return a JSON response, with times in UTC and to the microsecond."""
     return Response(as_json(value), status_code=status, media_type="application/json", headers=NOT_STORED)
 
 

@@ -1,4 +1,4 @@
-"""Markdown as HTML that can be put into a page: what people and models write, and nothing that runs, loads or hides."""
+"""Render Markdown as HTML that is safe to put into a page: it runs no script, loads nothing and hides nothing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from markdown_it.utils import OptionsDict
 
 from rapport.channels.markdown_work import estimate_work
 
-LONGEST_FORMATTED = 20_000
-"""Characters: several times what a model writes at once. Beyond it text is shown as it stands."""
-MOST_WORK = 4_000
-"""Line breaks and characters that may mean something, as `work_of` counts them. They are what costs the parser time, up to
-15 µs each, and a text that is written to be read has far fewer."""
+MAX_FORMATTED_CHARACTERS = 20_000
+"""Longer text is shown without formatting. Several times the length of a model's reply."""
+MAX_WORK = 4_000
+"""Work as `estimate_work` counts it: line breaks and markup characters, up to 15 µs each. Ordinary text has far fewer."""
 
-_MOST_TAGS = 20
-"""The most characters of HTML for each character of text: a table of many columns would make thousands of one."""
-_MOST_CELLS = 20_000
-"""Of tables, as many as there could be: lines times the widest of them."""
-_DEEPEST = 20
-"""Levels of quotes, lists and items; the parser loses what lies deeper."""
+_MAX_EXPANSION = 20
+"""The most characters of HTML for each character of text: a wide table could make thousands of one."""
+_MAX_CELLS = 20_000
+"""The most cells of tables, estimated as lines times the widest line."""
+_MAX_DEPTH = 20
+"""Levels of quotes, lists and items; the parser drops deeper content."""
 
 _SOURCES_LINE = re.compile(r"Sources: ([\w-]+(?:, [\w-]+)*)", re.ASCII)
 _SOURCE_TAG = re.compile(r"\[source:\s*([\w-]+(?:\s*,\s*[\w-]+)*)\s*\]", re.ASCII)
@@ -47,11 +46,11 @@ _CLASSES = {
 
 
 def as_html(text: str, *, sources: Collection[str] = ()) -> str:
-    """The text's HTML. Its `[source: id]` tags become links to a note where the id is one of `sources`, and stay text else."""
-    if len(text) <= LONGEST_FORMATTED and estimate_work(text) <= MOST_WORK and _cells(text) <= _MOST_CELLS:
+    """Return the text as HTML. A `[source: id]` tag becomes a link to a note if the id is one of `sources`."""
+    if len(text) <= MAX_FORMATTED_CHARACTERS and estimate_work(text) <= MAX_WORK and _cells(text) <= _MAX_CELLS:
         env: dict[str, Any] = {"sources": frozenset(sources), "is_too_deep": False}
         made = _PARSER.render(text, env)
-        if not env["is_too_deep"] and len(made) <= _MOST_TAGS * len(text) + 10_000:
+        if not env["is_too_deep"] and len(made) <= _MAX_EXPANSION * len(text) + 10_000:
             return _CLEANER.clean(made)
     return as_it_stands(text)
 
@@ -62,16 +61,16 @@ def _cells(text: str) -> int:
 
 
 def as_it_stands(text: str) -> str:
-    """The text without any formatting, as HTML: paragraphs and lines are where they were."""
+    """Return the text as HTML without formatting; paragraphs and line breaks stay."""
     paragraphs = (part.strip("\n") for part in re.split(r"\n[ \t]*\n", text.replace("\r\n", "\n")))
     return _CLEANER.clean("".join(f"<p>{escape(part).replace(chr(10), '<br>')}</p>\n" for part in paragraphs if part))
 
 
 class _Parser(MarkdownIt):
-    """CommonMark, tables and struck words; a line break is one. HTML in a text is text."""
+    """CommonMark with tables, strikethrough and hard line breaks. HTML in the text is shown as text."""
 
     def __init__(self) -> None:
-        super().__init__("commonmark", {"html": False, "breaks": True, "maxNesting": _DEEPEST})
+        super().__init__("commonmark", {"html": False, "breaks": True, "maxNesting": _MAX_DEPTH})
         self.enable(["table", "strikethrough"])
         self.disable("reference")  # it would swallow lines such as "[1]: as agreed"
         self.inline.ruler.before("link", "source", _read_source)
@@ -79,12 +78,12 @@ class _Parser(MarkdownIt):
         self.add_render_rule("source", _show_source)
 
     def validateLink(self, url: str) -> bool:  # noqa: N802 - the library's name
-        """Only what leads elsewhere: a link into this server, or of a scheme that does something, stays text."""
+        """Return whether an address may be a link: only http, https and mailto, never a relative address."""
         return _LINKED.fullmatch(url) is not None
 
 
 def _read_source(state: StateInline, silent: bool) -> bool:
-    """A citation of something that the reply rests on; what else looks like one is left to the other rules."""
+    """Parse a citation of one of the reply's sources; other tags are left to the other rules."""
     if not state.src.startswith("[source:", state.pos) or state.linkLevel:
         return False
     found = _SOURCE_TAG.match(state.src, state.pos, min(state.posMax, state.pos + 2_000))
@@ -112,12 +111,12 @@ def _show_source(
 
 
 def _for_a_chat(state: StateCore) -> None:
-    """Parsed text, made fit for a message among others."""
+    """Adapt the parsed text for a chat: heading levels, table classes, tasks, links and sources."""
     for number, token in enumerate(state.tokens):
-        state.env["is_too_deep"] |= token.nesting == 1 and token.level >= _DEEPEST - 1
+        state.env["is_too_deep"] |= token.nesting == 1 and token.level >= _MAX_DEPTH - 1
         match token.type:
             case "heading_open" | "heading_close":
-                token.tag = f"h{min(int(token.tag[1:]) + 2, 6)}"  # the page has headings of its own
+                token.tag = f"h{min(int(token.tag[1:]) + 2, 6)}"  # h1 and h2 belong to the page
             case "th_open" | "td_open":
                 token.attrs = {"class": aligned} if (aligned := _ALIGNMENTS.get(str(token.attrGet("style")))) else {}
             case "list_item_open":
@@ -130,7 +129,7 @@ def _for_a_chat(state: StateCore) -> None:
 
 
 def _mark_task(item: Token, inside: Sequence[Token]) -> None:
-    """`- [x] done`: a box that is ticked or not."""
+    """Turn `- [x] done` into an item with a box."""
     if [token.type for token in inside] != ["paragraph_open", "inline"] or not inside[1].children:
         return
     first = inside[1].children[0]
@@ -142,7 +141,7 @@ def _mark_task(item: Token, inside: Sequence[Token]) -> None:
 
 
 def _for_a_line(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Addresses become links; pictures do too: who opens a chat doesn't load them from elsewhere."""
+    """Turn addresses and images into links: opening a chat loads nothing from other servers."""
     depth = 0
     for token in tokens:
         depth += token.nesting if token.type in {"link_open", "link_close"} else 0
@@ -182,7 +181,7 @@ def _with_links(token: Token) -> Iterator[Token]:
 
 
 def _trim_address(address: str) -> str:
-    """An address in a sentence, without what belongs to the sentence."""
+    """Return an address without the punctuation of its sentence."""
     address = address.rstrip(".,;:!?'*_~|")
     while address.endswith((")", "]", "}")) and address.count(address[-1]) > address.count(
         "([{"[")]}".index(address[-1])]
@@ -203,7 +202,7 @@ def _text(words: str) -> Token:
 
 
 def _link_sources(state: StateCore) -> None:
-    """The line that lists what a reply rests on, if it is the last and lists nothing else."""
+    """Link the ids of a closing line `Sources: a, b`, if it lists only sources of the reply."""
     last = state.tokens[-2] if len(state.tokens) > 1 else None
     if last is None or last.type != "inline" or not last.content.startswith("Sources: "):
         return
@@ -220,7 +219,7 @@ def _link_sources(state: StateCore) -> None:
 
 
 def _keep_attribute(tag: str, name: str, value: str) -> str | None:
-    """The value of an attribute, if it is one that the parser writes: nothing gets through here that it should not."""
+    """Return the value of an attribute that the parser writes; None removes any other."""
     match name:
         case "href":
             is_source = value.startswith("#source-") and value[8:].replace("-", "").replace("_", "").isalnum()
@@ -239,7 +238,7 @@ _CLEANER = nh3.Cleaner(
     },
     clean_content_tags={"script", "style"},
     attributes={
-        "*": set(),  # or it lets titles and languages through
+        "*": set(),  # the default allows `title` and `lang`
         "a": {"href", "class", "data-note", "target"},
         "code": {"class"},
         "li": {"class"},

@@ -1,4 +1,4 @@
-"""Messages with their words as HTML, made once for those who look at the same ones again."""
+"""Render messages with their content as HTML, and cache the HTML."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from rapport.channels.http.rendering.json_views import message_view
-from rapport.channels.http.rendering.markdown import MOST_WORK, as_html, as_it_stands
+from rapport.channels.http.rendering.markdown import MAX_WORK, as_html, as_it_stands
 from rapport.channels.markdown_work import estimate_work
 from rapport.domain.conversation import Message
 
-MOST_KEPT = 4_000_000
-"""Characters of texts and their HTML that are remembered: some thousand messages."""
-MOST_AT_ONCE = 300_000
-"""Characters of one request that are formatted; the rest of them is shown as it stands. More than a page of messages has."""
-MOST_WORK_AT_ONCE = 30_000
-"""And so much work, as `work_of` counts it: half a second at most."""
+MAX_CACHED_CHARACTERS = 4_000_000
+"""Characters of texts and their HTML that are cached: some thousand messages."""
+MAX_CHARACTERS_PER_REQUEST = 300_000
+"""Characters of one request that are formatted, more than a page of messages has. The rest is shown without formatting."""
+MAX_WORK_PER_REQUEST = 30_000
+"""Work of one request, as `estimate_work` counts it: half a second at most."""
 
 _Key: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 class Renderer:
-    """Shows messages; remembers what they came to."""
+    """Render messages, with a cache of their HTML."""
 
-    def __init__(self, *, most_kept: int = MOST_KEPT) -> None:
-        self._made: OrderedDict[_Key, str] = OrderedDict()  # the one used last is the last
+    def __init__(self, *, max_cached: int = MAX_CACHED_CHARACTERS) -> None:
+        self._made: OrderedDict[_Key, str] = OrderedDict()  # least recently used first
         self._kept = 0
-        self._most_kept = most_kept
+        self._max_cached = max_cached
 
     async def view(self, message: Message, *, operator: bool = False) -> dict[str, Any]:
-        """A message for its owner, with `html`."""
+        """Return a message for its owner, with `html`."""
         return (await self.views([message], operator=operator))[0]
 
     async def views(self, messages: Sequence[Message], *, operator: bool = False) -> list[dict[str, Any]]:
-        """Messages for their owner, each with `html`. It is made beside the loop: a long text doesn't hold up the others."""
+        """Return messages for their owner, each with `html`. A thread renders them, so that the event loop stays free."""
         keys = [_key(message) for message in messages]
         missing = [key for key in dict.fromkeys(keys) if key not in self._made]
         made = await asyncio.to_thread(_render, missing) if missing else {}
@@ -46,7 +46,7 @@ class Renderer:
         return [{**view, "html": shown[key]} for view, key in zip(views, keys, strict=True)]
 
     def _recall(self, key: _Key) -> str:
-        # Another request may have pushed it out while this one waited.
+        # Another request may have evicted it while this one waited.
         html = self._made.get(key) or as_html(key[0], sources=key[1])
         if key in self._made:
             self._made.move_to_end(key)
@@ -54,11 +54,11 @@ class Renderer:
 
     def _remember(self, key: _Key, html: str) -> None:
         size = len(key[0]) + len(html)
-        if key in self._made or size > self._most_kept:
+        if key in self._made or size > self._max_cached:
             return
         self._made[key] = html
         self._kept += size
-        while self._kept > self._most_kept:
+        while self._kept > self._max_cached:
             (text, _), gone = self._made.popitem(last=False)
             self._kept -= len(text) + len(gone)
 
@@ -68,10 +68,10 @@ class Renderer:
 
 def _render(keys: Sequence[_Key]) -> dict[_Key, str]:
     made: dict[_Key, str] = {}
-    left, work_left = MOST_AT_ONCE, MOST_WORK_AT_ONCE
-    for key in reversed(keys):  # the latest first: they are what is looked at
+    left, work_left = MAX_CHARACTERS_PER_REQUEST, MAX_WORK_PER_REQUEST
+    for key in reversed(keys):  # the latest first: they are in view
         text, sources = key
-        work = min(estimate_work(text), MOST_WORK)  # of more it is none: it is shown as it stands
+        work = min(estimate_work(text), MAX_WORK)  # a text with more is not parsed at all
         is_enough = len(text) <= left and work <= work_left
         made[key] = as_html(text, sources=sources) if is_enough else as_it_stands(text)
         left -= len(text)

@@ -1,4 +1,4 @@
-"""Answers about follow-ups. What a timer is about, as the planner noted it for itself, has no field to leave by."""
+"""Define the JSON of follow-ups. The topic that the planner noted has no field here and is never sent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rapport.domain.follow_up_requests import Permission, Preference
 
 
 class TimerView(BaseModel):
-    """A follow-up that waits, or what became of it.
+    """A planned follow-up, or the outcome of an earlier one.
 
-    `origin` is who set it. `gate` is what held it back, `message_id` what was said.
+    `origin` says who set it. `gate` is the rule that held it back, `message_id` the message that was sent.
     """
 
     id: str
@@ -31,9 +31,10 @@ class TimerView(BaseModel):
 
 
 class PermissionView(BaseModel):
-    """`muted_until` is null when the conversation isn't muted, and 9999-12-31 when it is for good.
+    """`muted_until` is null when the conversation isn't muted, and 9999-12-31 when it is muted forever.
 
-    `autonomy` is null while nobody has said whether the agent may follow up here: on in direct chats, off in groups.
+    `autonomy` is null until somebody sets whether the agent may follow up here: the default is on in direct chats and off
+    in groups.
     """
 
     muted_until: str | None
@@ -52,9 +53,9 @@ class PreferencesView(BaseModel):
 
 
 class OutcomesView(BaseModel):
-    """`fired` counts all whose time came, whatever became of them: it is the sum of `delivered`, all of `suppressed`,
-    `superseded`, `leaked`, `failed` and `under_way`. `expired` ones never fired. `response_rate` is the share of
-    `delivered` that was answered within an hour, null when nothing was delivered."""
+    """`fired` counts all that came due: it is the sum of `delivered`, all of `suppressed`, `superseded`, `leaked`, `failed`
+    and `under_way`. `expired` ones never fired. `response_rate` is the share of `delivered` that was answered within an
+    hour, null when nothing was delivered."""
 
     fired: int
     delivered: int

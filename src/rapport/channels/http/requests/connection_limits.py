@@ -1,7 +1,7 @@
-"""Limits on how requests arrive: bytes of a header, seconds until a request is complete, open connections.
+"""Limit how requests arrive: bytes of a header, seconds until a request is complete, open connections.
 
-uvicorn and its parser have none. A connection without a complete request is known to `Connections`, which looks at all
-of them once a second; one whose request is being answered is not. See ADR 40.
+uvicorn and its parser have no such limits. `Connections` checks all connections without a complete request once a second.
+See ADR 40.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rapport.channels.http.problems import problem
 log = structlog.get_logger()
 
 LINGER_BYTES = 1_000_000
-"""The bytes that are read and thrown away of a client that was refused, so that it can read why."""
-MOST_PIPELINED = 100
+"""Bytes that are read and discarded from a refused client, so that it can read the response."""
+MAX_PIPELINED = 100
 FRAMING_FACTOR = 8
-"""Bytes around one byte of a body: a chunk of one byte takes five."""
+"""The most bytes of framing for each byte of a body: a chunk of one byte takes five."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class ReceivingLimits:
     header_bytes: int = 65_536
     headers: int = 200
     header_seconds: float = 20.0
-    """From the connection, or from the first byte after the previous answer, to the end of the header."""
+    """From the connection, or from the first byte after the previous response, to the end of the header."""
     body_seconds: float = 30.0
     """For a whole body that is not an upload."""
     upload_seconds: float = 300.0
     """For a whole upload (multipart/form-data)."""
     upload_bytes_per_second: float = 1_000.0
-    """The bytes that an upload brings at least, in every `window_seconds`."""
+    """The slowest accepted upload, measured over `window_seconds`."""
     window_seconds: float = 10.0
     idle_seconds: float = 35.0
-    """Between two requests. uvicorn's own limit (30 s) is not set again after every kind of request."""
+    """Between two requests. uvicorn's own limit (30 s) is not restarted after every kind of request."""
     linger_seconds: float = 2.0
     sweep_seconds: float = 1.0
     log_seconds: float = 10.0
@@ -53,25 +53,25 @@ class ReceivingLimits:
 
 
 class Phase(Enum):
-    """Name what a connection waits for."""
+    """The state of a connection: what it waits for."""
 
     HEADER = auto()
     BODY = auto()
     IDLE = auto()
-    """Nothing: its requests are answered, and it may send another one."""
+    """All its requests are answered; it may send another one."""
     REFUSED = auto()
-    """It has been told why, and is closed in a moment."""
+    """The error response is sent; the connection is about to close."""
     ANSWER = auto()
-    """A complete request is being answered, or the connection is a WebSocket's. No limit holds here."""
+    """A complete request is being answered, or the connection is a WebSocket. No limit applies here."""
 
 
 class Connections:
     """The HTTP connections of one server that wait for their client, the longest waiting first in each phase."""
 
-    def __init__(self, limits: ReceivingLimits | None = None, *, most_open: int | None = None) -> None:
-        """`most_open` connections are kept; without it as many as the limit of open files allows."""
+    def __init__(self, limits: ReceivingLimits | None = None, *, max_open: int | None = None) -> None:
+        """Keep at most `max_open` connections; by default as many as the limit of open files allows."""
         self.limits = limits or ReceivingLimits()
-        self._most_open = most_open
+        self._max_open = max_open
         self._waiting: dict[Phase, dict[LimitedHttp, float]] = {
             phase: {} for phase in (Phase.HEADER, Phase.BODY, Phase.IDLE, Phase.REFUSED)
         }
@@ -80,7 +80,7 @@ class Connections:
         self._timer: asyncio.TimerHandle | None = None
 
     def move(self, connection: LimitedHttp, phase: Phase) -> None:
-        """Note that from now on the connection waits for something else, or begins to wait anew."""
+        """Put a connection into a phase, and restart its waiting time."""
         if (waiting := self._waiting.get(connection.phase)) is not None:
             waiting.pop(connection, None)
         connection.phase = phase
@@ -90,10 +90,10 @@ class Connections:
                 self._timer = connection.loop.call_later(self.limits.sweep_seconds, self._sweep, connection.loop)
 
     def make_room(self, open_connections: int) -> bool:
-        """Close the connection that has waited longest if there are too many; False when there are and none waits."""
-        if self._most_open is None:
-            self._most_open = count_allowed_connections()
-        if open_connections <= self._most_open:
+        """Close the longest waiting connection if there are too many; return False if none could be closed."""
+        if self._max_open is None:
+            self._max_open = count_allowed_connections()
+        if open_connections <= self._max_open:
             return True
         for phase in (Phase.REFUSED, Phase.HEADER, Phase.IDLE, Phase.BODY):
             if oldest := next(iter(self._waiting[phase]), None):
@@ -105,7 +105,7 @@ class Connections:
         return False
 
     def count(self, reason: str) -> None:
-        """Note that a client was cut off."""
+        """Count a client that was cut off, for the log."""
         self._cut_off[reason] += 1
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -118,9 +118,9 @@ class Connections:
         ):
             since = loop.time() - seconds
             for connection in self._overdue(phase, since):
-                connection.waited_too_long()
+                connection.handle_timeout()
         if self._cut_off and loop.time() - self._logged_at >= limits.log_seconds:
-            # One line for all of them: a flood must not fill the log too.
+            # One line for all of them: a flood must not fill the log.
             log.warning("http.clients_cut_off", **self._cut_off)
             self._cut_off.clear()
             self._logged_at = loop.time()
@@ -129,25 +129,25 @@ class Connections:
             self._timer = loop.call_later(limits.sweep_seconds, self._sweep, loop)
 
     def _overdue(self, phase: Phase, since: float) -> list[LimitedHttp]:
-        found: list[LimitedHttp] = []
+        overdue: list[LimitedHttp] = []
         for connection, began in self._waiting[phase].items():
             if began > since:
-                break  # they are in the order in which they began to wait
-            found.append(connection)
-        return found
+                break  # sorted by the start of the wait
+            overdue.append(connection)
+        return overdue
 
 
 def count_allowed_connections() -> int:
-    """Return how many connections leave enough of the open files that this process may have for everything else."""
+    """Return the number of connections that leaves enough of the open-file limit for everything else."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return 1_000_000
-    reserve = min(1_024, max(64, files // 4))  # the database, models, files that are read
+    reserve = min(1_024, max(64, files // 4))  # for the database, models, files
     return max(16, files - reserve)
 
 
 class LimitedHttp(HttpToolsProtocol):
-    """uvicorn's HTTP with limits on what a client sends and on how long it takes."""
+    """uvicorn's HTTP protocol with limits on the size and the duration of requests."""
 
     def __init__(self, *args: Any, waiting: Connections, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -193,7 +193,7 @@ class LimitedHttp(HttpToolsProtocol):
         super().data_received(data)
         if self._framing > self._limits.header_bytes:
             self._check_size()
-        if len(self.pipeline) > MOST_PIPELINED:
+        if len(self.pipeline) > MAX_PIPELINED:
             self._connections.count("pipelined")
             self.transport.abort()
 
@@ -211,7 +211,7 @@ class LimitedHttp(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._body_bytes = 0
-        if self.phase is Phase.ANSWER:  # the next request comes before this one is answered
+        if self.phase is Phase.ANSWER:  # a pipelined request
             self._connections.move(self, Phase.HEADER)
 
     def on_headers_complete(self) -> None:
@@ -242,16 +242,16 @@ class LimitedHttp(HttpToolsProtocol):
         return bool(self.pipeline) or (self.cycle is not None and not self.cycle.response_complete)  # pyright: ignore[reportUnnecessaryComparison]
 
     def _has_large_header(self) -> bool:
-        # The exact size only matters when so much has arrived at once, perhaps with the body.
+        # Compute the exact size only where the bytes received, perhaps with the body, exceed the limit.
         return len(self.headers) > self._limits.headers or (
             self._framing > self._limits.header_bytes
             and len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self._limits.header_bytes
         )
 
-    # ---- the end of patience
+    # ---- time-outs
 
-    def waited_too_long(self) -> None:
-        """Cut the client off, unless its body makes progress."""
+    def handle_timeout(self) -> None:
+        """Refuse or close the connection, unless its body makes progress."""
         match self.phase:
             case Phase.HEADER:
                 self._refuse(408, "The header of the request did not arrive in time.", "slow_header")
@@ -263,7 +263,7 @@ class LimitedHttp(HttpToolsProtocol):
     def _check_body(self) -> None:
         taken = self.loop.time() - self._body_since
         arrived = self._body_bytes - self._window_bytes
-        if self.flow.read_paused:  # it is this server that is slow
+        if self.flow.read_paused:  # this server is the slow side
             self._body_since += self._limits.window_seconds
         elif self._is_upload() and self._is_answering():
             if taken >= self._limits.upload_seconds:
@@ -286,7 +286,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._refuse(431, _LARGE_HEADER, "large_header")
 
     def _refuse(self, status: int, detail: str, reason: str) -> None:
-        """Answer and stop reading, or just hang up where an answer would be taken for that of another request."""
+        """Send an error and stop reading, or just close where the client would match the error to another request."""
         self._connections.count(reason)
         is_next = not self.pipeline and (not self._is_answering() or self.phase is Phase.BODY)
         has_answer = self.phase is Phase.BODY and self.cycle.response_started
@@ -300,7 +300,7 @@ class LimitedHttp(HttpToolsProtocol):
         if self.phase is Phase.BODY:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        # Not closed at once: what the client has sent already and nobody has read would make the kernel drop the answer.
+        # Not closed at once: the kernel drops the response if unread bytes of the client remain.
         self.transport.write_eof()
         self.flow.resume_reading()
         self._connections.move(self, Phase.REFUSED)

@@ -1,4 +1,4 @@
-"""Cursors of lists that are ordered by time: where the last page ended."""
+"""Format and parse cursors of lists that are ordered by time: the end of the previous page."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 def format_cursor(at: datetime, id_: str) -> str:
-    """A place in a list, as clients hand it back."""
+    """Return the cursor of an entry, which a client sends back as `before`."""
     return f"{at.astimezone(UTC):{_FORMAT}}~{id_}"
 
 
 def parse_cursor(text: str, *, is_id: Callable[[str], object]) -> tuple[datetime, str]:
-    """The place that a client names; raises InvalidInput if it is none of ours."""
+    """Return the time and the id of a cursor; raises InvalidInput for any other text."""
     at, _, id_ = text.partition("~")
     try:
         moment = datetime.strptime(at, _FORMAT).replace(tzinfo=UTC)
     except ValueError:
         moment = None
     if moment is None or not is_id(id_):
-        raise InvalidInput("`before` is not a cursor of this list: take it from `next` of the page before.")
+        raise InvalidInput("`before` is not a cursor of this list: use `next` of the previous page.")
     return moment, id_

@@ -1,4 +1,4 @@
-"""Requests: read within limits, parsed strictly, typed."""
+"""Read JSON requests within limits and parse them strictly into typed bodies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BODY_BYTES = 2_000_000
 
 class _StrictRequest(Request):
     async def body(self) -> bytes:
-        """The body, read no further than the limit."""
+        """Return the body; raises 413 as soon as it exceeds the limit."""
         if not hasattr(self, "_body"):
             parts: list[bytes] = []
             size = 0
@@ -31,7 +31,7 @@ class _StrictRequest(Request):
         return self._body
 
     async def json(self) -> Any:
-        """The body as JSON by the book: no NaN, no lone surrogates, no invalid UTF-8."""
+        """Return the body as strict JSON: no NaN, no lone surrogates, no invalid UTF-8."""
         try:
             return orjson.loads(await self.body())
         except orjson.JSONDecodeError as error:
@@ -39,19 +39,19 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route whose requests are read strictly."""
+    """A route that reads its requests strictly."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
-        async def strict(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             return await handler(_StrictRequest(request.scope, request.receive))
 
-        return strict
+        return handle
 
 
 class Body(BaseModel):
-    """Unknown fields are an error: a misspelt one would be lost silently."""
+    """A request body. Unknown fields are an error: a misspelt one would be lost silently."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -60,7 +60,7 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 
 
 def parse_body(kind: type[AnyBody], value: object) -> AnyBody:
-    """A body that was not parsed by its route, with the same errors."""
+    """Parse a body outside of its route, with the same errors."""
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -95,7 +95,7 @@ class MemoryEdit(Body):
 
 
 class SnapshotBody(Body):
-    """The message that is replied to, for a channel that can't be sure whether that message is stored here."""
+    """The message that is replied to, for a channel that can't know whether that message is stored here."""
 
     id: Annotated[str | None, Field(min_length=1, max_length=200)] = None
     author: Annotated[str, Field(min_length=1, max_length=200)] | AuthorBody | None = None
@@ -104,7 +104,7 @@ class SnapshotBody(Body):
 
 
 class NewMessage(Body):
-    """`mentions` and what follows is for bridges: what a chat platform knows of a message beside its words."""
+    """A new message. `mentions` and the fields after it are for bridges to chat platforms."""
 
     content: str | list[dict[str, Any]]
     author: AuthorBody | None = None

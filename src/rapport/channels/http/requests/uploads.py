@@ -1,6 +1,6 @@
-"""Uploads: one file and a few fields as multipart/form-data, read within limits.
+"""Read uploads within limits: one file and a few fields as multipart/form-data.
 
-How slowly one may arrive is for `receiving.py`, as with every request.
+`connection_limits.py` limits how slowly an upload may arrive.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from rapport.domain.errors import Busy, InvalidInput, TooLarge, TooMany
 _FORM_OVERHEAD_BYTES = 100_000
 """Bytes that fields and boundaries may take beside the file."""
 _DRAIN_BYTES = 200_000_000
-"""How much more than the limit is listened to, so that a client which is still sending can read the answer."""
+"""Bytes beyond the limit that are still read, so that a client which is still sending gets the response."""
 
 
 MAX_PER_OWNER = 4
-"""Uploads of one owner at a time: each is held in memory until it has become a note."""
+"""Uploads of one owner at a time: each is held in memory until it is stored as a note."""
 MAX_SHARED = 8
-"""Uploads at a time of all owners; beyond it, only who has none under way may begin one."""
+"""Uploads of all owners at a time; beyond it only an owner without a running upload may start one."""
 MAX_UPLOADS = 32
 
 
 @dataclass(slots=True)
 class Uploads:
-    """Counts the uploads that this process is busy with, by owner."""
+    """Count the running uploads of this process by owner."""
 
     _under_way: Counter[str] = field(default_factory=Counter[str])
 
     @contextmanager
     def reserve(self, owner_id: str) -> Generator[None]:
-        """Count one upload while the block lasts; raises TooMany when the owner has enough, Busy when everybody has."""
+        """Count one upload during the block; raises TooMany at the owner's limit, Busy at the server's limit."""
         mine, all_ = self._under_way[owner_id], self._under_way.total()
         if mine >= MAX_PER_OWNER:
-            raise TooMany(f"{mine} files of yours are being read already; send this one in a moment.", retry_after=5)
+            raise TooMany(f"The server is still reading {mine} of your files. Send this one later.", retry_after=5)
         if all_ >= (MAX_SHARED if mine else MAX_UPLOADS):
-            raise Busy("The server is reading as many files as it can; send this one again in a moment.", retry_after=5)
+            raise Busy("The server is reading as many files as it can. Send this one again later.", retry_after=5)
         self._under_way[owner_id] += 1
         try:
             yield
@@ -55,7 +55,7 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file as it was sent, and the other fields of its form."""
+    """A sent file, and the other fields of its form."""
 
     name: str
     data: bytes
@@ -63,7 +63,7 @@ class Upload:
 
 
 async def read_upload(request: Request, *, max_bytes: int) -> Upload:
-    """Return the file in the field `file`; raises InvalidInput or TooLarge, and ClientDisconnect for one that is cut off."""
+    """Return the file in the field `file`; raises InvalidInput, TooLarge, or ClientDisconnect if it is incomplete."""
     body = await _body(request, max_bytes + _FORM_OVERHEAD_BYTES)
 
     async def replay() -> Message:
@@ -76,11 +76,11 @@ async def read_upload(request: Request, *, max_bytes: int) -> Upload:
             file = form.get("file")
             if not isinstance(file, UploadFile):
                 raise InvalidInput("The form has no file: send it in the field `file`.")
-            # A form on a page sends what was left empty too.
+            # Browsers send empty fields too.
             fields = {name: value for name, value in form.multi_items() if isinstance(value, str) and value.strip()}
             return Upload(file.filename or "", await file.read(), fields)
-    except UnicodeError as error:  # from an encoding that only exists to fail
-        raise InvalidInput("The form can't be read in the encoding that it names; use UTF-8.") from error
+    except UnicodeError as error:  # the form names an encoding such as `undefined`
+        raise InvalidInput("The form can't be decoded with the encoding that it names. Use UTF-8.") from error
 
 
 async def _body(request: Request, limit: int) -> bytes:

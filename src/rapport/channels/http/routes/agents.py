@@ -1,4 +1,4 @@
-"""`/api/agents`: who can be talked with."""
+"""Serve `/api/agents`: the agents of this server."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from rapport.domain.errors import NotFound
 
 
 class AgentView(BaseModel):
-    """An agent. `strict` grounding answers from the notes or not at all; `handles` are what addresses it in a group."""
+    """An agent. With `strict` grounding it answers only from notes. `handles` are the names that address it in a group."""
 
     id: str
     name: str
@@ -33,12 +33,12 @@ def agent_routes(caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/agents", tags=["agents"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
-    @router.get("", response_model=AgentsView, summary="The agents of this server")
-    async def every(_owner: str = owner_id) -> Response:
+    @router.get("", response_model=AgentsView, summary="List the agents of this server")
+    async def list_all(_owner: str = owner_id) -> Response:
         return json_response({"agents": [agent_view(agent) for agent in list_agents()]})
 
-    @router.get("/{agent_id}", response_model=AgentView, summary="An agent")
-    async def one(agent_id: str, _owner: str = owner_id) -> Response:
+    @router.get("/{agent_id}", response_model=AgentView, summary="Get an agent")
+    async def get(agent_id: str, _owner: str = owner_id) -> Response:
         if (agent := find_agent(agent_id)) is None:
             raise NotFound(f"There is no agent {agent_id[:64]!r}.")
         return json_response(agent_view(agent))
@@ -47,7 +47,7 @@ def agent_routes(caller: Caller) -> APIRouter:
 
 
 def agent_view(agent: AgentProfile) -> dict[str, Any]:
-    """Return the public fields of an agent; its instructions stay inside."""
+    """Return the public fields of an agent, without its instructions."""
     return {
         "id": agent.id,
         "name": agent.name,

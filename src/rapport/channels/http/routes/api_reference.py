@@ -1,4 +1,4 @@
-"""`/docs`: every route in words, made from `/openapi.json` by this server alone, so that it runs nothing of anybody else's."""
+"""Serve `/docs`: a page about every route, made from `/openapi.json`. It loads no script of another site."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FRAME = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{title}: its routes</title>
+<title>{title}: routes</title>
 <link rel="icon" href="/page/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/page/base.css">
 <link rel="stylesheet" href="/docs.css">
@@ -31,8 +31,8 @@ _FRAME = """\
 </head>
 <body>
 <main>
-<h1>{title} {version}: its routes</h1>
-<p>{description} <a href="/openapi.json">openapi.json</a> says the same to programs.</p>
+<h1>{title} {version}: routes</h1>
+<p>{description} Programs can read <a href="/openapi.json">openapi.json</a>.</p>
 {body}
 </main>
 </body>
@@ -41,7 +41,7 @@ _FRAME = """\
 
 
 def reference_routes(app: FastAPI) -> APIRouter:
-    """`/docs`, for all routes that `app` has when somebody first asks."""
+    """Return the route `/docs`, which describes all routes of `app` at the first request."""
     router = APIRouter(include_in_schema=False)
     made: list[bytes] = []
     style = (resources.files("rapport.channels.http.routes") / "api_reference.css").read_bytes()
@@ -60,7 +60,7 @@ def reference_routes(app: FastAPI) -> APIRouter:
 
 
 def reference(described: Json) -> str:
-    """A page about what an OpenAPI description describes. Nothing in it is run, whatever the description holds."""
+    """Return a page for an OpenAPI description. All text of the description is escaped."""
     about: Json = described["info"]
     by_tag: dict[str, list[str]] = {}
     for path, methods in described["paths"].items():
@@ -68,7 +68,10 @@ def reference(described: Json) -> str:
             by_tag.setdefault((route.get("tags") or ["more"])[0], []).append("".join(_route(path, method, route)))
     shapes: Json = described.get("components", {}).get("schemas", {})
     parts = [f"<h2>{escape(tag)}</h2>\n{''.join(routes)}" for tag, routes in by_tag.items()]
-    parts += ["<h2>What is sent and answered</h2>", *("".join(_shape(name, shape)) for name, shape in shapes.items())]
+    parts += [
+        "<h2>Types of requests and responses</h2>",
+        *("".join(_shape(name, shape)) for name, shape in shapes.items()),
+    ]
     return _FRAME.format(
         title=escape(about["title"]),
         version=escape(about["version"]),
@@ -107,7 +110,7 @@ def _fields(fields: Json, needed: set[str]) -> Iterator[str]:
         return
     yield "<dl>\n"
     for name, schema in fields.items():
-        notes = [_type(schema), "needed" if name in needed else "", _words(schema.get("description", ""))]
+        notes = [_type(schema), "required" if name in needed else "", _words(schema.get("description", ""))]
         yield f"<dt><code>{escape(name)}</code></dt><dd>{', '.join(filter(None, notes))}</dd>\n"
     yield "</dl>\n"
 

@@ -1,4 +1,4 @@
-"""`/api/threads/{id}/context`: what the model was given for a reply, and why; `/search`: what a question is about."""
+"""Serve `/api/threads/{id}/context`: the context of a reply with reasons; and `/search`: messages about a question."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -28,19 +28,19 @@ class ScoredView(BaseModel):
 
 
 class ChosenView(ScoredView):
-    """A message of the conversation, why it was given to the model, and how sure that was (0 to 1)."""
+    """A message that the model was given, with the reasons and a score (0 to 1)."""
 
     reasons: list[str]
 
 
 class MemoryUsedView(ScoredView):
-    """`text` is there with `include=timeline`; null: forgotten since."""
+    """`text` is set with `include=timeline`; null if the memory was deleted."""
 
     text: str | None = None
 
 
 class NoteUsedView(ScoredView):
-    """Without `given` it was looked at, and not close enough. `title` is there with `include=timeline`; null: deleted since."""
+    """`given` is false for a note that was not close enough. `title` is set with `include=timeline`; null if deleted."""
 
     given: bool
     title: str | None = None
@@ -52,7 +52,7 @@ class WhyView(BaseModel):
 
 
 class MomentView(BaseModel):
-    """A message of the conversation as it was before the reply; `chosen` says whether the model was given it, and why."""
+    """A message before the reply. `chosen` has the reasons why the model was given it; null if it was not."""
 
     id: str
     author: str
@@ -64,12 +64,12 @@ class MomentView(BaseModel):
 
 
 class ContextView(BaseModel):
-    """The messages, memories and notes that a reply was made from.
+    """The messages, memories and notes that the model was given for a reply.
 
-    `message_id` is what was answered (of something said unasked, the reply itself). `stored` says whether this was kept
-    with the reply, or is what would be chosen now. `looked_up` names the tools with which the model saw more of the chat.
-    `problem` says what was wrong with the model, where the reply is a fallback, to whoever runs the server.
-    `timeline` is there with `include=timeline`: the messages before the reply, oldest first, and whatever older was chosen.
+    `message_id` is the answered message (for a follow-up, the reply itself). `stored` is true where this was stored with
+    the reply, and false where it is what would be chosen now. `looked_up` names the tools that showed the model more of
+    the chat. `problem` says what was wrong with the model where the reply is a fallback; only the operator gets it.
+    `timeline` is set with `include=timeline`: the messages before the reply, oldest first, and all older chosen ones.
     """
 
     message_id: str
@@ -87,8 +87,8 @@ class ContextView(BaseModel):
 
 
 class FoundView(BaseModel):
-    """A message that a search has found. `similarity` is by meaning (null: it has no vector), `words` says how much of the
-    question its words are, rare ones counting for more; both up to 1."""
+    """A message that matches a search. `similarity` is by meaning (null if it has no vector). `words` is the share of the
+    question's words in the message, weighted by rarity. Both are at most 1."""
 
     id: str
     author: str | None
@@ -101,7 +101,7 @@ class FoundView(BaseModel):
 
 
 class SearchView(BaseModel):
-    """The best match first."""
+    """The results of a search, best match first."""
 
     messages: list[FoundView]
 
@@ -110,19 +110,21 @@ def context_routes(core: Core, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
-    @router.get("/{thread_id}/context", response_model=ContextView, summary="What a reply was made from, and why")
+    @router.get(
+        "/{thread_id}/context", response_model=ContextView, summary="Explain which context a reply was made from"
+    )
     async def context(
         thread_id: str,
-        message_id: Annotated[str | None, Query(description="A reply, or the message it answers; else the latest reply")] = None,
-        strategy: Annotated[Strategy | None, Query(description="What this strategy would choose now")] = None,
-        include: Annotated[Literal["timeline"] | None, Query(description="`timeline`: with the words of it all")] = None,
+        message_id: Annotated[str | None, Query(description="A reply or the message it answers; the default is the latest reply")] = None,
+        strategy: Annotated[Strategy | None, Query(description="Show what this strategy would choose now")] = None,
+        include: Annotated[Literal["timeline"] | None, Query(description="`timeline`: include the texts")] = None,
         owner: str = owner_id,
     ) -> Response:  # fmt: skip
         explanation = await core.explanations.explain(owner, thread_id, message_id, strategy=strategy)
         view = context_view(explanation, operator=is_operator(owner))
         return json_response(view | await _load_texts(core, explanation) if include else view)
 
-    @router.get("/{thread_id}/search", response_model=SearchView, summary="Messages that a question is about")
+    @router.get("/{thread_id}/search", response_model=SearchView, summary="Search the messages of a conversation")
     async def search(
         thread_id: str,
         q: Annotated[str, Query(max_length=MAX_QUERY_CHARACTERS, description="A question, or a few words; names of participants count")],
@@ -139,7 +141,7 @@ def context_routes(core: Core, caller: Caller) -> APIRouter:
 
 
 def search_hit_view(hit: SearchHit) -> dict[str, Any]:
-    """A message that was found, for the owner of the conversation."""
+    """Return a search result for the owner of the conversation."""
     return {
         "id": hit.message.id,
         "author": hit.message.author.name if hit.message.author else None,
@@ -153,7 +155,7 @@ def search_hit_view(hit: SearchHit) -> dict[str, Any]:
 
 
 def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
-    """An explanation for the owner of the conversation: ids, reasons and scores."""
+    """Return an explanation for the owner of the conversation: ids, reasons and scores."""
     subject = explanation.call or explanation.reply
     receipt = explanation.receipt
     return {
@@ -172,7 +174,7 @@ def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
 
 
 async def _load_texts(core: Core, explanation: Explanation) -> dict[str, Any]:
-    """Return the content behind the ids of an explanation; null for what was deleted since."""
+    """Return the texts behind the ids of an explanation; null for deleted ones."""
     details = await core.explanations.load_details(explanation)
     why = {one["id"]: {"reasons": one["reasons"], "score": one["score"]} for one in explanation.receipt["messages"]}
     return {

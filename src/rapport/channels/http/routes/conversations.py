@@ -1,4 +1,4 @@
-"""`/chat/conversations`: talk."""
+"""Serve `/chat/conversations`: create conversations, send messages, get replies."""
 
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -39,16 +39,16 @@ def conversation_routes(
     router = APIRouter(prefix="/chat/conversations", tags=["chat"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
-    @router.post("", status_code=201, response_model=CreatedView, summary="Begin a conversation")
+    @router.post("", status_code=201, response_model=CreatedView, summary="Create a conversation")
     async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
         made = await create_conversation(core, owner, body or NewConversation(), default_agent=LIBRARIAN.id)
         return json_response({"id": made.id}, 201)
 
-    @router.get("/{conversation_id}", response_model=ConversationView, summary="A conversation")
+    @router.get("/{conversation_id}", response_model=ConversationView, summary="Get a conversation")
     async def get(conversation_id: str, owner: str = owner_id) -> Response:
         return json_response(conversation_view(await core.conversations.get(owner, conversation_id)))
 
-    @router.delete("/{conversation_id}", status_code=204, summary="Erase a conversation and all that was said in it")
+    @router.delete("/{conversation_id}", status_code=204, summary="Erase a conversation and all its messages")
     async def delete(conversation_id: str, owner: str = owner_id) -> Response:
         await core.runner.erase(owner, conversation_id)
         return Response(status_code=204)
@@ -57,12 +57,15 @@ def conversation_routes(
         "/{conversation_id}/messages",
         response_model=MessageView,
         responses={
-            202: {"model": StoredView, "description": "Stored; in a group and not addressed to the agent"},
-            429: {"description": "Too many, or too fast: nothing was stored; `retryAfter` says when to come back"},
+            202: {
+                "model": StoredView,
+                "description": "Stored without a reply: a group message that doesn't address the agent",
+            },
+            429: {"description": "Too many messages: nothing was stored; `retryAfter` says when to try again"},
         },
-        summary="Say something; the answer is the agent's message (`Accept: text/event-stream` streams it)",
+        summary="Send a message; the response is the agent's reply (`Accept: text/event-stream` streams it)",
     )
-    async def say(request: Request, conversation_id: str, body: NewMessage, owner: str = owner_id) -> Response:
+    async def send(request: Request, conversation_id: str, body: NewMessage, owner: str = owner_id) -> Response:
         streaming = "text/event-stream" in request.headers.get("accept", "")
         incoming = parse_incoming(owner, conversation_id, body, max_characters=max_characters)
         if limiter is not None:
@@ -95,12 +98,12 @@ _NAMES = ("client_message_id", "reply_to_id", "thread_id", "platform_id", "reply
 
 
 def parse_incoming(owner: str, conversation_id: str, body: NewMessage, *, max_characters: int) -> Incoming:
-    """A request's message, checked. Whatever else a client would like to attach has no field to come in by."""
+    """Return the checked message of a request. Other metadata of a client has no field and is never accepted."""
     for name in _NAMES:
         if (value := getattr(body, name)) is not None:
             check_text(value, what=name, limit=200)
     if (body.client_message_id or "").startswith(KEY_PREFIX):
-        raise InvalidInput(f"`client_message_id` can't begin with `{KEY_PREFIX}`: imported messages are known by that.")
+        raise InvalidInput(f"`client_message_id` can't begin with `{KEY_PREFIX}`: that prefix marks imported messages.")
     snapshot = body.context_snapshot
     return Incoming(
         owner_id=owner,
@@ -113,7 +116,7 @@ def parse_incoming(owner: str, conversation_id: str, body: NewMessage, *, max_ch
         thread_id=body.thread_id,
         is_bot=body.is_bot,
         platform_id=body.platform_id,
-        # A snapshot with an id says what is replied to: if that is here after all, it is linked.
+        # A snapshot with an id names the message that is replied to: it is linked if it is stored.
         reply_to_platform_id=body.reply_to_platform_id or (snapshot and snapshot.id),
         context_snapshot=snapshot
         and check_snapshot(
@@ -137,5 +140,5 @@ def _author(author: AuthorBody | str | None, *, what: str) -> Author | None:
 
 
 def resolve_agent(name: str | None, default: str) -> str:
-    """The agent a client asks for."""
+    """Return the id of the requested agent, or the default; raises NotFound for an unknown one."""
     return default if name is None else require_agent(name).id

@@ -1,4 +1,4 @@
-"""`/api/insight`: how the last hours went."""
+"""Serve `/api/insight`: statistics of the last hours."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -36,14 +36,15 @@ class PhaseView(BaseModel):
 
 
 class ShareView(BaseModel):
-    """A count of turns; `share` is null when there were none."""
+    """A number of turns, and its share of all turns; `share` is null when there were none."""
 
     count: int
     share: float | None
 
 
 class FollowedUpView(BaseModel):
-    """`held_back` by a gate; `answered` within an hour; `answer_rate` of those delivered, null when none was."""
+    """`held_back` counts those that a gate stopped, `answered` those answered within an hour. `answer_rate` is the share of
+    `delivered` that was answered; null when none was delivered."""
 
     trigger_type: TriggerType
     fired: int
@@ -54,7 +55,7 @@ class FollowedUpView(BaseModel):
 
 
 class InsightView(BaseModel):
-    """Turns and follow-ups are those of your conversations; phases are of all turns that this process has run so far."""
+    """Turns and follow-ups are those of your conversations. Phases are those of all turns of this process."""
 
     since: str
     turns: TurnsView
@@ -68,7 +69,7 @@ def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter
     router = APIRouter(prefix="/api/insight", tags=["insight"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
-    @router.get("", response_model=InsightView, summary="How the last hours went")
+    @router.get("", response_model=InsightView, summary="Get statistics of the last hours")
     async def insight(hours: Annotated[int, Query(ge=1, le=MAX_HOURS)] = 24, owner: str = owner_id) -> Response:
         activity = await core.monitoring.load_activity(owner, hours=hours)
         replies = activity.hours

@@ -1,4 +1,4 @@
-"""`/api/memories`: what an agent remembers about you, to see, change and erase (MEM-5)."""
+"""Serve `/api/memories`: see, change and erase what an agent remembers about you (MEM-5)."""
 
 from typing import Annotated
 
@@ -21,7 +21,9 @@ from rapport.domain.ids import is_id
 from rapport.domain.memory import MemoryCandidate
 from rapport.memory.memory_store import MAX_QUERY, MemoryStore
 
-Agent = Annotated[str | None, Query(max_length=64, description="Whose memories about you; `companion` by default")]
+Agent = Annotated[
+    str | None, Query(max_length=64, description="The agent whose memories these are; `companion` by default")
+]
 
 
 def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
@@ -32,14 +34,16 @@ def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
         "",
         status_code=201,
         response_model=MemoryView,
-        responses={409: {"description": "One says the same or has the key, and is named; or there is no place left"}},
-        summary="Tell an agent something to remember",
+        responses={
+            409: {"description": "A memory with the same content or key exists and is named; or the memory is full"}
+        },
+        summary="Add a memory",
     )
     async def create(body: MemoryBody, agent: Agent = None, owner: str = owner_id) -> Response:
-        remark = MemoryCandidate(body.content, key=body.key, origin="user")
-        return json_response(memory_view(await memories.create(owner, _resolve_agent(agent), remark)), 201)
+        candidate = MemoryCandidate(body.content, key=body.key, origin="user")
+        return json_response(memory_view(await memories.create(owner, _resolve_agent(agent), candidate)), 201)
 
-    @router.get("", response_model=MemoriesView, summary="What an agent remembers about you, the newest first")
+    @router.get("", response_model=MemoriesView, summary="List what an agent remembers about you, newest first")
     async def page(
         agent: Agent = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
@@ -52,7 +56,7 @@ def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
         following = format_cursor(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
         return json_response({"memories": [memory_view(one) for one in shown], "next": following})
 
-    @router.get("/search", response_model=FoundMemoriesView, summary="What an agent remembers about something")
+    @router.get("/search", response_model=FoundMemoriesView, summary="Search an agent's memories about you")
     async def search(
         q: Annotated[str, Query(max_length=MAX_QUERY)],
         agent: Agent = None,
@@ -64,15 +68,15 @@ def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
             {"memories": [{**memory_view(one), "similarity": similarity} for one, similarity in found]}
         )
 
-    @router.get("/stats", response_model=MemoryStatsView, summary="How much an agent remembers about you")
+    @router.get("/stats", response_model=MemoryStatsView, summary="Count an agent's memories about you")
     async def stats(agent: Agent = None, owner: str = owner_id) -> Response:
         return json_response(memory_stats_view(await memories.stats(owner, _resolve_agent(agent))))
 
     @router.patch(
         "/{memory_id}",
         response_model=MemoryView,
-        responses={409: {"description": "Another one says the same or has the key, and is named"}},
-        summary="Change what is remembered; `key: null` takes the key away",
+        responses={409: {"description": "Another memory has the same content or key, and is named"}},
+        summary="Change a memory; `key: null` removes its key",
     )
     async def edit(memory_id: str, body: MemoryEdit, agent: Agent = None, owner: str = owner_id) -> Response:
         takes_key_away = body.key is None and "key" in body.model_fields_set

@@ -1,4 +1,4 @@
-"""`/api/notes`: what answers may cite."""
+"""Serve `/api/notes`: the notes that replies may cite."""
 
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -58,7 +58,10 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
         status_code=201,
         response_model=NoteView,
         responses={
-            200: {"model": NoteView, "description": "It was there already, or replaces an older file of its name"}
+            200: {
+                "model": NoteView,
+                "description": "The same note exists already, or it replaces an older file of the same name",
+            }
         },
         openapi_extra=_BODY,
         summary="Add a note: JSON, or a file as multipart/form-data",
@@ -73,9 +76,9 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
             file_name=file and file.name,
             file_title=file.title if file else "",
         )
-        return json_response(_stored_note_view(added), 201 if added.is_new else 200)
+        return json_response(_build_note_view(added), 201 if added.is_new else 200)
 
-    @router.get("", response_model=NotesView, summary="Your notes, the latest first")
+    @router.get("", response_model=NotesView, summary="List your notes, latest first")
     async def page(
         limit: Annotated[int, Query(ge=1, le=500)] = 50, before: str | None = None, owner: str = owner_id
     ) -> Response:
@@ -85,7 +88,7 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
         following = format_cursor(shown[-1].updated_at, shown[-1].id) if len(found) > limit else None
         return json_response({"notes": [note_view(note) for note in shown], "next": following})
 
-    @router.get("/search", response_model=PassagesView, summary="What the notes say to a question")
+    @router.get("/search", response_model=PassagesView, summary="Search the notes")
     async def search(
         q: Annotated[str, Query(max_length=4000)],
         limit: Annotated[int, Query(ge=1, le=20)] = 5,
@@ -102,7 +105,7 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
             }
         )
 
-    @router.get("/{note_id}", response_model=NoteTextView, summary="A note with its text")
+    @router.get("/{note_id}", response_model=NoteTextView, summary="Get a note with its text")
     async def read(note_id: str, owner: str = owner_id) -> Response:
         note, text = await core.notes.read(owner, note_id)
         return json_response({**note_view(note), "text": text})
@@ -111,9 +114,9 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
     async def replace(request: Request, note_id: str, owner: str = owner_id) -> Response:
         body, _ = await _read_note(request, owner, reader, uploads)
         if body.id is not None and body.id != note_id:
-            raise InvalidInput("The id in the body is not the one in the address.")
+            raise InvalidInput("The id in the body differs from the id in the path.")
         return json_response(
-            _stored_note_view(await core.notes.library.replace(owner, note_id, body.text, title=_title(body.title)))
+            _build_note_view(await core.notes.library.replace(owner, note_id, body.text, title=_title(body.title)))
         )
 
     @router.delete("/{note_id}", status_code=204, summary="Delete a note")
@@ -134,7 +137,7 @@ class _File(NamedTuple):
 async def _read_note(
     request: Request, owner_id: str, reader: FileReader, uploads: Uploads
 ) -> tuple[NoteBody, _File | None]:
-    """A note as JSON or as a file, whichever was sent; and what is known of the file."""
+    """Return the note of a request, sent as JSON or as a file, and the name and title of the file."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         sent = await request.json()
@@ -148,13 +151,13 @@ async def _read_note(
     with uploads.reserve(owner_id):
         upload = await read_upload(request, max_bytes=reader.limits.max_bytes)
         if "text" in upload.fields:
-            raise InvalidInput("The form has a file and a text: send one of them.")
+            raise InvalidInput("The form has a file and a text: send only one of them.")
         document = await reader.read(upload.name, upload.data)
     file = _File(f"{FileName.of(upload.name).stem}.{document.format_name}", document.title)
     return parse_body(NoteBody, {**upload.fields, "text": document.text}), file
 
 
-def _stored_note_view(added: Added) -> dict[str, Any]:
+def _build_note_view(added: Added) -> dict[str, Any]:
     return {**note_view(added.note), "unchanged": added.unchanged}
 
 

@@ -1,4 +1,4 @@
-"""`/`: the page, served from the folder `page` as it is."""
+"""Serve `/`: the page, from the files of the folder `page`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # kept, and asked about each time: a new version is there at once
+    "Cache-Control": "no-cache",  # cached, but revalidated each time: a new version shows at once
 }
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -50,7 +50,7 @@ class PageFile:
 
 
 def read_page(folder: Traversable | None = None) -> dict[str, PageFile]:
-    """The files of the page by their names, with the folders they are in."""
+    """Read the files of the page, by their path below the folder."""
     found: dict[str, PageFile] = {}
     _read(folder or resources.files("rapport") / "page", "", found)
     return found
@@ -66,9 +66,9 @@ def _read(folder: Traversable, above: str, found: dict[str, PageFile]) -> None:
 
 
 def page_routes(files: dict[str, PageFile]) -> APIRouter:
-    """The page at `/`, and each of its files under `/page/`. Nothing else can be named: a name is looked up, not opened."""
+    """Return the routes of the page at `/` and of its files under `/page/`. Only files read at the start are served."""
     if START not in files:
-        raise Permanent("The page is missing: this installation of Rapport is not whole.")
+        raise Permanent("The page is missing: this installation of Rapport is incomplete.")
     router = APIRouter(include_in_schema=False)
 
     @router.get("/")

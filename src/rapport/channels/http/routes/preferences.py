@@ -1,4 +1,4 @@
-"""`/api/preferences`, `/api/autonomy/stats` and `/metrics`: when follow-ups are unwelcome, and what became of them."""
+"""Serve `/api/preferences` (time zone and quiet hours), `/api/autonomy/stats` (outcomes of follow-ups) and `/metrics`."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from rapport.metrics import CONTENT_TYPE, Metrics
 
 
 class PreferencesBody(Body):
-    """A missing field stays as it is; null for both of the quiet hours means none."""
+    """A missing field is not changed; null for both quiet hours removes them."""
 
     time_zone: Annotated[str | None, Field(max_length=64)] = None
     quiet_from: Annotated[str | None, Field(max_length=16)] = None
@@ -30,28 +30,28 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
     router = APIRouter(tags=["follow-ups"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
-    @router.get("/api/preferences", response_model=PreferencesView, summary="Your time zone and quiet hours")
-    async def preferences(owner: str = owner_id) -> Response:
+    @router.get("/api/preferences", response_model=PreferencesView, summary="Get your time zone and quiet hours")
+    async def get_preferences(owner: str = owner_id) -> Response:
         return json_response(preference_view(await core.follow_ups.get_preference(owner)))
 
     @router.put("/api/preferences", response_model=PreferencesView, summary="Set your time zone and quiet hours")
-    async def prefer(body: PreferencesBody, owner: str = owner_id) -> Response:
+    async def set_preferences(body: PreferencesBody, owner: str = owner_id) -> Response:
         changed = await core.follow_ups.update_preference(owner, lambda before: _merge_preference(body, before=before))
         return json_response(preference_view(changed))
 
     @router.get(
         "/api/autonomy/stats",
         response_model=StatsView,
-        summary="What became of the follow-ups in your conversations, and how many were answered",
+        summary="Count the outcomes of the follow-ups in your conversations",
     )
-    async def stats(days: Annotated[int, Query(ge=1, le=3_660)] = 30, owner: str = owner_id) -> Response:
+    async def get_stats(days: Annotated[int, Query(ge=1, le=3_660)] = 30, owner: str = owner_id) -> Response:
         tallies = await core.follow_ups.load_outcomes(owner, days=days)
         by_type = {kind: outcomes_view(counted) for kind, counted in count_outcomes_by_type(tallies).items()}
         return json_response({"days": days, **outcomes_view(count_outcomes(tallies)), "by_trigger_type": by_type})
 
-    @router.get("/metrics", tags=["health"], summary="Counts and durations of this process, for Prometheus")
-    async def measured(owner: str = owner_id) -> Response:
-        """Needs a key of the user `local`, the operator; on loopback without keys everybody is that user."""
+    @router.get("/metrics", tags=["health"], summary="Get the metrics of this process, for Prometheus")
+    async def get_metrics(owner: str = owner_id) -> Response:
+        """Requires a key of the operator, the user `local`. On loopback without keys every caller is that user."""
         require_operator(owner)
         metrics.pending(await core.monitoring.count_pending_timers())
         return Response(metrics.render(), headers={**NOT_STORED, "Content-Type": CONTENT_TYPE})

@@ -1,4 +1,4 @@
-"""`/api/samples`: load and remove a small notebook and a group chat to try things on."""
+"""Serve `/api/samples`: load and remove sample notes and a sample group chat."""
 
 from dataclasses import asdict
 
@@ -12,7 +12,7 @@ from rapport.core.core import Core
 
 
 class SamplesView(BaseModel):
-    """The samples that you have; `loaded` is true when they are all there."""
+    """Your samples; `loaded` is true when all of them exist."""
 
     loaded: bool
     thread_id: str | None
@@ -23,18 +23,16 @@ def sample_routes(core: Core, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/samples", tags=["samples"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
-    @router.get("", response_model=SamplesView, summary="See whether the samples are loaded")
-    async def look(owner: str = owner_id) -> Response:
+    @router.get("", response_model=SamplesView, summary="Get the state of the samples")
+    async def get_state(owner: str = owner_id) -> Response:
         return json_response(asdict(await core.samples.find(owner)))
 
-    @router.post(
-        "", response_model=SamplesView, summary="Load the samples: some notes and a group chat. Safe to repeat"
-    )
+    @router.post("", response_model=SamplesView, summary="Load the samples: notes and a group chat. Safe to repeat")
     async def load(owner: str = owner_id) -> Response:
         await core.samples.load(owner)
         return json_response(asdict(await core.samples.find(owner)))
 
-    @router.delete("", status_code=204, summary="Remove the samples and nothing else")
+    @router.delete("", status_code=204, summary="Remove the samples")
     async def remove(owner: str = owner_id) -> Response:
         await core.samples.remove(owner)
         return Response(status_code=204)

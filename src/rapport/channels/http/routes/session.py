@@ -1,4 +1,4 @@
-"""`/api/session`: a browser signs in with a key, once, and is known by a cookie from then on."""
+"""Serve `/api/session`: a browser signs in once with a key and gets a session cookie."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -22,9 +22,9 @@ BUILTIN = "builtin"
 
 
 class SessionView(BaseModel):
-    """Who is calling, and what answers here; `needs_key` says whether this server has keys.
+    """The caller and the model of this server. `needs_key` is true where the server requires a key.
 
-    `problem` says why the model doesn't work now, as far as this process knows, to whoever runs the server.
+    `problem` says why the model doesn't work now, as far as this process knows; only the operator gets it.
     """
 
     signed_in: bool
@@ -53,8 +53,8 @@ class Server:
 def session_routes(core: Core, caller: Caller, keyless: Keyless, server: Server) -> APIRouter:
     router = APIRouter(prefix="/api/session", tags=["session"], route_class=StrictRoute)
 
-    @router.get("", response_model=SessionView, summary="Whether you are signed in, and what answers here")
-    async def look(request: Request) -> Response:
+    @router.get("", response_model=SessionView, summary="Get the signed-in user and the model of this server")
+    async def get_session(request: Request) -> Response:
         try:
             user = await caller(request)
         except Unauthorized:
@@ -71,17 +71,17 @@ def session_routes(core: Core, caller: Caller, keyless: Keyless, server: Server)
         }
         return json_response(view)
 
-    @router.post("", status_code=204, summary="Sign in with a key: the answer brings a cookie")
+    @router.post("", status_code=204, summary="Sign in with a key; the response sets a cookie")
     async def sign_in(request: Request, body: SignIn) -> Response:
-        """Every route takes the cookie in place of the key; what changes something needs the header `X-Rapport: page` too."""
-        refuse_forged(request)  # or a page of another site could sign its visitor in as somebody else
+        """Sets a cookie that every route accepts instead of a key. Requests that change something also need `X-Rapport: page`."""
+        refuse_forged(request)  # otherwise a page of another site could sign its visitor in as somebody else
         answer = Response(status_code=204, headers=NOT_STORED)
         if await keyless.is_open():
             await caller(request)
             return answer
         token = await core.access.open_session(body.key.strip())
         if token is None:
-            raise Unauthorized("This key is not valid (any more).")
+            raise Unauthorized("This key is not valid, or was revoked.")
         answer.set_cookie(
             COOKIE,
             token,
@@ -93,7 +93,7 @@ def session_routes(core: Core, caller: Caller, keyless: Keyless, server: Server)
         )
         return answer
 
-    @router.delete("", status_code=204, summary="Sign out: the session ends, here and in the browser")
+    @router.delete("", status_code=204, summary="Sign out: end the session and remove the cookie")
     async def sign_out(request: Request) -> Response:
         refuse_forged(request)
         if token := request.cookies.get(COOKIE):
@@ -111,9 +111,9 @@ def _problem(server: Server) -> dict[str, str] | None:
 
 
 def _is_encrypted(request: Request) -> bool:
-    """Return whether the browser came by https, if need be to a proxy in front of this server.
+    """Return whether the browser uses https, directly or to a proxy in front of this server.
 
-    Whoever claims so wrongly gets a cookie that their browser won't send: nothing depends on it being true.
+    The headers need not be trusted: a wrong claim only gives a cookie that the browser won't send.
     """
     return (
         request.url.scheme == "https"

@@ -1,4 +1,4 @@
-"""`/api/threads`: the same conversations, to list, to find, to name and to look back."""
+"""Serve `/api/threads`: list, search and rename conversations, and read their history."""
 
 from typing import Annotated, Literal
 
@@ -28,9 +28,9 @@ from rapport.domain.text_checks import check_text
 
 MAX_PEOPLE = 50
 
-Limit = Annotated[int, Query(ge=1, le=500, description="How many at most")]
-Render = Annotated[Literal["html"] | None, Query(description="`html`: each message also as HTML")]
-Words = Annotated[str | None, Query(max_length=200, description="Words of the title, or of what was said lately")]
+Limit = Annotated[int, Query(ge=1, le=500, description="The most entries of a page")]
+Render = Annotated[Literal["html"] | None, Query(description="`html`: add each message as HTML")]
+Words = Annotated[str | None, Query(max_length=200, description="Words of the title or of the latest messages")]
 
 
 class Renaming(Body):
@@ -43,7 +43,7 @@ class PersonView(BaseModel):
 
 
 class AddressedView(PersonView):
-    """The agent, and what addresses it after an @."""
+    """The agent, and the names that address it after an @."""
 
     handles: list[str]
 
@@ -57,13 +57,15 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
-    @router.post("", status_code=201, response_model=ConversationView, summary="Begin a conversation")
+    @router.post("", status_code=201, response_model=ConversationView, summary="Create a conversation")
     async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
         made = await create_conversation(core, owner, body or NewConversation(), default_agent=COMPANION.id)
         return json_response(conversation_view(made), 201)
 
-    @router.get("", response_model=ThreadsView, summary="Conversations, the latest first")
-    async def recent(limit: Limit = 50, before: str | None = None, q: Words = None, owner: str = owner_id) -> Response:
+    @router.get("", response_model=ThreadsView, summary="List conversations, latest first")
+    async def list_recent(
+        limit: Limit = 50, before: str | None = None, q: Words = None, owner: str = owner_id
+    ) -> Response:
         cursor = None if before is None else parse_cursor(before, is_id=is_id)
         words = "" if q is None else check_text(q, what="q", limit=200)
         found = await core.conversations.list_recent(owner, limit=limit + 1, before=cursor, words=words)
@@ -72,16 +74,18 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
         following = format_cursor(last.last_at, last.id) if last and len(found) > limit else None
         return json_response({"threads": [thread_view(one) for one in page], "next": following})
 
-    @router.patch("/{thread_id}", response_model=ThreadView, summary="Name a conversation; null: it has no name")
+    @router.patch("/{thread_id}", response_model=ThreadView, summary="Rename a conversation; null removes its name")
     async def rename(thread_id: str, body: Renaming, owner: str = owner_id) -> Response:
         title = None if body.title is None else check_text(body.title, what="title", limit=200).strip()
         return json_response(thread_view(await core.conversations.rename(owner, thread_id, title or None)))
 
-    @router.get("/{thread_id}/history", response_model=HistoryView, summary="What was said, page by page")
-    async def history(
+    @router.get(
+        "/{thread_id}/history", response_model=HistoryView, summary="Get the history of a conversation, page by page"
+    )
+    async def get_history(
         thread_id: str, limit: Limit = 100, before: str | None = None, render: Render = None, owner: str = owner_id
     ) -> Response:
-        """The newest messages (oldest of them first); `next` is the `before` of the page that precedes this one."""
+        """Return the newest messages, oldest first. `next` is the `before` of the previous page."""
         found = await core.history.load_page(owner, thread_id, limit=limit + 1, before=before)
         page = found[-limit:]
         following = page[0].id if len(found) > limit else None
@@ -92,15 +96,17 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
             shown = [message_view(one, operator=operator) for one in page]
         return json_response({"messages": shown, "next": following})
 
-    @router.get("/{thread_id}/messages/{message_id}", response_model=MessageView, summary="One message")
-    async def one(thread_id: str, message_id: str, render: Render = None, owner: str = owner_id) -> Response:
+    @router.get("/{thread_id}/messages/{message_id}", response_model=MessageView, summary="Get a message")
+    async def get_message(thread_id: str, message_id: str, render: Render = None, owner: str = owner_id) -> Response:
         message = await core.history.get(owner, thread_id, message_id)
         operator = is_operator(owner)
         shown = renderer.view(message, operator=operator) if render else None
         return json_response(await shown if shown else message_view(message, operator=operator))
 
-    @router.get("/{thread_id}/people", response_model=PeopleView, summary="Who speaks there, the latest first")
-    async def people(thread_id: str, owner: str = owner_id) -> Response:
+    @router.get(
+        "/{thread_id}/people", response_model=PeopleView, summary="List the authors of a conversation, latest first"
+    )
+    async def list_people(thread_id: str, owner: str = owner_id) -> Response:
         participants = await core.conversations.load_participants(owner, thread_id, limit=MAX_PEOPLE)
         agent = participants.agent
         return json_response(

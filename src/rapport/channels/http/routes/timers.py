@@ -1,4 +1,4 @@
-"""`/api/threads/{id}/timers` and `/mute`: follow-ups to see, set, postpone, cancel and hold back (AUTO-12)."""
+"""Serve `/api/threads/{id}/timers` and `/mute`: see, set, postpone, cancel and mute follow-ups (AUTO-12)."""
 
 from datetime import datetime
 from typing import Annotated
@@ -54,8 +54,8 @@ class TimerEdit(Body):
 class MuteBody(Body):
     """`{"seconds": 3600}`, `{"until": "2026-11-17T08:00:00Z"}` or `{"until": "forever"}` mutes, `{"until": null}` unmutes.
 
-    `autonomy` says whether the agent may follow up here at all; null is what the kind of chat has: on in direct chats, off
-    in groups. What isn't sent stays as it is.
+    `autonomy` says whether the agent may follow up here; null is the default: on in direct chats, off in groups. A missing
+    field is not changed.
     """
 
     seconds: MuteSeconds | None = None
@@ -67,8 +67,10 @@ def timer_routes(follow_ups: FollowUpControls, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/api/threads/{thread_id}", tags=["follow-ups"], route_class=StrictRoute)
     owner_id = Depends(caller)
 
-    @router.get("/timers", response_model=TimersView, summary="Follow-ups that wait, and what became of the others")
-    async def listed(thread_id: str, owner: str = owner_id) -> Response:
+    @router.get(
+        "/timers", response_model=TimersView, summary="List planned follow-ups and the outcomes of earlier ones"
+    )
+    async def list_timers(thread_id: str, owner: str = owner_id) -> Response:
         listing = await follow_ups.load(owner, thread_id, past=PAST_SHOWN)
         return json_response(
             {
@@ -82,7 +84,7 @@ def timer_routes(follow_ups: FollowUpControls, caller: Caller) -> APIRouter:
         "/timers",
         status_code=201,
         response_model=TimerView,
-        responses={200: {"model": TimerView, "description": "One of that name waited already, and was moved"}},
+        responses={200: {"model": TimerView, "description": "A follow-up with this `timer_id` existed and was moved"}},
         summary="Set a follow-up; the same `timer_id` again moves it",
     )
     async def create(thread_id: str, body: TimerBody, owner: str = owner_id) -> Response:
@@ -101,7 +103,7 @@ def timer_routes(follow_ups: FollowUpControls, caller: Caller) -> APIRouter:
     @router.patch(
         "/timers/{timer_id}",
         response_model=TimerView,
-        summary="Postpone a follow-up or change what it is; `reason: null` takes the reason away",
+        summary="Postpone or change a follow-up; `reason: null` removes its reason",
     )
     async def edit(thread_id: str, timer_id: str, body: TimerEdit, owner: str = owner_id) -> Response:
         reason = "" if "reason" in body.model_fields_set else None
@@ -146,7 +148,7 @@ def timer_routes(follow_ups: FollowUpControls, caller: Caller) -> APIRouter:
 
 
 def _mute_end(body: MuteBody) -> datetime | float | None:
-    """Return the moment, or the seconds from now, at which the mute ends; None: no mute."""
+    """Return the moment, or the seconds from now, at which the mute ends; None unmutes."""
     if body.until is None:
         return body.seconds
     return FOREVER if body.until == "forever" else parse_moment(body.until)
