@@ -28,7 +28,7 @@ def axe() -> str:
 
 
 async def problems(page: Page, axe: str) -> list[str]:
-    """What axe calls serious or critical."""
+    """Return the violations that axe calls serious or critical."""
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(axe)
     found: list[dict[str, Any]] = await page.evaluate(RUN)

@@ -1,4 +1,4 @@
-"""What others have stored never runs in the page, asks nobody else for anything, and looks like nothing but itself (SEC)."""
+"""Test that stored content of others never runs in the page, loads nothing, and can't imitate the page (SEC)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def scroll_back(visitor: Visitor, count: int) -> None:
 
 
 async def touch(visitor: Visitor) -> None:
-    """What a hand or a browser sets off, on everything that came from others."""
+    """Trigger pointer and browser events on all content of others."""
     await visitor.page.evaluate(
         """() => { for (const one of document.querySelectorAll(".words *, .name, .quote, .threads b, .chips *"))
             for (const name of ["mouseover", "focus", "toggle", "load", "error"])
@@ -143,7 +143,7 @@ async def test_addresses_that_somebody_made_up_do_nothing(visitor: Visitor) -> N
 
 
 async def test_the_attacks_would_be_noticed(browser: Browser, world: World) -> None:
-    """Where nothing stops them, many of them run and ask others for things: the traps of these tests work."""
+    """Show that without the protections many attacks succeed, so that the traps of these tests work."""
     context, visitor = await visit(browser, str(world.http.base_url).rstrip("/"), "desktop")
     await context.route("**/*", lambda route: route.abort())
     await visitor.page.set_content("".join(attack for attack in STORED if "plaintext" not in attack))

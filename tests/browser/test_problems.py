@@ -18,7 +18,7 @@ MODEL = "openai:gpt-5-mini"
 
 
 class Refused(Exception):
-    """How a provider's client says that the key is wrong."""
+    """Imitate the error of a provider's client for a wrong key."""
 
     status_code = 401
 

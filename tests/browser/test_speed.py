@@ -1,4 +1,4 @@
-"""How quick and how light the page is: long conversations, fast answers, few bytes. `pytest -rP` shows the figures."""
+"""Measure the page: long conversations, fast answers, few bytes. `pytest -rP` shows the figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = Path(rapport.__file__).parent / "page"
 HEAVIEST = 150_000
 LONG = 10_000
 A_PAGE = 200
-"""How many messages are shown at most before somebody scrolls back."""
+"""The most messages that are shown before somebody scrolls back."""
 TOKENS = 600
 A_SECOND = 200
 

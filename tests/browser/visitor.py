@@ -33,9 +33,9 @@ class Visitor:
     elsewhere: list[str] = field(default_factory=list[str])
     """Requests to anywhere but the server."""
     ran: list[str] = field(default_factory=list[str])
-    """What asked for attention as only a script can: the attacks of these tests all call `alert`."""
+    """The dialogs that scripts opened: the attacks of these tests all call `alert`."""
     violations: list[str] = field(default_factory=list[str])
-    """What the page's own policy stopped."""
+    """The violations that the page's content policy stopped."""
     broken: list[str] = field(default_factory=list[str])
     """Errors of the page's scripts that nobody caught."""
 

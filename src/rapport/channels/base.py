@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from rapport.domain.channel import MessageSource, NotYet, OutcomeUnknown, OutgoingChannel, Unreachable
 
-if TYPE_CHECKING:  # whoever lists channels need not import the whole server
+if TYPE_CHECKING:  # listing the channels must not import the whole server
     from fastapi import APIRouter
 
     from rapport.core.core import Core

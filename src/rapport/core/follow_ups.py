@@ -117,7 +117,7 @@ class FollowUpControls:
         allowed: bool | Literal["unchanged"] | None = UNCHANGED,
         muted_until: datetime | float | Literal["unchanged"] | None = UNCHANGED,
     ) -> Permission:
-        """Allow or forbid follow-ups (None: as the kind of chat has it), and mute them until a moment or for seconds.
+        """Allow or forbid follow-ups (None: the default of the kind of chat), and mute them until a moment or for seconds.
 
         `muted_until=None` unmutes. Raises InvalidInput, and changes nothing, if that moment is in the past.
         """
@@ -129,7 +129,7 @@ class FollowUpControls:
             if muted_until != UNCHANGED:
                 permission = await conversations.mute(owner_id, conversation_id, until=muted_until)
                 if muted_until is not None and permission.muted_until is None:
-                    raise InvalidInput('`until` is over already. To unmute send `{"until": null}`.')
+                    raise InvalidInput('`until` is in the past. To unmute send `{"until": null}`.')
         return permission
 
     async def get_preference(self, owner_id: str) -> Preference:

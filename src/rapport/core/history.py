@@ -52,7 +52,7 @@ class MessageHistory:
             return await Messages(connection).find_by_platform_id(owner_id, conversation_id, platform_id)
 
     async def find_latest_reply(self, owner_id: str, conversation_id: str, *, thread_id: str) -> Message | None:
-        """Return what the agent said last in a forum topic, if that is among the latest messages there."""
+        """Return the agent's last message in a forum topic, if it is among the latest messages there."""
         async with self.database.statement() as connection:
             messages = await load_recent(
                 connection,
@@ -72,6 +72,6 @@ class MessageHistory:
     async def apply_edit(self, incoming: Incoming) -> bool:
         """Store the new text of a message that was edited at `incoming.edited_at`; False if the message is not stored.
 
-        A message that the edit makes one for the agent is answered, unless it was before.
+        If the edit addresses the agent, the message is answered, unless it was answered before.
         """
         return await apply_edit(self.database, incoming)

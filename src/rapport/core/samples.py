@@ -84,7 +84,7 @@ class Samples:
 
 
 def _file(note_id: str) -> str:
-    """Return the file name that marks a note as a sample: its id alone could be somebody's own."""
+    """Return the file name that marks a note as a sample: the owner could have a note with the same id."""
     return f"rapport-{note_id}.md"
 
 

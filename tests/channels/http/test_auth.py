@@ -1,4 +1,4 @@
-"""Who may call, and what the others see of what is not theirs: nothing (SEC)."""
+"""Test who may call, and that nobody sees anything of another owner (SEC)."""
 
 from __future__ import annotations
 

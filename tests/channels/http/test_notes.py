@@ -35,7 +35,7 @@ COFFEE = "The coffee machine on the second floor is descaled every Friday by the
 
 
 async def assert_shelves_agree(world: World | Database) -> None:
-    """What is counted is what is there: note_counts and notes against the passages themselves."""
+    """Assert that note_counts and notes agree with the passages."""
     database = world if isinstance(world, Database) else world.database
     async with database.statement() as connection:
         note_counts = await connection.execute(
@@ -58,7 +58,7 @@ async def assert_shelves_agree(world: World | Database) -> None:
 
 
 async def counts(world: World) -> tuple[int, int]:
-    """How many notes and passages there are, of everybody."""
+    """Count the notes and passages of all owners."""
     [(notes, chunks)] = await world.sql("SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM chunks)")
     return notes, chunks
 
@@ -1019,7 +1019,7 @@ async def test_whatever_is_done_in_whatever_order_each_step_does_what_it_says(da
 def expected_after(
     before: dict[tuple[str, str], str], place: tuple[str, str], text: str, outcome: Added | None
 ) -> tuple[str, dict[tuple[str, str], str]]:
-    """What a step says it did, and what must be there if that is so."""
+    """The reported result of a step, and the state that it must leave."""
     if outcome is None:
         return "deleted", {key: value for key, value in before.items() if key != place}
     here = (place[0], outcome.note.id)

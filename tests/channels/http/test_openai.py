@@ -62,7 +62,7 @@ def said(completion: ChatCompletion) -> str | None:
 
 
 def rapport(answer: ChatCompletion | ChatCompletionChunk) -> dict[str, Any]:
-    """What the answer carries beside what OpenAI knows."""
+    """Return the fields of the answer that OpenAI does not have."""
     assert answer.model_extra is not None
     return answer.model_extra["rapport"]
 
@@ -95,7 +95,7 @@ async def refusal(world: World, body: Any, **headers: str) -> tuple[int, dict[st
 
 
 def told(world: World) -> list[tuple[str, str]]:
-    """What the model was given the last time, after its instructions."""
+    """Return the last input of the model, without its instructions."""
     return [(message.type, message.text) for message in world.model.calls[-1][1:]]
 
 

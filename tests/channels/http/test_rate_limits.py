@@ -1,4 +1,4 @@
-"""How often somebody may ask, who that somebody is, and what happens when the shared count can't be reached (RES-1)."""
+"""Test the rate limits, the client's address, and counting without Redis (RES-1)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def stored(world: World) -> int:
 
 
 async def statuses(world: World, conversation: str, count: int, **headers: str) -> list[int]:
-    """What each of several messages, one right after the other, is answered with."""
+    """Return the status of each of several messages in a row."""
     address = f"/chat/conversations/{conversation}/messages"
     return [
         (await world.http.post(address, json={"content": f"number {number}"}, headers=headers)).status_code
@@ -127,7 +127,7 @@ async def test_sixty_messages_pass_and_the_next_is_told_when_to_come_back(databa
 
 
 async def test_a_conversation_has_a_window_of_its_own(database_url: str) -> None:
-    """Whoever changes addresses does not get more out of one conversation."""
+    """A client that changes its address gets no more of one conversation."""
     clock = HandClock()
     rules = Rules(requests=6, window=60)
     async with limited_world(database_url, clock=clock, rules=rules, proxies="127.0.0.1") as world:

@@ -1,4 +1,4 @@
-"""What people and models write as HTML: all that Markdown is for, and nothing that runs, loads, hides or leads astray (SEC)."""
+"""Test Markdown as HTML: all formatting, and nothing that runs, loads, hides or misleads (SEC)."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_no_word_is_lost(word: str) -> None:
 
 
 class Everywhere:
-    """What an attacker can store, and every route that gives it out again."""
+    """Store an attacker's texts and read them through every route."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -52,13 +52,13 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a route is called, and what it is expected to answer."""
+    """The call of a route, and its expected response."""
 
     status: int = 200
     body: Mapping[str, Any] | None = None
     queries: Sequence[Mapping[str, str]] = ({},)
     fill: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Which of the scene's ids stands for a parameter of the path, if not the one of its name."""
+    """The scene's id for a parameter of the path, if its name differs."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Mapping[str, Any] | None = None
     shows_reasons: bool = False

@@ -57,7 +57,7 @@ async def calling(world: World, thread: str, *, more: str = "", **options: Any) 
 
 
 async def refused(world: World, thread: str, **options: Any) -> tuple[int, Frame]:
-    """What is said to somebody who is not let in."""
+    """Return the response to a client that is refused."""
     with pytest.raises(InvalidStatus) as refusal:
         async with calling(world, thread, **options):
             pass

@@ -63,9 +63,9 @@ class Request:
     params: Json
     at: float
     accepted: bool = False
-    """Whether it had its effect, whatever the caller was told."""
+    """True if it had its effect, whatever the response was."""
     status: int | None = None
-    """What the caller was told; None if nothing."""
+    """The response to the caller; None if there was none."""
     fault: Fault | None = None
 
 
@@ -139,7 +139,7 @@ class TelegramPeer:
         return chat
 
     def posted(self, chat: Chat) -> list[Posted]:
-        """What the bot has said in a chat and is still there."""
+        """Return the bot's messages in a chat that still exist."""
         return [message for message in chat.messages if message.by_bot]
 
     def sent(self, chat: Chat) -> list[str]:
@@ -169,7 +169,7 @@ class TelegramPeer:
         self.updates.copies = times
 
     def shuffles_updates(self, seed: int = 0) -> None:
-        """What is waiting is delivered out of order."""
+        """Deliver the waiting updates out of order."""
         self.updates.shuffle = random.Random(seed)
 
     def redeliver(self, *what: Posted | Press | int) -> None:
@@ -188,7 +188,7 @@ class TelegramPeer:
             await asyncio.sleep(0.02)
 
     async def until_sent(self, chat: Chat, count: int, *, seconds: float = LIMIT_SECONDS) -> list[str]:
-        """What the bot has said in a chat, once there are so many messages."""
+        """Wait for this many messages of the bot in a chat and return them."""
         await self.until(lambda: len(self.sent(chat)) >= count, seconds=seconds)
         return self.sent(chat)
 

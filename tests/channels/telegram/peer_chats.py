@@ -117,7 +117,7 @@ class Posted:
         return [(button["text"], button.get("callback_data", "")) for row in rows for button in row]
 
     def entity_texts(self, kind: str) -> list[str]:
-        """What is marked as `kind` in it: "bold", "code", "text_link" …"""
+        """Return the parts marked as `kind`: "bold", "code", "text_link" …"""
         return [entity_text(self.text, one) for one in self.raw.get("entities", []) if one["type"] == kind]
 
 
@@ -144,7 +144,7 @@ class Chat:
     topics: dict[int, Posted] = field(default_factory=dict[int, Posted])
     messages: list[Posted] = field(default_factory=list[Posted])
     actions: list[tuple[str, int | None]] = field(default_factory=list[tuple[str, int | None]])
-    """What the bot was seen doing ("typing"), and in which topic."""
+    """The bot's chat actions ("typing"), each with its topic."""
     bot_status: str = "member"
     migrated_to: Chat | None = None
     _ids: Iterator[int] = field(init=False)
@@ -200,7 +200,7 @@ class Chat:
         date: float | None = None,
         **more: Any,
     ) -> Posted:
-        """What was said before the bot came: it is there, and the bot was never told."""
+        """Add a message from before the bot joined: it exists, and the bot never got it."""
         assert self.migrated_to is None, "this group has become a supergroup: nobody writes here any more"
         assert person in self.people, f"{person.first_name} is not in this chat"
         body: Json = {} if text is None else {"text": text}
@@ -305,7 +305,7 @@ class Chat:
         return posted
 
     def _place(self, reply_to: Posted | None, topic: int | None) -> Json:
-        """Where in the chat a message stands: what it replies to, and its thread."""
+        """Return the position of a message: what it replies to, and its thread."""
         place: Json = {}
         if topic is None and reply_to is not None:
             topic = reply_to.topic

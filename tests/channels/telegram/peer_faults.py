@@ -1,4 +1,4 @@
-"""What can go wrong between a bot and Telegram, on demand and counted."""
+"""Inject faults between a bot and Telegram, on demand and counted."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _Planned:
 
 @dataclass(slots=True)
 class Faults:
-    """What will go wrong next. A fault that has come up is used up."""
+    """The next faults. Each is used once."""
 
     _planned: list[_Planned] = field(default_factory=list[_Planned])
     _healed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -108,7 +108,7 @@ class Faults:
         return None
 
     async def strike(self, fault: Fault, request: web.Request) -> web.Response:
-        """What the client gets to see of a fault."""
+        """Return the response that a client gets for a fault."""
         if fault.how == "hang":
             await self._healed.wait()
         if fault.how in ("hang", "reset"):

@@ -78,7 +78,7 @@ class Methods:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self.commands: dict[str, list[Json]] = {}
-        """What was registered by setMyCommands, by scope and language ("default", "all_group_chats/de", …)."""
+        """Return the commands of setMyCommands, by scope and language ("default", "all_group_chats/de", …)."""
         self._known: dict[str, Callable[[Params], Awaitable[Any]]] = {
             method.__name__.replace("_", ""): method
             for method in (
@@ -350,7 +350,7 @@ def _check_button(button: Any) -> None:
 
 
 def _standing(chat: Chat, user_id: int) -> str:
-    """Who made the group is its first member."""
+    """Return the status of a member; the creator is the first member of the group."""
     if chat.kind != "private" and chat.people[0].id == user_id:
         return "creator"
     if any(person.id == user_id for person in chat.admins):

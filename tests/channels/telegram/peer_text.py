@@ -52,7 +52,7 @@ _FOUND = (
 
 
 class Unparsable(ValueError):
-    """Why a text is not what its parse mode says."""
+    """The reason why a text does not match its parse mode."""
 
 
 def utf16(text: str) -> int:
@@ -67,7 +67,7 @@ def entity_text(text: str, entity: Json) -> str:
 
 
 def found_entities(text: str) -> list[Json]:
-    """What Telegram marks by itself in anybody's text: links, names, tags and commands."""
+    """Return the entities that Telegram finds in any text: links, names, tags and commands."""
     links = [(match.start(), match.end()) for match in _URL.finditer(text)]
     spans = [("url", start, end) for start, end in links]
     for kind, pattern in _FOUND:
@@ -83,7 +83,7 @@ def found_entities(text: str) -> list[Json]:
 
 
 def written(text: str, parse_mode: str | None) -> tuple[str, list[Json]]:
-    """What appears in the chat: the text without its tags, its ends trimmed, and its entities."""
+    """Return the text as the chat shows it, without tags and trimmed, and its entities."""
     text = re.sub(r"[\x00-\x09\x0b-\x1f]", " ", text.replace("\r", ""))
     entities: list[Json] = []
     if (parse_mode or "").lower() == "html":
@@ -118,7 +118,7 @@ class _Opened:
 
 @dataclass(slots=True)
 class _Reader:
-    """How far the text has been read, and which tags are open there."""
+    """The position of the parser, and the tags that are open there."""
 
     text: str
     out: list[str] = field(default_factory=list[str])
@@ -276,7 +276,7 @@ def _span(entity: Json) -> tuple[int, int]:
 
 
 def _without(entity: Json, others: list[Json]) -> list[Json]:
-    """What is left of an entity outside of code; links stay whole."""
+    """Return the part of an entity outside of code; links stay whole."""
     if entity["type"] == "text_link":
         return [] if any(_within(entity, other) and _span(entity) != _span(other) for other in others) else [entity]
     pieces: list[Json] = []

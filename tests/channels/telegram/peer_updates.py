@@ -29,7 +29,7 @@ _WEBHOOK_ACTIVE = (
 class _Pending:
     update: Json
     owed: int = 0
-    """How often it is given out even though it has been confirmed."""
+    """The number of deliveries after its confirmation."""
     given: int = 0
 
     @property
@@ -59,11 +59,11 @@ class Updates:
     """Every update is given out until it is confirmed, and forgotten then."""
 
     copies: int = 1
-    """How often each update is delivered, confirmed or not."""
+    """The number of deliveries of each update, confirmed or not."""
     shuffle: random.Random | None = None
     """Set: what is waiting is delivered out of order."""
     pause: float = 0.05
-    """How long the webhook is left alone after a failure, in seconds."""
+    """The pause of the webhook after a failure, in seconds."""
     made: dict[int, Json] = field(default_factory=dict[int, Json])
     """Every update there ever was, by its id."""
     deliveries: list[Delivery] = field(default_factory=list[Delivery])

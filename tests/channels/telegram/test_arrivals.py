@@ -246,7 +246,7 @@ async def test_an_update_that_always_fails_is_left_alone_in_the_end(
 
 
 async def test_a_chat_that_waits_for_telegram_holds_up_no_other(town: Town) -> None:
-    """Whether somebody is an admin has to be asked; the answer doesn't come, and others go on talking."""
+    """A request for a person's admin status gets no answer, and other chats go on."""
     town.peer.will(hangs(), on="getChatMember")
     town.team.says(town.ann, "/followups@rapport_bot on")
     await town.peer.until(lambda: town.peer.calls("getChatMember"))

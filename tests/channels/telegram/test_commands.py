@@ -84,7 +84,7 @@ async def asked(
     autonomy: bool = True,
     **more: Any,
 ) -> Notice:
-    """What is said to a command, which never speaks of how things work inside."""
+    """Return the notice of a command, and assert that it names no internals."""
     name, _, argument = command.removeprefix("/").partition(" ")
     facts: dict[str, Any] = {"replied_to": None, "bot_username": "my_cool_bot", **more}
     order = Command(name, argument, await found(world, where), by, is_admin, **facts)
@@ -119,7 +119,7 @@ async def waits(world: World, where: str, kind: TriggerType, minutes: float, **m
 
 
 async def left(world: World, where: str) -> list[tuple[Any, ...]]:
-    """How much of a conversation is still there: it, its messages, its events, its timers."""
+    """Count what is left of a conversation: its row, messages, events and timers."""
     return await world.sql(
         "SELECT (SELECT count(*) FROM conversations WHERE id = w), (SELECT count(*) FROM messages WHERE conversation_id = w),"
         " (SELECT count(*) FROM events WHERE conversation_id = w), (SELECT count(*) FROM timers WHERE conversation_id = w)"

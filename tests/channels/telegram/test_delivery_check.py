@@ -1,4 +1,4 @@
-"""Where a message is whose sending had no answer, when much was said meanwhile: it is shown once, and few questions are asked."""
+"""Test finding a message whose sending had no answer: it is shown once, with few requests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_what_has_not_come_yet_is_waited_for(
 
 @pytest.mark.parametrize("fault", LOST, ids=NAMES)
 async def test_what_is_no_message_of_anybodys_is_known_too(impatient: Impatient, town: Town, fault: Fault) -> None:
-    """Who comes and who goes has numbers, and is stored nowhere."""
+    """Service messages about members use up numbers and are not stored."""
     impatient.for_what_is_on_its_way(0.1)
     slow = town.world.model.will_wait("It took a while.")
     town.team.says(town.ann, f"{TAG} think about it")

@@ -1,4 +1,4 @@
-"""What `rapport doctor` says of Telegram: which bot it is, what it hears, and who may talk with it."""
+"""Test what `rapport doctor` reports about Telegram: the bot, the updates it gets, and the admitted chats."""
 
 from __future__ import annotations
 

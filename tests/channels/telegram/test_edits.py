@@ -15,7 +15,7 @@ TAG = "@rapport_bot"
 
 
 async def words(town: Town, chat: Chat) -> list[str]:
-    """What people have said in a chat."""
+    """Return the messages of people in a chat."""
     return [text for name, text in await town.told(chat) if name != "Companion"]
 
 
@@ -102,7 +102,7 @@ async def test_changes_of_one_second_are_all_made(town: Town) -> None:
 
 
 async def test_of_many_changes_the_latest_are_kept(town: Town) -> None:
-    """Whoever changes a message without end must not make a row without end of it."""
+    """Endless edits of a message must not make its row grow without end."""
     said = town.team.says(town.ann, "0")
     for number in range(1, MAX_STORED_EDITS + 11):
         town.team.edits(said, str(number))

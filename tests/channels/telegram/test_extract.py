@@ -1,4 +1,4 @@
-"""What Telegram's updates say: who said what, when, to whom, and in answer to what."""
+"""Test reading Telegram's updates: sender, time, text, mentions and replies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ AT = datetime.fromtimestamp(DATE, UTC)
 
 
 def said(raw: Raw) -> MessageReceived:
-    """What somebody said; and what is said can always be accepted."""
+    """Return the message of an update, and assert that it can be accepted."""
     happened = read_update(raw, ME)
     assert isinstance(happened, MessageReceived), happened
     check_content(happened.text)
@@ -337,7 +337,7 @@ def test_forwarded_words_call_nobody() -> None:
 
 
 def test_what_is_picked_from_another_bot_orders_nothing() -> None:
-    """Who sends a result of an inline bot's sees its title before, and not its words."""
+    """The sender of an inline bot's result sees only its title before sending."""
     heard = said(updates.text_message("/forget@rapport_bot yes", via_bot=updates.OTHER_BOT))
     assert (heard.author.name, heard.command) == ("Ana Weiss", None)
     assert said(updates.text_message("/forget@rapport_bot yes")).command is not None
@@ -508,7 +508,7 @@ def test_a_command_after_picked_words_is_still_one() -> None:
 
 
 def in_an_export(**row: Any) -> tuple[Author | None, str]:
-    """What is made of a row of Telegram Desktop's export."""
+    """Return the message that is made of a row of Telegram Desktop's export."""
     told = {
         "id": 1,
         "type": "message",

@@ -1,4 +1,4 @@
-"""What the agent writes as Telegram shows it: formatted, in parts that fit, and never a word lost."""
+"""Test the agent's text as Telegram shows it: formatted, in parts that fit, with no word lost."""
 
 from __future__ import annotations
 

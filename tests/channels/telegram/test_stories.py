@@ -17,7 +17,7 @@ PHOTO: list[dict[str, Any]] = [{"file_id": "x", "file_unique_id": "y", "width": 
 
 
 async def receipt(town: Town, *, chat: Any = None) -> dict[str, Any]:
-    """What the latest answer of the team's chat was made from."""
+    """Return the context of the latest answer in the team's chat."""
     [row] = await town.world.sql(
         "SELECT metadata -> 'context' FROM messages WHERE conversation_id = %s AND role = 'assistant'"
         " ORDER BY created_at DESC LIMIT 1",

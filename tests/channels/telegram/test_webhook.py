@@ -27,7 +27,7 @@ async def called(database_url: str) -> AsyncGenerator[Town]:
 
 
 async def call(town: Town, body: Any, *, world: World | None = None, **headers: str) -> httpx.Response:
-    """What Telegram does: post an update and show the secret."""
+    """Post an update with the secret, as Telegram does."""
     assert town.peer.updates.webhook is not None
     shown = {HEADER: str(town.peer.updates.webhook.secret), **headers}
     content = body if isinstance(body, bytes) else json.dumps(body).encode()

@@ -74,7 +74,7 @@ class Town:
         return row[0]
 
     async def told(self, chat: Chat) -> list[tuple[str, str]]:
-        """Who said what in a chat, as it is stored and in that order."""
+        """Return the stored authors and texts of a chat, in order."""
         rows = await self.world.sql(
             "SELECT coalesce(m.author_name, m.role), m.content FROM messages m JOIN telegram_chats USING (conversation_id)"
             " WHERE chat_id = %s AND NOT m.synthetic AND m.role <> 'system-summary' ORDER BY m.created_at, m.id",
@@ -87,12 +87,12 @@ class Town:
         return row[0]
 
     async def outbox(self) -> list[tuple[str, str | None]]:
-        """What became of what was to be sent: its state and the error, the oldest first."""
+        """Return the state and the error of each outgoing message, oldest first."""
         rows = await self.world.sql("SELECT state, error FROM outbox ORDER BY seq")
         return [(row[0], row[1]) for row in rows]
 
     async def parked(self, count: int = 1) -> list[tuple[str, str | None]]:
-        """What became of what was to be sent, once nothing of it is under way any more."""
+        """Return the outcomes of the outgoing messages once none is in progress."""
 
         async def ended() -> bool:
             states = [state for state, _ in await self.outbox()]
@@ -102,7 +102,7 @@ class Town:
         return await self.outbox()
 
     def given(self, call: int = -1) -> tuple[str, str, str]:
-        """What the model was given: its instructions, what stands before the question, and the question."""
+        """Return the input of the model: its instructions, the text before the question, and the question."""
         system, *before, asked = (message.text for message in self.world.model.calls[call])
         return system, "\n".join(before), asked
 
@@ -139,7 +139,7 @@ async def open_town(database_url: str, *, starts: bool = True, **changes: Any) -
 def telegram_settings(
     peer: TelegramPeer, groups: Sequence[Chat], people: Sequence[Person], **changes: Any
 ) -> dict[str, Any]:
-    """What lets in these groups, and these people directly."""
+    """Return the settings that admit these groups, and these people directly."""
     return {
         "telegram_bot_token": peer.token,
         "telegram_api_url": peer.url,
@@ -222,7 +222,7 @@ class Road:
             writer.transport.abort()
 
     def holds(self) -> None:
-        """What is on its way stays there."""
+        """Hold everything back until `lets_go`."""
         self._is_free.clear()
 
     def lets_go(self) -> None:

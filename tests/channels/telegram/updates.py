@@ -49,18 +49,18 @@ def direct(person: Raw = ANA) -> Raw:
 
 
 def utf16(text: str) -> int:
-    """How long Telegram says that a text is."""
+    """Return the length of a text as Telegram counts it."""
     return len(text.encode("utf-16-le")) // 2
 
 
 def entity(text: str, part: str, kind: str, **fields: Any) -> Raw:
-    """What Telegram says of the first such part of a text."""
+    """Return the entity for the first such part of a text."""
     begin = text.index(part)
     return {"offset": utf16(text[:begin]), "length": utf16(part), "type": kind} | fields
 
 
 def entities_of(text: str) -> list[Raw]:
-    """What Telegram finds in a text by itself: @names, /commands and addresses of mail."""
+    """Return the entities that Telegram finds in a text: @names, /commands and e-mail addresses."""
     return [
         {"offset": utf16(text[: found.start()]), "length": utf16(found.group()), "type": found.lastgroup}
         for found in _ENTITY.finditer(text)
@@ -120,7 +120,7 @@ def edited(of: Mapping[str, Any], text: str, *, update_id: int = 2, after: int =
 
 
 def file(**fields: Any) -> Raw:
-    """What every file has."""
+    """Return the fields that every file has."""
     return {"file_id": "AgACAgIAAx0", "file_unique_id": "AQADxx", "file_size": 1024} | fields
 
 
@@ -151,7 +151,7 @@ def topic(text: str, thread_id: int, *, begun_by: Raw = ANA, update_id: int = 50
 
 
 def from_user(person: Raw = BEN) -> Raw:
-    """Where a forwarded message comes from: a person."""
+    """Return the origin of a message forwarded from a person."""
     return {"type": "user", "date": DATE - 3600, "sender_user": person}
 
 
@@ -224,7 +224,7 @@ def migrated(*, old: Raw = SMALL_GROUP, new: Raw = GROUP, update_id: int = 1) ->
 def membership(
     status: str, *, before: str = "left", chat: Raw = GROUP, sender: Raw = ANA, update_id: int = 1, **rights: Any
 ) -> Raw:
-    """What the bot may do in a chat is changed."""
+    """Return an update that changes the bot's rights in a chat."""
     told: Raw = {"chat": chat, "from": sender, "date": DATE}
     told["old_chat_member"] = _member(before)
     told["new_chat_member"] = _member(status) | rights

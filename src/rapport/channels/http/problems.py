@@ -103,7 +103,7 @@ def get_status(error: RapportError) -> int:
 
 
 def problem_from_error(error: RapportError) -> Response:
-    """Our own errors: their text is written for whoever meets them."""
+    """Return the problem of an error of ours. Its text is written for the client, except that of a 500."""
     status = get_status(error)
     headers: dict[str, str] = {}
     if isinstance(error, Transient):

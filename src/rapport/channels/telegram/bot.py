@@ -1,4 +1,4 @@
-"""Receive updates by polling or webhook, and store them before Telegram is told so."""
+"""Receive updates by polling or webhook, and store them before confirming them to Telegram."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ class TelegramBot:
                 )
                 updates = _keep_updates(found)
                 await self.inbox.store(updates)
-                # Without news nothing is to be forgotten, and without an offset nothing is passed over: after a quiet week
-                # Telegram begins to number anew, anywhere.
+                # Without updates there is no offset: after a quiet week Telegram restarts its numbers at any value, and an
+                # old offset could skip updates.
                 before, offset = offset, _next_offset(updates)
                 pauses.reset()
                 if offset in (None, before) and time.monotonic() - began < MIN_POLL_SECONDS:
@@ -117,7 +117,7 @@ class TelegramBot:
             log.warning("telegram.webhook_deleted", reason=str(error))
             try:
                 await self.api.call("deleteWebhook")
-                await pauses.sleep(at_least=0.0)  # whoever sets it again and again is not raced with
+                await pauses.sleep(at_least=0.0)  # another program may set it again: back off
                 return
             except (Transient, Permanent) as failure:
                 error = UpdatesConflict(str(failure))

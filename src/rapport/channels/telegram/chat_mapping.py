@@ -33,7 +33,7 @@ async def find_or_create_conversation(
             return None
         owner = admission.choose_owner(admitted, first=first)
         if place is not None and place.owner_id == owner:
-            with suppress(NotFound):  # erased this very moment
+            with suppress(NotFound):  # erased concurrently
                 found = await conversations.get(owner, place.conversation_id)
                 if found.title != chat.title:
                     await conversations.rename(found.id, chat.title)

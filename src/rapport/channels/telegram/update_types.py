@@ -80,11 +80,11 @@ class ParsedCommand:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """Somebody said something, or changed what they had said; all of it can be stored as it is."""
+    """A new or edited message; all its fields can be stored as they are."""
 
     chat: Chat
     person: Person | None
-    """None for an anonymous admin and for a channel: they speak as a chat."""
+    """None for an anonymous admin and for a channel: they write as a chat."""
     author: Author
     text: str
     said_at: datetime
@@ -94,7 +94,7 @@ class MessageReceived:
     thread_id: str | None
     is_bot: bool
     is_admin: bool
-    """An anonymous admin of the group: nobody else can speak as the group itself."""
+    """True for an anonymous admin of the group: only admins can write as the group."""
     mentions_agent: bool
     replies_to_agent: bool
     usernames: tuple[str, ...]
@@ -157,10 +157,10 @@ class MembershipChanged:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Nobody said anything."""
+    """An update without a message."""
 
     reason: str
-    """For the log: without a word of anybody's."""
+    """For the log, without any text of a message."""
 
 
 ChatEvent: TypeAlias = "MessageReceived | ButtonPressed | GroupMigrated | MembershipChanged | Ignored"

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 BATCH = 100
 MAX_CONCURRENT_CHATS = 8
-"""Chats that are read at once: one that hangs holds up nobody else."""
+"""Chats that are handled at once: one that hangs does not block the others."""
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
 """Pause of a chat whose next update cannot be handled now, unless Telegram asks for more."""
@@ -66,13 +66,13 @@ class UpdateWorker:
             rest = 0.0
             try:
                 rest = await self._handle_in_order(updates, me)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong here, other chats are to be read, and this one again
+            except Exception as error:  # noqa: BLE001 - other chats must go on, and this one is retried
                 log.warning("telegram.waiting", chat=chat_id, reason=str(error), errorType=type(error).__name__)
                 rest = PAUSE_SECONDS
             if rest:
                 self._paused_until[chat_id] = time.monotonic() + rest
             self._busy_chats.discard(chat_id)
-            self._woken.set()  # more may have come from there, which nobody could take meanwhile
+            self._woken.set()  # updates of this chat may have arrived meanwhile
 
     async def _take_chat(self) -> Sequence[WaitingUpdate]:
         """Return the waiting updates of the chat that waits longest and is not being handled."""
@@ -125,7 +125,7 @@ class UpdateWorker:
         except Transient as later:
             bound.warning("telegram.postponed", reason=str(later))
             return max(later.retry_after, PAUSE_SECONDS)
-        except Exception as failure:  # noqa: BLE001 - whatever is wrong with one update, those of other chats are to be read
+        except Exception as failure:  # noqa: BLE001 - one broken update must not stop the others
             bound.exception("chat.error", conversationId=None, errorType=type(failure).__name__, message=str(failure))
             if update.attempts + 1 < MAX_ATTEMPTS:
                 async with self._database.statement() as connection:

@@ -114,7 +114,7 @@ class Limiter:
             self._trusted,
         )
         named = conversation_id[:_ID_CHARACTERS]
-        conversation = f"{owner}/{named}"  # nobody can use up the window of a conversation that isn't theirs
+        conversation = f"{owner}/{named}"  # no user can use up the window of another's conversation
         refusal = await self._counts.take(
             [
                 (self._address, get_rate_limit_key(client)),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 MAX_BODY_BYTES = 2_000_000
-"""Bytes of a JSON request. Uploads have routes of their own."""
+"""Bytes of a JSON request. Uploads have their own limit."""
 
 
 class _StrictRequest(Request):

@@ -51,9 +51,9 @@ async def run_command(command: Command, context: CommandContext) -> Notice | Non
 async def press_button(
     data: str, conversation: Conversation, presser: Author, presser_is_admin: IsAdmin, context: CommandContext
 ) -> Notice | None:
-    """Do what a button stands for and return the notice; None if it is unknown, or not for this person to press.
+    """Run the action of a button and return its notice; None if it is unknown, or not for this person to press.
 
-    A button belongs to the conversation it was shown in: pressed after that is erased, it erases nothing.
+    A button belongs to the conversation it was shown in: once that is erased, it erases nothing.
     """
     match data.split(":"):
         case ["forget", "yes" | "no" as answer, asker_id, conversation_id]:

@@ -66,7 +66,7 @@ _MESSAGES = ("message", "edited_message")
 _READ = (*_MESSAGES, "callback_query", "my_chat_member")
 _TALKED_IN = frozenset({PRIVATE, "group", "supergroup"})
 _PRESENT = frozenset({"creator", "administrator", "member"})
-# What a message is without what it carries. Who first said it must not get lost: their words would seem the sender's.
+# The essential fields of a message. The origin of a forward must stay: its words would seem the sender's.
 _ESSENTIAL = frozenset(
     {
         *("message_id", "date", "edit_date", "chat", "from", "sender_chat", "via_bot", "business_connection_id"),
@@ -90,7 +90,10 @@ def read_update(raw: Mapping[str, Any], me: BotIdentity) -> ChatEvent:
 def find_origin(raw: object) -> UpdateOrigin | None:
     """Return the origin of an update; None if it comes from no chat. Never raises, whatever the JSON."""
     update = _as_mapping(raw)
-    for kind in (*_READ, *update):  # first what would be read: who is let in for one thing must not bring another
+    for kind in (
+        *_READ,
+        *update,
+    ):  # the kinds that are read first: admission must be checked for the part that is handled
         told = _as_mapping(update.get(kind))
         where = _as_mapping(told.get("message")) if kind == "callback_query" else told
         chat = _as_mapping(where.get("chat"))
@@ -104,9 +107,7 @@ def _make_origin(chat_id: int, chat: Mapping[str, Any], told: Mapping[str, Any])
     is_direct = chat.get("type") == PRIVATE
     title = choose_visible(_read_name(chat), chat.get("username")) or f"user{chat_id}"
     person = _as_mapping(told.get("from")) or _as_mapping(told.get("user"))
-    if (
-        told.get("sender_chat") is not None
-    ):  # whoever speaks as a chat has a stand-in user, the same one for all of them
+    if told.get("sender_chat") is not None:  # Telegram uses the same stand-in user for everybody who writes as a chat
         person = _as_mapping(None)
     person_id = person.get("id")
     return UpdateOrigin(
@@ -143,7 +144,7 @@ def _read_event(raw: Mapping[str, Any], me: BotIdentity) -> ChatEvent:
 def _parse(update_id: int, kind: str, told: Mapping[str, Any]) -> telegram.Update:
     try:
         return telegram.Update.de_json({"update_id": update_id, kind: dict(told)})
-    except Exception:  # noqa: BLE001 - whatever is wrong with what a message carries is no reason to lose its words
+    except Exception:  # noqa: BLE001 - a broken attachment must not lose the text of its message
         return telegram.Update.de_json({"update_id": update_id, kind: _reduce(kind, told)})
 
 
@@ -185,7 +186,7 @@ def _read_message(message: telegram.Message, raw: Mapping[str, Any], me: BotIden
 
 
 def _read_migration(message: telegram.Message) -> GroupMigrated | None:
-    """Both chats tell of it: the group that was, and the supergroup that it is now."""
+    """Return the migration, which both chats report: the former group and the new supergroup."""
     if message.migrate_to_chat_id is not None:
         return GroupMigrated(check_number(message.chat.id), check_number(message.migrate_to_chat_id))
     if message.migrate_from_chat_id is not None:
@@ -205,7 +206,7 @@ def _make_message(
     if speaker is None:
         raise ValueError("nobody said it")
     is_forwarded = message.forward_origin is not None and not message.is_automatic_forward
-    tags = Tags() if is_forwarded else find_tags(words, me)  # to whomever somebody else spoke
+    tags = Tags() if is_forwarded else find_tags(words, me)  # mentions in a forward were meant for others
     reply = find_reply(message, me)
     return MessageReceived(
         chat=chat,
@@ -224,7 +225,7 @@ def _make_message(
         mentions=tags.mentions,
         reply_to_platform_id=reply.platform_id,
         context_snapshot=reply.snapshot,
-        # A caption doesn't begin the message; and what somebody picks from another bot is in that one's words.
+        # A caption is no command, nor is a text that another bot made.
         command=None if message.text is None or message.via_bot is not None else tags.command,
         edited_at=check_date(message.edit_date or message.date) if is_edited else None,
         album=None if message.media_group_id is None else make_storable(message.media_group_id),

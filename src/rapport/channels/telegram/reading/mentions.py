@@ -22,7 +22,7 @@ _USERNAME = re.compile(r"[a-z0-9_]{1,64}")
 # As Telegram finds them: /etc/passwd is none.
 _COMMAND = re.compile(r"/([A-Za-z0-9_]{1,64})(?:@([A-Za-z0-9_]{1,64}))?(?![\w/<>@])")
 _MAX_ENTITIES = 1000
-"""Telegram tells of a hundred. Each is compared with each: nobody shall keep the server busy with more."""
+"""Telegram sends at most a hundred. They are compared pairwise, so more would cost too much CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Words:
 
     text: str
     entities: Sequence[telegram.MessageEntity] | None
-    """None if nothing was said of them at all: then the words are all there is."""
+    """None if the message has no field for them: then only the text is searched."""
 
     @property
     def with_addresses(self) -> str:

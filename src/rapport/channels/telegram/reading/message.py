@@ -24,7 +24,7 @@ from rapport.domain.text_checks import has_visible_text
 from rapport.ingest.content import MAX_CHARACTERS, check_snapshot
 
 _LAST_SECOND = 2**32
-"""Telegram's dates are numbers of 32 bits, and 0 stands for none."""
+"""Telegram's dates are 32-bit numbers; 0 means none."""
 _MICROSECONDS = 1_000_000
 
 
@@ -58,12 +58,12 @@ def find_speaker(message: telegram.Message, me: BotIdentity) -> Speaker | None:
 
 
 def make_platform_id(chat_id: int, message_id: object) -> str:
-    """Return a message's platform id. It has the chat's id, because a supergroup numbers its messages anew."""
+    """Return a message's platform id. It has the chat's id, because a supergroup numbers its messages from 1 again."""
     return f"{chat_id}/{check_number(message_id)}"
 
 
 def find_topic(message: telegram.Message) -> str | None:
-    """Return the forum topic. A thread of replies has such a number too, and is none."""
+    """Return the forum topic. The thread id of a reply chain is not a topic."""
     if not message.is_topic_message or message.message_thread_id is None:
         return None
     return str(check_number(message.message_thread_id))
@@ -82,7 +82,7 @@ def check_date(date: datetime) -> datetime:
 
 
 def read_words(message: telegram.Message, raw: Mapping[str, Any] | None = None) -> Words:
-    """Its text or caption. `raw` is the message as it came: only that tells "no entities" from "nothing said of them"."""
+    """Return the text or caption. Only `raw`, the received JSON, distinguishes empty entities from missing ones."""
     if message.text is not None:
         text, entities, name = message.text, message.entities, "entities"
     else:
@@ -146,7 +146,7 @@ def _make_external_reply(external: telegram.ExternalReplyInfo, message: telegram
     if has_visible_text(text):
         created_at = origin.date.isoformat() if _is_plausible(origin.date) else None
         snapshot = check_snapshot(text, id=platform_id, author=author, created_at=created_at)
-    # Who shows here what the bot has said elsewhere talks about it.
+    # A quote of the bot's message from another chat refers to the bot.
     return Reply(platform_id, snapshot, is_mine and is_here)
 
 

@@ -39,7 +39,7 @@ class TelegramChannel:
     async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
         """Send the parts that have not arrived yet; yield the platform id of each."""
         chat_id = await self._find_chat(outgoing)
-        # A long text takes the parser up to a second, and meanwhile others want something, too.
+        # A long text takes the parser up to a second: a thread keeps the event loop free.
         is_short = len(outgoing.text) <= MAX_INLINE_CHARACTERS
         pieces = render_parts(outgoing.text) if is_short else await asyncio.to_thread(render_parts, outgoing.text)
         for number, part in enumerate(pieces[len(outgoing.arrived_ids) :], len(outgoing.arrived_ids)):
@@ -64,7 +64,7 @@ class TelegramChannel:
         here, others = _read_numbers((*told, *mine), chat_id), _read_numbers(shared, None)
         before = [number for number, was_there in (*here, *others) if was_there]
         if not before:
-            raise OutcomeUnknown("Nothing is known of the chat from before.")
+            raise OutcomeUnknown("No earlier message of the chat is known.")
         known, elsewhere = {number for number, _ in here}, {number for number, _ in others}
         name = f"{outgoing.conversation_id} {outgoing.id} {len(outgoing.arrived_ids)}"
         try:
@@ -115,7 +115,7 @@ def _make_target(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: b
     """Return the target's parameters: the first part is a reply, the last has the buttons."""
     reply, keyboard = None, None
     chat, _, answered = (outgoing.reply_to_platform_id or "").partition("/")
-    if is_first and chat == str(chat_id):  # the messages of the group that this one was have other numbers
+    if is_first and chat == str(chat_id):  # messages of the former group have other numbers
         reply = json.dumps({"message_id": _parse_number(answered), "allow_sending_without_reply": True})
     if is_last and outgoing.buttons:
         row = [{"text": button.label, "callback_data": button.data} for button in outgoing.buttons]

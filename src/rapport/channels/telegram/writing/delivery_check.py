@@ -65,7 +65,7 @@ class DeliveryCheck:
         """Raise NotYet while many updates wait: their numbers must not be taken for unused ones."""
         try:
             told = as_mapping(await self.api.call("getWebhookInfo")) or {}
-        except Permanent:  # a server that doesn't tell
+        except Permanent:  # the server does not support the method
             return
         except NoAnswer as error:
             self._failures += 1
@@ -75,7 +75,7 @@ class DeliveryCheck:
         self._failures = 0
         waiting = told.get("pending_update_count")
         if isinstance(waiting, int) and waiting > MAX_PENDING_UPDATES:
-            raise NotYet(f"{waiting} updates are to be heard first.", retry_after=BACKLOG_RETRY_SECONDS)
+            raise NotYet(f"{waiting} updates must be received first.", retry_after=BACKLOG_RETRY_SECONDS)
 
     async def find(
         self, message: str, chat_id: int, *, after: int, known: Collection[int], elsewhere: Collection[int] = ()
@@ -86,7 +86,7 @@ class DeliveryCheck:
         nothing has come to its end. `message` is under what name it is gone on with, if this is interrupted. Raises
         OutcomeUnknown if the answers don't tell, and Transient.
         """
-        name = f"{chat_id} {message}"  # a group that has moved numbers its messages anew
+        name = f"{chat_id} {message}"  # a supergroup numbers its messages from 1 again
         progress = self._progress.setdefault(name, Progress(after))
         progress.after = max(progress.after, after)
         if len(self._progress) > _MAX_SEARCHES:
@@ -104,7 +104,7 @@ class DeliveryCheck:
             number += 1
             if number not in known and number not in elsewhere:
                 if progress.requests >= MAX_REQUESTS:
-                    raise OutcomeUnknown("Too much was said since to find out whether it has arrived.")
+                    raise OutcomeUnknown("Too many messages came since to find out whether it has arrived.")
                 said = await self._ask(chat_id, number)
                 progress.requests += 1
                 if _OURS in said:
@@ -112,14 +112,13 @@ class DeliveryCheck:
                 if _THEIRS not in said and _NOBODYS not in said:
                     raise OutcomeUnknown("Telegram does not say whether it has arrived.")
                 last = max(last, number) if _THEIRS in said else last
-            # Only what comes after the last that anybody has may still be given to somebody.
+            # Only numbers after the last known message may still be assigned.
             misses = misses + 1 if number > last else 0
             progress.after = min(number, last)
         return None
 
     async def _ask(self, chat_id: int, number: int) -> str:
-        """Edit a message without buttons so that it has none: that changes nothing, and is refused with words that tell
-        whose it is."""
+        """Remove the buttons of a message that has none. This changes nothing, and the error says whose message it is."""
         async with self._one_at_a_time:
             try:
                 edited = await self.api.call("editMessageReplyMarkup", chat_id=chat_id, message_id=number)
@@ -127,6 +126,5 @@ class DeliveryCheck:
                 return str(error).lower()
             finally:
                 await asyncio.sleep(REQUEST_INTERVAL_SECONDS)
-        # It had buttons, and nobody can take them from a message of somebody else's. A server that says yes to anything has
-        # no message to show.
+        # Success: the message had buttons, so it is the bot's own. A server that accepts anything returns no message.
         return _OURS if edited else ""

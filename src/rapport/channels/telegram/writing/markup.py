@@ -20,10 +20,10 @@ from rapport.channels.telegram.writing.table import draw_table
 __all__ = ["Part", "render_parts"]
 
 MAX_FORMATTED_CHARACTERS, MAX_MARKDOWN_WORK = 60_000, 8_000
-"""Characters, and work as `work_of` counts it: more than a model writes at once. Beyond it text goes out as it stands."""
+"""Limits of formatted text, more than a model writes at once; work as `estimate_work` counts it. Longer text is sent plain."""
 
 _MAX_DEPTH = 16
-"""Levels of quotes, lists and items; what lies deeper is shown as it stands."""
+"""Levels of quotes, lists and items; deeper content is shown unformatted."""
 _MAX_INDENT = 16
 _SCHEMES = frozenset({"http", "https", "mailto", "tg"})
 _RULE = "———"
@@ -34,7 +34,7 @@ _PRE = Tag("pre", "<pre>", "</pre>")
 _QUOTE = Tag("blockquote", "<blockquote>", "</blockquote>")
 _EMPHASIS = {"strong_open": _BOLD, "em_open": Tag("i", "<i>", "</i>"), "s_open": Tag("s", "<s>", "</s>")}
 
-# Telegram makes spaces of them, and would trim those.
+# Telegram turns them into spaces and trims those.
 _CONTROLS = {code: " " for code in range(32) if chr(code) not in "\t\n"}
 
 
@@ -82,7 +82,7 @@ class _Renderer:
         self._gap_tags: Tags = ()
         self._gap_rank: int | None = None
         self._fresh = True
-        """Nothing has begun on this level yet."""
+        """Return True if no block has begun on this level."""
         self._heading = False
         self._after_heading = False
         self._rows: list[list[str]] | None = None
@@ -141,12 +141,12 @@ class _Renderer:
         line = token.map[0] if token.map else 0
         # Under quotes an empty line has their markers.
         apart = token.type == "heading_open" or not self._lines[line - 1].strip("> \t")
-        # What was to be seen before may have been nothing: then its distance counts.
+        # The previous block may be invisible: then its distance counts.
         self._gap = "\n\n" if apart or self._gap == "\n\n" else "\n"
         self._gap_tags = self._levels[-1].tags
         self._gap_rank = OUTER if apart and len(self._levels) == 1 else INNER
         if self._after_heading:
-            # A heading stays with what it is about.
+            # A heading stays with the text below it.
             self._gap_rank = None
         self._after_heading = False
 
@@ -331,7 +331,7 @@ def _join_text(tokens: Iterable[Token]) -> str:
 
 
 class _Definitions:
-    """Addresses of links that stand apart from them; one that no link uses is text like any other."""
+    """Link definitions; one that no link uses is shown as text."""
 
     def __init__(self, env: dict[str, Any], tokens: Sequence[Token]) -> None:
         self._known: dict[str, dict[str, Any]] = env.get("references", {})
@@ -377,7 +377,7 @@ def _stop_descending(state: StateBlock, start: int, end: int, silent: bool) -> b
 
 
 class _Markdown(MarkdownIt):
-    """A parser that takes every address for one: those that lead nowhere are left out later, their text isn't."""
+    """A parser that accepts every address. Unusable links are removed later; their text stays."""
 
     def validateLink(self, url: str) -> bool:  # noqa: N802 - the parser's own name for it
         """Return True for every address."""
