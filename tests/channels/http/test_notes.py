@@ -287,7 +287,7 @@ async def test_what_is_not_there_is_neither_replaced_nor_deleted(world: World) -
     detail(await world.http.get("/api/notes/refunds"), 404)
     detail(await put(world, "search", REFUNDS), 404)
     await added(world, REFUNDS, id="refunds")
-    assert "the one in the address" in detail(await put(world, "refunds", PARKING, id="parking"), 400)
+    assert "the id in the path" in detail(await put(world, "refunds", PARKING, id="parking"), 400)
     assert await counts(world) == (1, 1)
 
 

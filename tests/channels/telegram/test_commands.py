@@ -366,7 +366,7 @@ async def test_forgetting_asks_first_and_says_what_goes(world: World) -> None:
     _, no = pressed(question)
     answer = await press_button(no, await found(world, where), ANA, must_not_be_asked, desk_of(world))
     assert answer is not None
-    assert answer.text.startswith("All right")
+    assert answer.text.startswith("Nothing was erased")
     assert (await left(world, where), await remembered(world)) == (before, count)
 
 
@@ -380,7 +380,7 @@ async def test_a_confirmed_chat_is_forgotten_with_what_was_remembered_and_nothin
     answer = await press_button(yes, await found(world, where), ANA, must_not_be_asked, desk_of(world))
     assert answer is not None
     assert answer.text.startswith("Erased: all messages of this chat")
-    assert "remembered about you" in answer.text
+    assert "memories about you" in answer.text
     assert await left(world, where) == [(0, 0, 0, 0)]
     assert await left(world, elsewhere) == kept
     assert await remembered(world) == 0
@@ -395,7 +395,7 @@ async def test_pressed_twice_is_forgotten_once(world: World) -> None:
     # The second finger came down before anybody noticed; and a third one days later, when there is more to lose.
     again = await press_button(yes, conversation, ANA, must_not_be_asked, desk_of(world))
     assert again is not None
-    assert again.text.startswith("Forgotten")
+    assert again.text.startswith("Erased")
     anew = await full(world)
     await world.app.memory.upsert("local", "companion", MemoryCandidate("The user lives in Oslo."))
     kept, count = await left(world, anew), await remembered(world)
@@ -412,7 +412,7 @@ async def test_the_button_can_be_done_without(world: World) -> None:
     for _ in range(2):  # it comes twice after a crash
         answer = await run_command(order, desk_of(world))
         assert answer is not None
-        assert answer.text.startswith("Forgotten")
+        assert answer.text.startswith("Erased")
         assert not answer.buttons
     assert await left(world, where) == [(0, 0, 0, 0)]
     other = await full(world)
@@ -588,7 +588,7 @@ async def test_what_cant_be_explained_gets_a_sentence(world: World) -> None:
     [
         ("check_in", "to pick up our conversation again"),
         ("question_unanswered", "because a question of mine was still open"),
-        ("task_incomplete", "to ask about something that was still to be done"),
+        ("task_incomplete", "to ask about a task that was still open"),
         ("waiting_for_decision", "because a decision was still open"),
     ],
 )
@@ -759,4 +759,4 @@ async def test_another_worlds_server_may_never_follow_up(database_url: str) -> N
         where = await world.conversation()
         await world.says(where, "I'll call the bank")
         assert (await world.silence(where)).gate == "server"
-        assert "whole server" in await told(world, where, "/followups", autonomy=world.settings.autonomy)
+        assert "off on this server" in await told(world, where, "/followups", autonomy=world.settings.autonomy)

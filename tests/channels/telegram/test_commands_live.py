@@ -117,7 +117,7 @@ async def test_after_forgetting_a_direct_chat_goes_on_as_a_new_one(town: Town) -
     await town.hears(town.ann_alone, town.ann, "My cat is called Miso.")
     before = await town.conversation(town.ann_alone)
     await town.hears(town.ann_alone, town.ann, "/forget yes")
-    assert town.peer.sent(town.ann_alone)[-1].startswith("Forgotten")
+    assert town.peer.sent(town.ann_alone)[-1].startswith("Erased")
     await town.hears(town.ann_alone, town.ann, "what is my cat called?")
     assert await town.conversation(town.ann_alone) != before
     assert "Miso" not in str(town.world.model.calls[-1])
