@@ -150,7 +150,7 @@ async def test_a_group_that_has_moved_is_let_in_after_it_was_forgotten(town: Tow
         [question] = town.peer.posted(moved)
         moved.presses(town.ann, question, question.buttons[0][1])
         await town.settled()
-    assert town.peer.sent(moved)[-1].startswith("Forgotten")
+    assert town.peer.sent(moved)[-1].startswith("Erased")
     await town.hears(moved, town.ann, f"{TAG} what is the boat called?")
     assert town.peer.sent(moved)[-1].startswith("re: ")
     assert "Albatross" not in town.given()[1]

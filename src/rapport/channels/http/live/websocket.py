@@ -66,7 +66,9 @@ def websocket_routes(
         thread_id = websocket.query_params.get("threadId", "")
         try:
             owner = await caller(websocket)
-            subscription = await live.subscribe(owner, thread_id, after=parse_sequence(websocket.query_params.get("after")))
+            subscription = await live.subscribe(
+                owner, thread_id, after=parse_sequence(websocket.query_params.get("after"))
+            )
         except RapportError as error:
             await websocket.send_denial_response(problem_from_error(error))
             return
@@ -269,7 +271,9 @@ class _Connection:
         request_id, text = as_json(request.request_id), said.message.text
         kind = "cancelled" if said.message.metadata.get("cancelled") is True else "final"
         if kind == "final" and text and not request.has_tokens:
-            await self._send("token", requestId=request_id, token=as_json(text))  # another process wrote it, or it was not streamed
+            await self._send(
+                "token", requestId=request_id, token=as_json(text)
+            )  # another process wrote it, or it was not streamed
         await self._send(kind, requestId=request_id, message=await self.renderer.message(said))
         return True
 
