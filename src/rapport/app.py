@@ -60,7 +60,7 @@ class App:
 async def open_database(
     settings: Settings, *, meanwhile: Callable[[], None] = lambda: None
 ) -> AsyncGenerator[Database]:
-    """The database, migrated and open: embedded in the data directory, or the one `DATABASE_URL` names.
+    """Yield the open database: embedded in the data directory, or the one that `DATABASE_URL` names.
 
     `meanwhile` is done while the embedded one starts, in processes of its own.
     """
@@ -137,7 +137,7 @@ async def open_app(
                 log.info("storage.migrated", step=step)
             await saver.setup()
         metrics = Metrics()
-        health = ModelHealth(metrics.model_failed)
+        health = ModelHealth(metrics.count_model_failure)
         agent = LangGraphAgent(chosen, saver, deadline=settings.turn_deadline, health=health)
         await verify_metadata(agent.graph, saver)
         embedder = make_embedder(settings.embeddings, environment=os.environ)
@@ -196,7 +196,7 @@ async def open_app(
 
 
 def make_context_selector(settings: Settings, database: Database, embedder: Embedder) -> ContextSelector:
-    """Chooses context as the settings say."""
+    """Return the context selector that the settings configure."""
     from rapport.context.engine import SelectionOptions
     from rapport.retrieval.embedders.wordllama import open_word_table
     from rapport.turns.group_context import ContextSelector
@@ -236,6 +236,6 @@ async def _warm_up(embedder: Embedder, database: Database, chooser: ContextSelec
 
 
 def _import_slow_modules() -> None:
-    """The slow imports (LangGraph above all), while Postgres starts on the other core."""
+    """Import slow modules (LangGraph above all) while Postgres starts on another core."""
     for name in ("rapport.agents.graph", "rapport.runtime.worker"):
         importlib.import_module(name)

@@ -68,11 +68,11 @@ def configure_logging(
         structlog.processors.format_exc_info,
     ]
 
-    def rendered(logger: WrappedLogger, name: str, event: EventDict) -> str:
+    def render_redacted(logger: WrappedLogger, name: str, event: EventDict) -> str:
         return redact(str(render(logger, name, event)))
 
     structlog.configure(
-        processors=[*shared, rendered],
+        processors=[*shared, render_redacted],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(out),
         cache_logger_on_first_use=cache,
@@ -81,7 +81,7 @@ def configure_logging(
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, rendered],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render_redacted],
         )
     )
     root = logging.getLogger()

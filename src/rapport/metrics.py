@@ -1,4 +1,4 @@
-"""What Prometheus may know: counts and durations. No label holds an id, a name or a word that anybody said (OBS)."""
+"""Count and measure for Prometheus: counts and durations. No label holds an id, a name or a word that anybody said (OBS)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DURATION = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 @dataclass(frozen=True, slots=True)
 class PhaseTimes:
-    """How often a part of a turn was done, and how long it took; a duration beyond the longest bucket counts as that long."""
+    """The count and duration of one part of turns; a duration beyond the longest bucket counts as that long."""
 
     phase: str
     count: int
@@ -39,38 +39,38 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         self._followups = Counter(
             "rapport_followups",
-            "What became of follow-ups that fired; `gate` is what held one back.",
+            "Follow-ups by outcome; `gate` names the check that suppressed one.",
             ("trigger_type", "outcome", "gate"),
             registry=registry,
         )
         self._regenerated = Counter(
             "rapport_followups_regenerated",
-            "Follow-ups whose first attempt spoke of the machinery.",
+            "Follow-ups that were generated again because the first attempt mentioned internals.",
             ("trigger_type",),
             registry=registry,
         )
         self._lateness = Histogram(
             "rapport_timer_lateness_seconds",
-            "How long after it was due a timer fired.",
+            "Seconds between the due time of a timer and its firing.",
             buckets=_LATENESS,
             registry=registry,
         )
         self._expired = Counter(
-            "rapport_timers_expired", "Timers noticed so late that nothing was done.", registry=registry
+            "rapport_timers_expired", "Timers dropped because they were due for too long.", registry=registry
         )
         self._pending = Gauge(
-            "rapport_timers_pending", "Timers that wait, of the whole database; NaN: unknown.", registry=registry
+            "rapport_timers_pending", "Waiting timers of the whole database; NaN if unknown.", registry=registry
         )
         self._phases = Histogram(
             "rapport_phase_seconds",
-            "How long each part of a turn, and of what follows it, took.",
+            "Duration of each part of a turn and of its post-turn jobs.",
             ("phase",),
             buckets=_DURATION,
             registry=registry,
         )
         self._model_errors = Counter(
             "rapport_model_errors",
-            "Calls of the model that failed after their retries, by what was wrong.",
+            "Model calls that failed after their retries, by kind of problem.",
             ("kind",),
             registry=registry,
         )
@@ -79,33 +79,33 @@ class Metrics:
         )
         self._received = Counter("rapport_messages_received", "Messages that people sent.", registry=registry)
 
-    def followed_up(
+    def count_follow_up(
         self, trigger_type: str | None, outcome: str, gate: str | None = None, regenerated: bool = False
     ) -> None:
-        """A follow-up has ended."""
-        kind = _one_of(trigger_type, TRIGGER_TYPES)
-        self._followups.labels(kind, _one_of(outcome, _OUTCOMES), _one_of(gate, GATES) if gate else "").inc()
+        """Count a follow-up that has ended."""
+        kind = _limit_label(trigger_type, TRIGGER_TYPES)
+        self._followups.labels(kind, _limit_label(outcome, _OUTCOMES), _limit_label(gate, GATES) if gate else "").inc()
         if regenerated:
             self._regenerated.labels(kind).inc()
 
-    def fired(self, lateness: float) -> None:
-        """A timer has become an event, so many seconds after it was due."""
+    def count_fired(self, lateness: float) -> None:
+        """Record how many seconds after its due time a timer fired."""
         self._lateness.observe(max(0.0, lateness))
 
-    def expired(self) -> None:
-        """A timer was dropped because it was due for too long."""
+    def count_expired(self) -> None:
+        """Count a timer that was dropped because it was due for too long."""
         self._expired.inc()
 
-    def pending(self, count: int | None) -> None:
-        """So many timers wait; None when that can't be known now."""
+    def set_pending(self, count: int | None) -> None:
+        """Set the number of waiting timers; None if it is unknown."""
         self._pending.set(float("nan") if count is None else count)
 
-    def phase(self, name: str, ms: float) -> None:
-        """A part of a turn has taken so long."""
+    def record_phase(self, name: str, ms: float) -> None:
+        """Record the duration of a part of a turn."""
         self._phases.labels(name if _PHASE.fullmatch(name) else _OTHER).observe(max(0.0, ms) / 1000)
 
-    def phases(self) -> list[PhaseTimes]:
-        """The parts of turns so far, by name."""
+    def summarize_phases(self) -> list[PhaseTimes]:
+        """Return the durations of the parts of turns so far, by name."""
         buckets: dict[str, list[tuple[float, float]]] = {}
         for sample in next(iter(self._phases.collect())).samples:
             if sample.name.endswith("_bucket"):
@@ -117,31 +117,31 @@ class Metrics:
             if found[-1][1]
         ]
 
-    def model_failed(self, problem: ModelProblem) -> None:
+    def count_model_failure(self, problem: ModelProblem) -> None:
         """Count a call of the model that has failed."""
-        self._model_errors.labels(_one_of(problem, MODEL_PROBLEMS)).inc()
+        self._model_errors.labels(_limit_label(problem, MODEL_PROBLEMS)).inc()
 
     def count_deleted(self, table: str, rows: int) -> None:
         """Count rows that were deleted after the retention time."""
         self._deleted.labels(table).inc(rows)
 
-    def received(self) -> None:
-        """Somebody said something."""
+    def count_received(self) -> None:
+        """Count a message from a person."""
         self._received.inc()
 
     def render(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
-def _one_of(value: str | None, known: tuple[str, ...] | frozenset[str]) -> str:
+def _limit_label(value: str | None, known: tuple[str, ...] | frozenset[str]) -> str:
     return value if value is not None and value in known else _OTHER
 
 
 def _quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float:
-    """The value that this share of what was measured stays under, as Prometheus reckons it: evenly spread in a bucket.
+    """Return the quantile as Prometheus estimates it: values are evenly spread in a bucket.
 
-    `buckets` are upper bounds with how many are at most so large; the last one is without bound, and not empty.
+    `buckets` are (upper bound, cumulative count); the last one is unbounded and not empty.
     """
     rank = share * buckets[-1][1]
     lower = below = 0.0

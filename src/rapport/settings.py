@@ -54,7 +54,7 @@ class Settings(BaseSettings):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the address the server binds to."""
+        """Return whether only this machine can reach the address that the server binds to."""
         if self.host == "localhost":
             return True
         try:
@@ -64,7 +64,7 @@ class Settings(BaseSettings):
 
 
 def read_settings() -> Settings:
-    """The settings of this process. Keys for providers may stand in `.env` too: their own libraries find them then."""
+    """Return the settings of this process. Also loads providers' keys from `.env` into the environment for their libraries."""
     load_dotenv(Path(".env"), override=False)
     for name in (
         "DATABASE_URL",

@@ -1,1 +1,1 @@
-"""What goes out: outbox rows, sent through a channel."""
+"""Send outbox rows through their channels."""

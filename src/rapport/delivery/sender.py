@@ -22,15 +22,15 @@ GIVE_UP_AFTER_SECONDS = 86_400.0
 MAX_BACKOFF_SECONDS = 300.0
 """Seconds between two tries, unless the channel asks for more."""
 MARK_RETRY_SECONDS = 0.5
-"""So long it is waited for a database that is away, before it is told again what became of something."""
+"""Seconds before the outcome of a send is written again to a database that was unavailable."""
 
 
 async def claim_due(
     database: Database, channels: Collection[str], *, worker_id: str, limit: int, sending: Collection[str]
 ) -> list[Effect]:
-    """The next things that are due, to be sent by this worker, which is at those `under_way`.
+    """Claim the next effects that are due. This worker is already `sending` the others.
 
-    A crash between send and mark leaves the row `sending`; it is doubtful then, and looked for before it is sent again.
+    A crash between send and mark leaves the row `sending`; then it is unconfirmed, and looked for before it is sent again.
     """
     async with database.transaction() as connection:
         outbox = Outbox(connection)
@@ -76,7 +76,7 @@ async def deliver(database: Database, channels: Mapping[str, OutgoingChannel], e
         await _give_up(database, effect, error, unknown=True)
         bound.exception("deliver.unknown", reason=type(error).__name__)
     else:
-        bound.info("deliver.looked_for" if effect.is_unconfirmed else "deliver.sent")
+        bound.info("deliver.checked" if effect.is_unconfirmed else "deliver.sent")
 
 
 async def _send(database: Database, channel: OutgoingChannel, effect: Effect) -> None:
@@ -94,7 +94,7 @@ async def _send(database: Database, channel: OutgoingChannel, effect: Effect) ->
 
 
 async def _check_arrival(database: Database, channel: OutgoingChannel, effect: Effect) -> None:
-    """Whether the part that was on its way has arrived; what has not goes out as if it had never been tried."""
+    """Mark the part whose send had no answer if it has arrived; queue what has not for sending."""
     try:
         async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
             found = await channel.find_part(effect.outgoing)

@@ -1,1 +1,1 @@
-"""Who runs what and when: claims, leases, tasks. The only place that creates tasks."""
+"""Run turns and loops: claims, leases, tasks. The only package that creates tasks."""

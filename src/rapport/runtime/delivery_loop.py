@@ -36,13 +36,13 @@ class DeliveryLoop:
         self._is_draining = False
 
     def wake(self) -> None:
-        """There is something to send."""
+        """Look at once for something to send."""
         self._woken.set()
 
     async def post_notice(
         self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str
     ) -> None:
-        """Have something said that is nobody's message; under the same name only once."""
+        """Queue a notice for sending. The same name again sends nothing."""
         async with self._database.statement() as connection:
             await Outbox(connection).post(owner_id, conversation_id, notice, name=name, channel=channel)
         self._woken.set()

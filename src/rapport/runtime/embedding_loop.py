@@ -14,12 +14,12 @@ from rapport.runtime.tasks import wait_until_set
 log = structlog.get_logger()
 
 SWEEP_INTERVAL_SECONDS = 30.0
-"""So often it is looked for what others have left: a process that crashed, an import."""
+"""Seconds between two searches for messages that a crashed process or an import left without vectors."""
 BATCH_DELAY_SECONDS = 0.5
-"""What is said within this is embedded together."""
+"""Messages that arrive within this time are embedded together."""
 MAX_BACKOFF_SECONDS = 60.0
 LOG_INTERVAL_SECONDS = 300.0
-"""An embedder that is away for long is mentioned once in so long."""
+"""Seconds between two warnings about the same unavailable embedder."""
 
 
 class EmbeddingLoop:
@@ -33,12 +33,12 @@ class EmbeddingLoop:
         self._logged_at = float("-inf")
 
     def enqueue(self, conversation_id: str) -> None:
-        """Something was said there."""
+        """Embed the new messages of this conversation soon."""
         self._waiting[conversation_id] = None
         self._woken.set()
 
     def discard(self, conversation_id: str) -> None:
-        """The conversation is being erased. What is just being embedded of it finds nothing to be stored with."""
+        """Drop a conversation that is being erased. Vectors that are just being made for it find no message to be stored with."""
         self._waiting.pop(conversation_id, None)
 
     async def run(self) -> None:
@@ -71,7 +71,7 @@ class EmbeddingLoop:
             after = some[-1]
 
     async def _embed_next(self) -> None:
-        """One stretch of the group that waits longest; then it waits behind the others, if there is more of it."""
+        """Embed one batch of the group that waits longest; a group with more messages goes to the end of the queue."""
         conversation_id = next(iter(self._waiting))
         del self._waiting[conversation_id]
         try:

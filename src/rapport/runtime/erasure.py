@@ -1,4 +1,4 @@
-"""What the runtime needs of LangGraph's checkpoints."""
+"""Erase conversations and the checkpoints of turns, and define what the runtime needs of LangGraph's checkpoints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CheckpointStore(Protocol):
 
 
 async def delete_checkpoints(checkpoints: CheckpointStore, event: ClaimedEvent) -> None:
-    """Of a turn that must not be shown nothing stays: its conversation may have been erased."""
+    """Delete the checkpoints of a superseded turn: its conversation may have been erased."""
     with contextlib.suppress(Transient, Permanent):
         await checkpoints.adelete_thread(event.id)
 

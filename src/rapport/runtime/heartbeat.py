@@ -1,6 +1,6 @@
-"""A worker's presence: one connection that says "I am here", renews the lease and hears hints.
+"""Keep a worker alive in the database: one connection renews its lease and receives hints.
 
-It is the first to notice that the database is gone, and has an embedded one started again.
+It notices first that the database is gone, and restarts an embedded one.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Heartbeat:
         self._on_hint = on_hint
         self._joined = asyncio.Event()
         self.has_peers = False
-        """Whether other processes are there, as of the latest heartbeat: then hints are worth giving."""
+        """True if other processes were alive at the latest heartbeat: only then are hints sent."""
 
     async def wait_joined(self) -> None:
         await self._joined.wait()
 
     def seconds_since_heartbeat(self) -> float:
-        """For how long the database has not answered; about a second while all is well."""
+        """Return the seconds since the database last answered; about one in normal operation."""
         return time.monotonic() - self._heartbeat_at
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""A watch: what one process at a time does for all of them, such as asking a platform for what is new."""
+"""Elect a leader for each message source: one process at a time receives from it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ POLL_SECONDS = 1.0
 
 
 class LeaderLoop:
-    """Kept by whoever holds its lock; when that process dies or loses its database, the next one takes over."""
+    """Runs a source while this process holds its leader lock; if that process dies or loses its database, another takes over."""
 
     def __init__(self, url: str, source: MessageSource) -> None:
         self._url = url
         self._source = source
 
     async def run(self) -> None:
-        """Stand by, keep the watch when it is free, and begin again whatever happens; ends only by being cancelled."""
+        """Wait for the leader lock, run the source, and start again after any error, until cancelled."""
         while True:
             try:
                 async with open_dedicated_connection(self._url) as connection:
@@ -34,13 +34,13 @@ class LeaderLoop:
                         await asyncio.sleep(POLL_SECONDS)
                     await self._lead(connection)
             except (Transient, Permanent) as error:
-                log.warning("watch.waiting", watch=self._source.name, reason=str(error))
+                log.warning("leader.waiting", source=self._source.name, reason=str(error))
             except Exception as error:
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
             await asyncio.sleep(POLL_SECONDS)
 
     async def _lead(self, connection: Connection) -> None:
-        log.info("watch.kept", watch=self._source.name)
+        log.info("leader.elected", source=self._source.name)
         tasks = [asyncio.create_task(_until_cancelled(loop), name=self._source.name) for loop in self._source.loops]
         try:
             while True:

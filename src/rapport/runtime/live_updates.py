@@ -58,7 +58,7 @@ class LiveUpdates:
     # ---- those who watch
 
     async def subscribe(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Subscription:
-        """One who is told what is said after that number, or from now on.
+        """Return a subscription to the messages after that number, or from now on.
 
         Raises NotFound, TooMany when the owner has too many of them, and Busy when it is too late.
         """
@@ -109,7 +109,7 @@ class LiveUpdates:
         return place
 
     def count_subscriptions(self, conversation_id: str) -> int:
-        """How many watch a conversation here."""
+        """Return the number of subscriptions to a conversation in this process."""
         place = self._feeds.get(conversation_id)
         return 0 if place is None else len(place.subscriptions)
 
@@ -118,7 +118,7 @@ class LiveUpdates:
         self._access_callbacks.append(callback)
 
     def close(self) -> None:
-        """Everybody is sent away at once: they come back to a server that stays, and have missed nothing."""
+        """End every subscription at once. Clients reconnect to another process and miss nothing."""
         self._closed = True
         for place in self._feeds.values():
             place.end()
@@ -126,24 +126,24 @@ class LiveUpdates:
     # ---- what happens in this process
 
     def mark_changed(self, conversation_id: str) -> None:
-        """Something was stored or changed there; call it when that is committed."""
+        """Read the conversation again for its subscriptions. Call it after the commit."""
         if conversation_id in self._feeds:
             self._changed.add(conversation_id)
             self._woken.set()
 
     def announce_change(self, conversation_id: str) -> None:
-        """The same, and the other processes are told."""
+        """Mark the conversation as changed here and in the other processes."""
         self.mark_changed(conversation_id)
         self._queue_hint(f"said {self._worker_id} {conversation_id}")
 
     def check_all(self) -> None:
-        """Something may have happened anywhere."""
+        """Read every subscribed conversation again."""
         if self._feeds:
             self._poll_at = 0.0
             self._woken.set()
 
     def begin_turn(self, event: ClaimedEvent, draft: Draft) -> None:
-        """A turn begins. What nobody asked for is not told of before it is said."""
+        """Announce a turn that begins. Follow-ups are announced only when they are stored."""
         if event.trigger_type is not None:
             return
         turn = self._turns[event.conversation_id] = RunningTurn(event.id, draft)
@@ -153,7 +153,7 @@ class LiveUpdates:
         draft.on_news = lambda: self._wake_feed(event.conversation_id, turn)
 
     def end_turn(self, event: ClaimedEvent, draft: Draft) -> None:
-        """That turn is over."""
+        """Remove a turn that has ended."""
         turn = self._turns.get(event.conversation_id)
         if turn is not None and turn.draft is draft:
             del self._turns[event.conversation_id]
@@ -164,7 +164,7 @@ class LiveUpdates:
             place.wake()
 
     def announce_memory_change(self, owner_id: str, kind: MemoryChangeKind, memory: Memory) -> None:
-        """What is remembered about the owner has changed; call it when that is committed."""
+        """Announce a change of the owner's memories. Call it after the commit."""
         if (recollections := self._memory_feeds.get(owner_id)) is not None:
             recollections.add(MemoryChanged(kind, memory.id, None if kind == "deleted" else memory))
         self._queue_hint(memory_hint(self._worker_id, kind, memory.agent_id, memory.id, owner_id))
@@ -177,7 +177,7 @@ class LiveUpdates:
             self._woken.set()
 
     def handle_hint(self, hint: str) -> bool:
-        """A hint of another process; False if it is not about anything that is told here."""
+        """Handle a hint about live updates. Returns False for any other hint."""
         word, _, owner = hint.partition(" ")
         if word == "access":
             self._change_access(owner)

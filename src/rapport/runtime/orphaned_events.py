@@ -1,4 +1,4 @@
-"""Strays: events that the database believes a worker runs, and that the worker knows nothing of."""
+"""Put back orphaned events: those that are assigned to a worker in the database, and that the worker does not run."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ ORPHANED_AFTER_SECONDS = 1.0
 
 
 class OrphanedEvents:
-    """Puts back what has been unknown for so long that it can't be just arriving."""
+    """Puts back events that have been unknown for too long to be just arriving."""
 
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
         self._unknown_since: dict[str, float] = {}
 
     async def put_back(self, events: Events, running: Collection[str]) -> None:
-        """What is this worker's by the database, and not among what it is running."""
+        """Put back the events that are this worker's in the database and are not `running` here."""
         now = time.monotonic()
         unknown = await events.list_running(self._worker_id) - set(running)
         self._unknown_since = {event_id: self._unknown_since.get(event_id, now) for event_id in unknown}
-        strays = {event_id for event_id, since in self._unknown_since.items() if now - since >= ORPHANED_AFTER_SECONDS}
-        if strays:
-            await events.requeue_orphaned(self._worker_id, strays)
-            log.warning("worker.strays", events=len(strays))
+        orphaned = {
+            event_id for event_id, since in self._unknown_since.items() if now - since >= ORPHANED_AFTER_SECONDS
+        }
+        if orphaned:
+            await events.requeue_orphaned(self._worker_id, orphaned)
+            log.warning("worker.orphaned_events", events=len(orphaned))
 
 
 async def put_back(database: Database, event: ClaimedEvent, reason: str, *, delay: float) -> None:
@@ -43,5 +45,5 @@ async def put_back(database: Database, event: ClaimedEvent, reason: str, *, dela
             if await events.put_back(event, error=reason, delay=delay):
                 await events.hint("queued")
     except (Transient, Permanent) as error:
-        # Still ours in the database, but not in our memory: the next look for strays puts it back.
-        log.warning("turn.stray", conversationId=event.conversation_id, reason=str(error))
+        # Still this worker's in the database but not in its memory: OrphanedEvents puts it back.
+        log.warning("turn.put_back_failed", conversationId=event.conversation_id, reason=str(error))

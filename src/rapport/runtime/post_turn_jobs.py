@@ -23,7 +23,7 @@ MAX_RUNNING = 4
 
 
 class PostTurnJobs:
-    """What is done after a reply: the conversation is summed up when it has become long, and thought about when it pauses."""
+    """Jobs after a reply: summarize a conversation that has become long, and reflect on it when it pauses."""
 
     def __init__(self, deps: TurnDeps) -> None:
         self._deps = deps
@@ -36,7 +36,7 @@ class PostTurnJobs:
         return [*self._summaries.tasks.values(), *self._reflections.tasks.values()]
 
     def begin(self, event: ClaimedEvent, *, needs_summary: bool) -> None:
-        """Something was just said to this event, and nobody waits for more."""
+        """Begin the jobs that follow this event's reply, when no further event waits."""
         deps = self._deps
         if needs_summary:
             where = (event.owner_id, event.conversation_id)
@@ -56,11 +56,11 @@ class PostTurnJobs:
             await asyncio.wait({task}, timeout=SUMMARY_WAIT_SECONDS)
 
     def cancel_reflection(self, conversation_id: str) -> None:
-        """Somebody has spoken: the pause is over."""
+        """Cancel the reflection of a conversation in which somebody has written."""
         self._reflections.cancel(conversation_id)
 
     def cancel(self, conversation_id: str) -> None:
-        """The conversation is being erased: nothing more of it goes to the model."""
+        """Cancel every job of a conversation that is being erased."""
         self._summaries.cancel(conversation_id)
         self._reflections.cancel(conversation_id)
 
@@ -87,7 +87,7 @@ class _Jobs:
             self._start(event, job)
 
     def hurry(self, conversation_id: str) -> None:
-        """Somebody waits for it: it stands in line no longer."""
+        """Start the queued job at once: a turn waits for it."""
         if (task := self.tasks.get(conversation_id)) is not None:
             self._release(task)
 

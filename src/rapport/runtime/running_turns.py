@@ -78,17 +78,17 @@ class RunningTurns:
 
     @property
     def event_ids(self) -> Collection[str]:
-        """The events whose turns run here, as a view that follows every change."""
+        """Return the events whose turns run here, as a view that follows every change."""
         return self._turns.keys()
 
     @property
     def free_slots(self) -> int:
-        """The number of turns that may begin."""
+        """Return the number of turns that may begin."""
         return self._max_turns - len(self._turns)
 
     @property
     def free_follow_up_slots(self) -> int:
-        """The number of follow-ups that may begin: at most a quarter of all turns, to leave room for new messages."""
+        """Return the number of follow-ups that may begin: they get a quarter of the slots, so that messages find room."""
         follow_ups = sum(turn.event.trigger_type is not None for turn in self._turns.values())
         return max(1, self._max_turns // 4) - follow_ups
 
@@ -161,7 +161,7 @@ class RunningTurns:
         """End the follow-up and the reflection of a conversation in which somebody has just written, in all processes."""
         self._post_turn_jobs.cancel_reflection(accepted.conversation_id)
         for _, trigger_type in accepted.overtaken:
-            self.deps.metrics.followed_up(trigger_type, "superseded")
+            self.deps.metrics.count_follow_up(trigger_type, "superseded")
         if accepted.interrupted is not None:
             self.end_superseded(accepted.interrupted)
             await send_hint(self._database, f"done {accepted.interrupted}")
@@ -184,7 +184,7 @@ class RunningTurns:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anybody in this process still waits for a reply."""
+        """Return whether anybody in this process still waits for a reply."""
         return bool(self._drafts)
 
     def mark_drained(self) -> None:
@@ -247,7 +247,7 @@ class RunningTurns:
         self._live_updates.announce_change(event.conversation_id)
         if isinstance(finished, FollowUpResult):
             log.info("autonomy.follow_up", **finished.facts)
-            self.deps.metrics.followed_up(**finished.facts)
+            self.deps.metrics.count_follow_up(**finished.facts)
         elif event.accepted_by != self._worker_id:
             await send_hint(self._database, f"done {event.id}")
         if finished.reply is not None:

@@ -27,7 +27,7 @@ from rapport.storage.database import Database
 from rapport.storage.messages.new_messages import PAGE, ConversationPosition, NewMessages
 
 TAIL_CHARACTERS = 500_000
-"""What a place keeps of its latest messages, so that they are read once for everybody: who is further behind reads alone."""
+"""Characters of the latest messages that a feed keeps for all subscriptions. A subscription further behind reads alone."""
 MAX_MEMORY_CHANGES = 1_000
 """Changes of an owner's memories that are kept for those who are slow."""
 
@@ -49,12 +49,12 @@ class Page:
 
 @dataclass(slots=True, eq=False)
 class MemoryFeed:
-    """What has lately changed of an owner's memories, numbered."""
+    """The latest changes of an owner's memories, numbered."""
 
     changes: deque[MemoryChanged] = field(default_factory=lambda: deque(maxlen=MAX_MEMORY_CHANGES))
     count: int = 0
     access_changes: int = 0
-    """How often it became unsure whether those who watch still may."""
+    """The number of times that the access of the subscriptions had to be checked again."""
     subscriptions: set[Subscription] = field(default_factory=set["Subscription"])
 
     def add(self, change: MemoryChanged) -> None:
@@ -87,7 +87,7 @@ class ConversationFeed:
         """Nothing more will be told here: the conversation is gone, or the server stops."""
         self.subscriptions: set[Subscription] = set()
         self.turn: RunningTurn | None = None
-        """What is being answered; set when the message that it answers has been seen."""
+        """The running turn; set once the message that it answers has been read."""
         self._tail: deque[MessageStored] = deque()
         self._tail_from = position.newest
         self._pages: weakref.WeakValueDictionary[int, Page] = weakref.WeakValueDictionary()
@@ -123,7 +123,7 @@ class ConversationFeed:
         self.seq = self._tail_from = seq
 
     async def after(self, seq: int, database: Database) -> Page:
-        """What was said after that number; an empty page when everything is known."""
+        """Return the messages after that number; an empty page if there are none."""
         if seq >= self._tail_from:
             return Page([said for said in self._tail if said.seq > seq])
         if (page := self._pages.get(seq)) is not None:
@@ -136,7 +136,7 @@ class ConversationFeed:
         return await asyncio.shield(reading)
 
     async def _read(self, seq: int, database: Database) -> Page:
-        """A page, once for all who want the same: what follows a number stays what follows it."""
+        """Read a page once for all subscriptions that need it: the messages after a number never change."""
         try:
             async with database.statement() as connection:
                 found = await NewMessages(connection).list_after(self.owner_id, self.conversation_id, seq)
@@ -232,7 +232,7 @@ class Subscription:
             yield TurnEnded(turn.message_id, turn.draft.reply_id)
 
     def _read_new_turn(self, place: ConversationFeed) -> Iterator[LiveEvent]:
-        """A turn that has begun since; one that is over already is not told of, because what it has said is."""
+        """Yield the events of a turn that has begun since. A turn that is over already is skipped: its reply is a message."""
         if self._turn is None and place.turn is not None and not place.turn.draft.is_over:
             self._turn, self._text_offset = place.turn, 0
             yield TurnStarted(place.turn.message_id)

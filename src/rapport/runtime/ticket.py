@@ -1,4 +1,4 @@
-"""What a channel holds after handing over a message."""
+"""Give a channel a ticket for a message that it has handed over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SILENCE_SECONDS = 15.0
 
 
 class PendingReplies(Protocol):
-    """What a ticket needs of the runtime."""
+    """The part of the runtime that a ticket uses."""
 
     @property
     def is_drained(self) -> bool: ...
@@ -28,7 +28,7 @@ class PendingReplies(Protocol):
 
 
 class Ticket:
-    """What a channel holds after handing over a message: proof that it is stored, and a way to wait for the reply."""
+    """Proof that a message is stored, and a way to wait for its reply."""
 
     def __init__(self, accepted: Accepted, draft: Draft | None, pending: PendingReplies) -> None:
         self.accepted = accepted
@@ -36,9 +36,9 @@ class Ticket:
         self._pending = pending
 
     async def tokens(self) -> AsyncIterator[str]:
-        """The reply's tokens as they come, if this process makes it, then it is time for `reply()`.
+        """Yield the reply's tokens as they come, if this process writes it; then call `reply()`.
 
-        An empty token is a sign of life while there is nothing to say.
+        An empty token only says that the turn still runs.
         """
         if self.draft is None:
             return
@@ -53,7 +53,7 @@ class Ticket:
             yield ""
 
     async def reply(self) -> Message:
-        """The stored reply, whichever process makes it."""
+        """Return the stored reply, whichever process writes it."""
         if self.draft is None:
             raise Permanent("Nothing will be said to this message.")
         try:
@@ -70,5 +70,5 @@ class Ticket:
             self.close()
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting for the reply."""
         self._pending.forget_draft(self.accepted.message_id)

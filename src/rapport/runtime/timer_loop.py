@@ -1,4 +1,4 @@
-"""The timekeeper: turns timers into events when they are due, on time and in batches. Any number of processes may keep time."""
+"""Fire timers: turn them into events when they are due, in batches. Any number of processes may do so."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 BATCH = 1_000
 MAX_FIRED_AT_ONCE = 20_000
-"""So many are fired before anything else is done about them."""
+"""Timers that are fired before the first of their turns begins."""
 POLL_SECONDS = 1.0
 """The longest sleep: a timer that another process has set is known by then, and none is due sooner than that."""
 MIN_PAUSE_SECONDS = 0.005
@@ -38,11 +38,11 @@ class TimerLoop:
         """Many are due at once: their turns begin when all of them have fired."""
 
     def wake(self) -> None:
-        """A timer may have become due sooner than was known."""
+        """Look at once: a timer may be due sooner than was known."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Keep time until cancelled."""
+        """Fire timers until cancelled."""
         while True:
             try:
                 pause = await self._fire_due()
@@ -93,10 +93,10 @@ class TimerLoop:
     def _log_fired(self, timer: FiredTimer) -> None:
         where = {"conversationId": timer.conversation_id, "timerId": timer.id, "trigger_type": timer.trigger_type}
         if timer.state == "expired":
-            self._metrics.expired()
+            self._metrics.count_expired()
             log.warning("timer.expired", **where, late_seconds=round(timer.lateness_seconds, 1))
         elif timer.state == "superseded":
             log.info("timer.superseded", **where)
         else:
-            self._metrics.fired(timer.lateness_seconds)
+            self._metrics.count_fired(timer.lateness_seconds)
             log.info("timer.fired", **where, late_ms=round(timer.lateness_seconds * 1000, 1))

@@ -176,7 +176,7 @@ class Worker:
 
     def _announce(self, accepted: Accepted) -> None:
         self.live_updates.announce_change(accepted.conversation_id)
-        self._metrics.received()
+        self._metrics.count_received()
         log.info(
             "chat.event",
             conversationId=accepted.conversation_id,

@@ -34,7 +34,7 @@ class PhaseTimer:
         now = time.perf_counter()
         ms = round((now - self._at) * 1000, 2)
         log.info("chat.metrics", phase=phase, ms=ms)
-        self._metrics.phase(phase, ms)
+        self._metrics.record_phase(phase, ms)
         self._at = now
 
 

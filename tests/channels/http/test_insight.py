@@ -117,8 +117,8 @@ async def test_hours_are_hours(world: World) -> None:
 def test_quantiles_are_those_that_prometheus_would_show(durations: list[float], p50: float, p95: float) -> None:
     metrics = Metrics()
     for duration in durations:
-        metrics.phase("model", duration)
-    [phase] = metrics.phases()
+        metrics.record_phase("model", duration)
+    [phase] = metrics.summarize_phases()
     assert (phase.phase, phase.count) == ("model", len(durations))
     assert phase.p50_ms == pytest.approx(p50)
     assert phase.p95_ms == pytest.approx(p95)

@@ -602,18 +602,18 @@ async def test_metrics_can_be_read_and_name_nobody(world: World) -> None:
 
 def test_metrics_count_what_happens_under_fixed_names_only() -> None:
     metrics = Metrics()
-    metrics.followed_up("check_in", "delivered")
-    metrics.followed_up("check_in", "delivered", regenerated=True)
-    metrics.followed_up("task_incomplete", "suppressed", "muted")
-    metrics.followed_up("Ana's secret", "what she said", 'in "her" room\n')
-    metrics.followed_up(None, "failed")
+    metrics.count_follow_up("check_in", "delivered")
+    metrics.count_follow_up("check_in", "delivered", regenerated=True)
+    metrics.count_follow_up("task_incomplete", "suppressed", "muted")
+    metrics.count_follow_up("Ana's secret", "what she said", 'in "her" room\n')
+    metrics.count_follow_up(None, "failed")
     for lateness in (0.002, 0.3, -1.0, 5000.0):
-        metrics.fired(lateness)
-    metrics.expired()
-    metrics.phase("model", 1500.0)
-    metrics.phase("Words of Ana", 1.0)
-    metrics.received()
-    metrics.pending(7)
+        metrics.count_fired(lateness)
+    metrics.count_expired()
+    metrics.record_phase("model", 1500.0)
+    metrics.record_phase("Words of Ana", 1.0)
+    metrics.count_received()
+    metrics.set_pending(7)
 
     text = metrics.render().decode()
     found = {(name, tuple(sorted(labels.items()))): value for name, labels, value in samples(text)}
@@ -639,6 +639,6 @@ def test_metrics_count_what_happens_under_fixed_names_only() -> None:
 
 def test_two_processes_worth_of_metrics_do_not_share_a_count() -> None:
     one, other = Metrics(), Metrics()
-    one.received()
+    one.count_received()
     assert ("rapport_messages_received_total", {}, 1.0) in list(samples(one.render().decode()))
     assert ("rapport_messages_received_total", {}, 0.0) in list(samples(other.render().decode()))

@@ -138,11 +138,11 @@ async def test_of_two_processes_one_asks_and_the_other_takes_over(town: Town) ->
     with logged() as lines:
         async with another_world(town) as second:
             await town.hears(town.ann_alone, town.ann, "hello")
-            assert events(lines).count("watch.kept") == 0
+            assert events(lines).count("leader.elected") == 0
             await town.world.worker.stop()
             town.ann_alone.says(town.ann, "are you still there?")
             await town.peer.until_sent(town.ann_alone, 2)
-            assert events(lines).count("watch.kept") == 1
+            assert events(lines).count("leader.elected") == 1
             assert await second.sql("SELECT count(*) FROM messages") == [(4,)]
     assert not [request for request in town.peer.calls("getUpdates") if request.status == 409]
     assert "telegram.conflict" not in events(lines)

@@ -122,7 +122,7 @@ async def test_each_process_may_be_called_and_one_reads(called: Town) -> None:
             await called.peer.until_sent(called.ann_alone, 1)
             await called.settled()
     assert called.peer.sent(called.ann_alone) == ["re: hello"]
-    assert "watch.kept" not in [line["event"] for line in lines]  # the second one only took it
+    assert "leader.elected" not in [line["event"] for line in lines]  # the second one only took it
     assert len(called.peer.calls("setWebhook")) == 1
 
 

@@ -87,7 +87,7 @@ def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter
                         "p50_ms": round(one.p50_ms, 2),
                         "p95_ms": round(one.p95_ms, 2),
                     }
-                    for one in metrics.phases()
+                    for one in metrics.summarize_phases()
                 ],
                 "guard": _share(sum(hour.guarded for hour in replies), replies),
                 "fallbacks": _share(sum(hour.fallen_back for hour in replies), replies),

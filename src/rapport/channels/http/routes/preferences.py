@@ -53,7 +53,7 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
     async def get_metrics(owner: str = owner_id) -> Response:
         """Requires a key of the operator, the user `local`. On loopback without keys every caller is that user."""
         require_operator(owner)
-        metrics.pending(await core.monitoring.count_pending_timers())
+        metrics.set_pending(await core.monitoring.count_pending_timers())
         return Response(metrics.render(), headers={**NOT_STORED, "Content-Type": CONTENT_TYPE})
 
     return router
