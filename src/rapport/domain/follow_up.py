@@ -38,6 +38,14 @@ PROMPTS: dict[TriggerType, str] = {
     "waiting_for_decision": "Follow up on the decision the user needs to make.",
 }
 
+MEANINGS: dict[TriggerType, str] = {
+    "question_unanswered": "the assistant asked something that matters and the user has not answered.",
+    "task_incomplete": "the user said they would do something and has not said that it is done.",
+    "waiting_for_decision": "the user has to decide something and has not.",
+    "check_in": "none of these, but a friend would ask how things are going.",
+}
+"""The meaning of each type, for a model that chooses one."""
+
 EXPIRY_SECONDS = 3_600.0
 """A follow-up that is overdue by this much is dropped: it would come too late to be of use."""
 

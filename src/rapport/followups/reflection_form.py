@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from rapport.domain.conversation import Message
-from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan
+from rapport.domain.follow_up import MEANINGS, TRIGGER_TYPES, Autonomy, PastFollowUp, Plan
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.own_words import find_own_messages, find_sources, is_founded
 from rapport.followups.planner import clamp_delay, fits, leaves_no_room, space_out
@@ -25,13 +25,8 @@ class FollowUp(BaseModel):
     """Something worth saying unasked if the user stays silent."""
 
     trigger_type: str = Field(
-        description=(
-            "question_unanswered: the assistant asked something that matters and the user has not answered. "
-            "task_incomplete: the user said they would do something and has not said that it is done. "
-            "waiting_for_decision: the user has to decide something and has not. "
-            "check_in: none of these, but a friend would ask how things are going."
-        ),
-        json_schema_extra={"enum": ["check_in", "question_unanswered", "task_incomplete", "waiting_for_decision"]},
+        description=" ".join(f"{trigger_type}: {meaning}" for trigger_type, meaning in MEANINGS.items()),
+        json_schema_extra={"enum": [*TRIGGER_TYPES]},
     )
     delay_seconds: float = Field(
         description="How many seconds of silence to wait first, counted from the assistant's last message: usually 120 to 3600.",

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from rapport.channels.telegram.commands.command import FOR_ADMINS, Command, CommandContext
-from rapport.channels.telegram.commands.notice_text import WallClock, quote
+from rapport.channels.telegram.commands.notice_text import PURPOSES, WallClock, quote
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer
 from rapport.domain.follow_up_requests import FOREVER, MAX_MUTE_SECONDS, Permission, Preference, parse_duration
 
 MAX_LISTED = 10
-PURPOSES: Mapping[str, str] = {
-    "check_in": "to pick up our conversation",
-    "question_unanswered": "about a question of mine",
-    "task_incomplete": "about a task that is still open",
-    "waiting_for_decision": "about a decision that is still open",
-}
 
 
 async def mute(command: Command, context: CommandContext) -> str:

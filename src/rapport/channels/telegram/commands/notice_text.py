@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -12,6 +13,13 @@ from rapport.domain.follow_up_requests import Preference
 from rapport.followups.gates import check_time_zone
 from rapport.retrieval.files.document import fit_on_one_line
 
+PURPOSES: Mapping[str, str] = {
+    "check_in": "to pick up our conversation",
+    "question_unanswered": "about a question of mine",
+    "task_incomplete": "about a task that is still open",
+    "waiting_for_decision": "about a decision that is still open",
+}
+"""The purpose of a follow-up, by its trigger type."""
 _MARKUP = re.compile(r"[\\`*_{}\[\]()<>#+\-.!|~&=]")
 _NO_BREAK = "\u2060"
 """Invisible. After an @ it keeps the name from notifying anybody."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rapport.channels.telegram.commands.notice_text import WallClock, quote
+from rapport.channels.telegram.commands.notice_text import PURPOSES, WallClock, quote
 from rapport.core.core import Core
 from rapport.core.explanations import ExplanationDetails
 from rapport.domain.conversation import Author, Conversation, Message
@@ -21,12 +21,6 @@ MAX_SOURCES = 3
 """At most this many notes, and this many memories."""
 MAX_NAME_CHARACTERS = 32
 
-UNASKED: Mapping[str, str] = {
-    "check_in": "to pick up our conversation again",
-    "question_unanswered": "because a question of mine was still open",
-    "task_incomplete": "to ask about a task that was still open",
-    "waiting_for_decision": "because a decision was still open",
-}
 _REASONS: Mapping[str, str] = {
     "reply_chain": "linked by replies",
     "addressed": "addressed to a participant",
@@ -96,7 +90,7 @@ class _ExplanationText:
         sentences: list[str] = []
         if facts.get("autonomous") is True:
             sentences.append(
-                f"I wrote that on my own, {UNASKED.get(str(facts.get('trigger_type')), UNASKED['check_in'])}."
+                f"I wrote that on my own, {PURPOSES.get(str(facts.get('trigger_type')), PURPOSES['check_in'])}."
             )
         elif call is not None:
             whose = "you" if self._is_asker(call) else self._name_speaker(call)
