@@ -202,16 +202,14 @@ class Messages:
         raise InvalidInput(f"There is no message {message_id[:64]!r} in this conversation to page from.")
 
 
-# Every other field of a message is the column of the same name.
-_SAME_NAMES = tuple(field.name for field in fields(Message) if field.name not in ("content", "author"))
-_read_same_names = attrgetter(*_SAME_NAMES)
+# Every field of a message after its author is the column of the same name. One attrgetter, because a turn reads many rows.
+_field_names = [field.name for field in fields(Message)]
+_read_other_fields = attrgetter(*_field_names[_field_names.index("author") + 1 :])
 
 
 def to_message(row: Any) -> Message:
     """Build a message from a row that has COLUMNS, COMMON_COLUMNS and PROMPT_COLUMNS, or TEXT_COLUMNS among its columns."""
+    content = row.content if row.blocks is None else row.blocks
     author_id = row.author_id
-    return Message(
-        **dict(zip(_SAME_NAMES, _read_same_names(row), strict=True)),
-        content=row.content if row.blocks is None else row.blocks,
-        author=None if author_id is None else Author(author_id, row.author_name or author_id),
-    )
+    author = None if author_id is None else Author(author_id, row.author_name or author_id)
+    return Message(row.id, row.conversation_id, row.role, content, row.created_at, author, *_read_other_fields(row))
