@@ -17,6 +17,7 @@ from rapport.domain.errors import Permanent
 from rapport.storage.database import Database
 from rapport.storage.messages.summaries import Summaries
 from rapport.storage.migrate import list_migrations, migrate, schema_lock
+from rapport.storage.notes.notes import Notes, has_vector_index
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 from tests.support.waiting import LIMIT_SECONDS
 
@@ -62,7 +63,7 @@ CATALOGUE = {
 
 
 def shape(url: str) -> Shape:
-    """What the database holds of ours."""
+    """Return the definitions of all objects of the schema."""
     with psycopg.connect(url, autocommit=True) as connection:
         return {
             name: sorted(connection.execute(query.encode()).fetchall(), key=repr) for name, query in CATALOGUE.items()
@@ -153,7 +154,7 @@ async def test_an_extension_that_is_not_only_ours_stays_when_we_go(empty_databas
 
 
 async def test_a_talk_of_version_1_goes_on_and_comes_back_whole(empty_database: str) -> None:
-    """What was said before there were summaries stays as it was, up and down; a summary goes with what knows of it."""
+    """Messages from before there were summaries stay as they were, up and down; going down drops the summary."""
     await run_migrations(empty_database, to=1)
     with psycopg.connect(empty_database, autocommit=True) as connection:
         connection.execute(
@@ -209,7 +210,7 @@ async def test_who_spoke_before_there_were_bots_is_known(empty_database: str) ->
 
 
 async def test_a_group_that_had_moved_is_still_known_by_its_first_id(empty_database: str) -> None:
-    """What version 7 kept with the conversation stands beside it now; going back puts it back."""
+    """Version 8 moves the first id out of the conversation's row; going back restores it."""
     await run_migrations(empty_database, to=7)
     with psycopg.connect(empty_database, autocommit=True) as connection:
         connection.execute(
@@ -222,6 +223,60 @@ async def test_a_group_that_had_moved_is_still_known_by_its_first_id(empty_datab
         assert connection.execute("SELECT * FROM telegram_chat_migrations").fetchall() == [(7, -1001, -5)]
         await run_migrations(empty_database, to=7)
         assert connection.execute("SELECT * FROM telegram_chats ORDER BY chat_id").fetchall() == kept
+
+
+ROWS_OF_VERSION_10 = """
+INSERT INTO conversations (id, owner_id, agent_id, kind, channel, spoken, unanswered, followups, autonomy, unreachable_at)
+VALUES ('c', 'o', 'a', 'direct', 'telegram', 3, 1, 2, true, now());
+INSERT INTO messages (conversation_id, id, owner_id, role, content, created_at, platform_id)
+VALUES ('c', 'm', 'o', 'user', 'hello', now(), '5/1');
+INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, spoken) VALUES ('c', 'm', 'o', 'queued', 'w', 3);
+INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, matter, origin, spoken, due_at, sources)
+VALUES ('c', 't', 'follow-up', 'o', 'check_in', 'the exam', 'planner', 3, now(), '{m}');
+INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, state, platform_ids, spoken)
+VALUES ('c', 'r', 'o', 'telegram', 'r', 'doubtful', '["5/2"]', 3);
+INSERT INTO notes (owner_id, id, title, text, hash, embedder, chunks) VALUES ('o', 'n', 'N', 'text', 'h', 'e', 1);
+INSERT INTO chunks (owner_id, note_id, position, embedder, heading, text, words)
+VALUES ('o', 'n', 0, 'e', '', 'text', to_tsvector('english', 'text'));
+INSERT INTO points (owner_id, note_id, position, number, embedder, embedding) VALUES ('o', 'n', 0, 0, 'e', '[1, 0]');
+INSERT INTO shelves (owner_id, embedder, chunks, min_similarity) VALUES ('o', 'e', 1, 0.25);
+-- The index of a second vector length, as it is created before an embedder's first note is stored.
+CREATE INDEX points_near_2 ON points USING hnsw ((embedding::halfvec(2)) halfvec_cosine_ops) WHERE vector_dims(embedding) = 2;
+"""
+
+
+async def test_rows_of_version_10_keep_their_data_under_the_new_names(empty_database: str) -> None:
+    """Version 11 renames tables, columns and one state of the outbox; going back restores every row."""
+    await run_migrations(empty_database, to=10)
+    tables = ("conversations", "messages", "events", "timers", "outbox", "notes", "chunks", "points", "shelves")
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute(ROWS_OF_VERSION_10)
+
+        def load_rows() -> dict[str, list[tuple[Any, ...]]]:
+            # As text, because no datetime can hold -infinity.
+            return {table: connection.execute(f"SELECT r::text FROM {table} r".encode()).fetchall() for table in tables}
+
+        rows, schema = load_rows(), shape(empty_database)
+        assert all(len(found) == 1 for found in rows.values())
+        await run_migrations(empty_database)
+        read = connection.execute
+        assert read(
+            "SELECT user_message_count, open_event_count, consecutive_followups, autonomy_enabled,"
+            " unreachable_since IS NOT NULL FROM conversations"
+        ).fetchall() == [(3, 1, 2, True, True)]
+        assert read("SELECT content, platform_id FROM messages").fetchall() == [("hello", "5/1")]
+        assert read("SELECT state, user_message_count FROM events").fetchall() == [("queued", 3)]
+        assert read("SELECT topic, user_message_count, sources FROM timers").fetchall() == [("the exam", 3, ["m"])]
+        assert read("SELECT state, platform_ids FROM outbox").fetchall() == [("unconfirmed", ["5/2"])]
+        assert read("SELECT chunks, min_similarity FROM note_counts").fetchall() == [(1, 0.25)]
+        async with opened(empty_database) as database, database.statement() as own:
+            assert await has_vector_index(own, 2)
+            assert await has_vector_index(own, 384)
+            sample = await Notes(own).sample_vectors("o", "e", limit=5)
+        assert [(note_id, chunk.text, list(vector)) for note_id, _, chunk, vector in sample] == [("n", "text", [1, 0])]
+        await run_migrations(empty_database, to=10)
+        assert load_rows() == rows
+        assert shape(empty_database) == schema
 
 
 async def test_several_that_migrate_at_once_do_it_once(empty_database: str) -> None:

@@ -1,4 +1,4 @@
-"""What agents remember about owners: every statement asks for both, and nobody else's is ever looked at."""
+"""Store memories of agents about owners. Every statement asks for both the agent and the owner."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rapport.domain.note import Vector
 from rapport.storage.database import Connection
 from rapport.storage.notes.notes import format_vector
 
-_MEMORIES = 0x6D65_6D6F  # "memo": the class of the advisory locks under which memories are written
-_CARD = "id, owner_id, agent_id, key, content, origin, conversation_id, message_id, created_at, updated_at"
+_MEMORIES = 0x6D65_6D6F  # "memo": the class of the advisory locks for writing memories
+_COLUMNS = "id, owner_id, agent_id, key, content, origin, conversation_id, message_id, created_at, updated_at"
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStatistics:
-    """How much an agent remembers about an owner."""
+    """Counts of an agent's memories about an owner."""
 
     count: int
     oldest: datetime | None
@@ -43,8 +43,8 @@ class Memories:
     connection: Connection
 
     async def lock(self, owner_id: str, agent_id: str) -> None:
-        """From here to the end of the transaction nobody else writes what this agent remembers about this owner."""
-        # What must hold is between rows (no two alike, not too many), which no constraint can see to.
+        """Lock this agent's memories about this owner for writing until the transaction ends."""
+        # The rules concern several rows (no duplicates, a maximum), which no constraint can check.
         await self.connection.execute(
             "SELECT pg_advisory_xact_lock(%s, hashtext(%s || '/' || %s))", (_MEMORIES, owner_id, agent_id)
         )
@@ -52,11 +52,11 @@ class Memories:
     async def add(
         self, owner_id: str, agent_id: str, candidate: MemoryCandidate, *, embedder: str, vector: Vector
     ) -> Memory:
-        """A new memory."""
+        """Store a new memory."""
         made = await self.connection.execute(
             "INSERT INTO memories"
             " (owner_id, agent_id, id, key, content, origin, conversation_id, message_id, embedder, embedding)"
-            f" VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::halfvec) RETURNING {_CARD}",
+            f" VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::halfvec) RETURNING {_COLUMNS}",
             (
                 owner_id,
                 agent_id,
@@ -72,45 +72,45 @@ class Memories:
         )
         row = await made.fetchone()
         assert row is not None
-        return Memory(*row)
+        return _to_memory(row)
 
     async def get(self, owner_id: str, agent_id: str, memory_id: str) -> Memory:
-        """The memory, if it is this agent's about this owner."""
-        if is_id(memory_id) and (found := await self._find_first("id = %s", owner_id, agent_id, memory_id)):
-            return found
+        """Return the memory; raise NotFound if it is missing, another agent's or about somebody else."""
+        if is_id(memory_id) and (memory := await self._find_first("id = %s", owner_id, agent_id, memory_id)):
+            return memory
         raise no_such_memory(memory_id)
 
     async def find_by_key(self, owner_id: str, agent_id: str, key: str) -> Memory | None:
-        """What is remembered under a key."""
+        """Return the memory with that key; None if there is none."""
         return await self._find_first("key = %s", owner_id, agent_id, key)
 
     async def _find_first(self, condition: LiteralString, owner_id: str, agent_id: str, value: str) -> Memory | None:
         found = await self.connection.execute(
-            f"SELECT {_CARD} FROM memories WHERE owner_id = %s AND agent_id = %s AND {condition}",
+            f"SELECT {_COLUMNS} FROM memories WHERE owner_id = %s AND agent_id = %s AND {condition}",
             (owner_id, agent_id, value),
         )
         row = await found.fetchone()
-        return Memory(*row) if row else None
+        return _to_memory(row) if row else None
 
     async def list_page(
         self, owner_id: str, agent_id: str, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> list[Memory]:
-        """What is remembered, the newest first; `before` is the (created_at, id) of the last one seen."""
-        # By when they were made, which never changes: one that is edited between two pages is not skipped.
+        """Return the memories, the newest first; `before` is the (created_at, id) of the previous page's last."""
+        # created_at never changes, so a memory that is edited between two pages is not skipped.
         found = await self.connection.execute(
-            f"SELECT {_CARD} FROM memories WHERE owner_id = %s AND agent_id = %s"
+            f"SELECT {_COLUMNS} FROM memories WHERE owner_id = %s AND agent_id = %s"
             " AND (%s::timestamptz IS NULL OR (created_at, id) < (%s, %s)) ORDER BY created_at DESC, id DESC LIMIT %s",
             (owner_id, agent_id, before and before[0], before and before[0], before and before[1], limit),
         )
-        return [Memory(*row) for row in await found.fetchall()]
+        return [_to_memory(row) for row in await found.fetchall()]
 
     async def find_nearest(
         self, owner_id: str, agent_id: str, *, embedder: str, vector: Vector, limit: int
     ) -> list[tuple[Memory, float]]:
-        """The most similar ones of this embedder, best first, each with its similarity."""
-        # All of them are compared: they are a thousand at most.
+        """Return the most similar memories of this embedder with their similarity, best first."""
+        # All of them are compared: there are a thousand at most.
         found = await self.connection.execute(
-            f"SELECT {_CARD}, 1 - (embedding <=> %(vector)s::halfvec) FROM memories"
+            f"SELECT {_COLUMNS}, 1 - (embedding <=> %(vector)s::halfvec) AS similarity FROM memories"
             " WHERE owner_id = %(owner)s AND agent_id = %(agent)s AND embedder = %(embedder)s"
             " ORDER BY embedding <=> %(vector)s::halfvec, id LIMIT %(limit)s",
             {
@@ -121,15 +121,15 @@ class Memories:
                 "limit": limit,
             },
         )
-        return [(Memory(*row[:-1]), float(row[-1])) for row in await found.fetchall()]
+        return [(_to_memory(row), float(row.similarity)) for row in await found.fetchall()]
 
     async def find_similar(
         self, owner_id: str, agent_id: str, content: str, *, embedder: str, vector: Vector, floor: float, limit: int
     ) -> list[tuple[Memory, float]]:
-        """Those at least as similar as `floor`, and one of the very same words whoever has indexed it; best first."""
-        # CASE, because vectors of two embedders must not even be compared: they may differ in length.
+        """Return memories at least as similar as `floor`, and one with the same text by any embedder; best first."""
+        # CASE, because comparing vectors of two embedders fails if they differ in length.
         found = await self.connection.execute(
-            f"SELECT * FROM (SELECT {_CARD}, CASE WHEN content = %(content)s THEN 1 WHEN embedder = %(embedder)s"
+            f"SELECT * FROM (SELECT {_COLUMNS}, CASE WHEN content = %(content)s THEN 1 WHEN embedder = %(embedder)s"
             " THEN 1 - (embedding <=> %(vector)s::halfvec) END AS similarity FROM memories"
             " WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS compared WHERE similarity >= %(floor)s"
             " ORDER BY content = %(content)s DESC, similarity DESC, id LIMIT %(limit)s",
@@ -143,14 +143,14 @@ class Memories:
                 "limit": limit,
             },
         )
-        return [(Memory(*row[:-1]), float(row[-1])) for row in await found.fetchall()]
+        return [(_to_memory(row), float(row.similarity)) for row in await found.fetchall()]
 
     async def rewrite(self, memory: Memory, *, embedder: str, vector: Vector) -> Memory:
-        """Other words under the same id, with their key and where they come from; raises NotFound if it is gone."""
+        """Replace the content, key and origin of a memory; raise NotFound if it is gone."""
         made = await self.connection.execute(
             "UPDATE memories SET key = %s, content = %s, origin = %s, conversation_id = %s, message_id = %s,"
             " embedder = %s, embedding = %s::halfvec, updated_at = clock_timestamp()"
-            f" WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_CARD}",
+            f" WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_COLUMNS}",
             (
                 memory.key,
                 memory.content,
@@ -167,70 +167,70 @@ class Memories:
         return _require_memory(await made.fetchone(), memory.id)
 
     async def touch(self, memory: Memory, *, key: str | None) -> Memory:
-        """The same words, said again or under another key; raises NotFound if it is gone."""
+        """Set the key and the time of a memory whose content was stated again; raise NotFound if it is gone."""
         made = await self.connection.execute(
             "UPDATE memories SET key = %s, updated_at = clock_timestamp()"
-            f" WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_CARD}",
+            f" WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_COLUMNS}",
             (key, memory.owner_id, memory.agent_id, memory.id),
         )
         return _require_memory(await made.fetchone(), memory.id)
 
     async def delete(self, owner_id: str, agent_id: str, memory_id: str) -> Memory:
-        """Forget one, and return what it was."""
+        """Delete a memory and return it; raise NotFound if it is gone."""
         if not is_id(memory_id):
             raise no_such_memory(memory_id)
         gone = await self.connection.execute(
-            f"DELETE FROM memories WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_CARD}",
+            f"DELETE FROM memories WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_COLUMNS}",
             (owner_id, agent_id, memory_id),
         )
         return _require_memory(await gone.fetchone(), memory_id)
 
     async def delete_all(self, owner_id: str, agent_id: str) -> list[str]:
-        """Forget everything of this agent's about this owner; returns the ids of what that was."""
+        """Delete all memories of this agent about this owner; return their ids."""
         gone = await self.connection.execute(
             "DELETE FROM memories WHERE owner_id = %s AND agent_id = %s RETURNING id", (owner_id, agent_id)
         )
-        return [row[0] for row in await gone.fetchall()]
+        return [row.id for row in await gone.fetchall()]
 
     async def count(self, owner_id: str, agent_id: str) -> int:
-        """How many there are, whoever has indexed them."""
+        """Return the number of memories, by any embedder."""
         return (await self.get_statistics(owner_id, agent_id)).count
 
     async def has_some(self, owner_id: str, agent_id: str, *, embedder: str) -> bool:
-        """Whether a search by this embedder could find anything: so a turn without memories embeds nothing."""
+        """Return True if this embedder has indexed any: a turn without memories then embeds nothing."""
         found = await self.connection.execute(
-            "SELECT EXISTS (SELECT FROM memories WHERE owner_id = %s AND agent_id = %s AND embedder = %s)",
+            "SELECT EXISTS (SELECT FROM memories WHERE owner_id = %s AND agent_id = %s AND embedder = %s) AS has_some",
             (owner_id, agent_id, embedder),
         )
         row = await found.fetchone()
-        return row is not None and bool(row[0])
+        return row is not None and bool(row.has_some)
 
     async def get_statistics(self, owner_id: str, agent_id: str) -> MemoryStatistics:
-        """How many there are, since when, and who wrote them down."""
+        """Return the number of memories by origin, and the times of the oldest and the newest."""
         found = await self.connection.execute(
-            "SELECT origin, count(*), min(created_at), max(created_at) FROM memories"
+            "SELECT origin, count(*) AS count, min(created_at) AS oldest, max(created_at) AS newest FROM memories"
             " WHERE owner_id = %s AND agent_id = %s GROUP BY origin",
             (owner_id, agent_id),
         )
         rows = await found.fetchall()
         return MemoryStatistics(
-            count=sum(row[1] for row in rows),
-            oldest=min((row[2] for row in rows), default=None),
-            newest=max((row[3] for row in rows), default=None),
-            by_origin={row[0]: row[1] for row in rows},
+            count=sum(row.count for row in rows),
+            oldest=min((row.oldest for row in rows), default=None),
+            newest=max((row.newest for row in rows), default=None),
+            by_origin={row.origin: row.count for row in rows},
         )
 
     async def list_outdated(self, embedder: str, *, limit: int) -> list[OutdatedMemory]:
-        """Memories of anybody that another embedder has indexed."""
+        """Return memories about any owner that another embedder has indexed."""
         found = await self.connection.execute(
             "SELECT owner_id, agent_id, id, content FROM memories WHERE embedder <> %s"
             " ORDER BY owner_id, agent_id, id LIMIT %s",
             (embedder, limit),
         )
-        return [OutdatedMemory(*row) for row in await found.fetchall()]
+        return [OutdatedMemory(row.owner_id, row.agent_id, row.id, row.content) for row in await found.fetchall()]
 
     async def replace_vector(self, memory: OutdatedMemory, *, embedder: str, vector: Vector) -> bool:
-        """Give it a vector of another embedder, unless it says something else by now; it has not changed for readers."""
+        """Store a vector of another embedder, unless the content has changed; return True if stored. updated_at stays."""
         moved = await self.connection.execute(
             "UPDATE memories SET embedder = %s, embedding = %s::halfvec"
             " WHERE owner_id = %s AND agent_id = %s AND id = %s AND content = %s",
@@ -239,21 +239,36 @@ class Memories:
         return moved.rowcount == 1
 
     async def count_totals(self, embedder: str) -> tuple[int, int]:
-        """How many memories there are of everybody, and how many of them another embedder has indexed."""
+        """Return the number of all memories, and of those that another embedder has indexed."""
         found = await self.connection.execute(
-            "SELECT count(*), count(*) FILTER (WHERE embedder <> %s) FROM memories", (embedder,)
+            "SELECT count(*) AS total, count(*) FILTER (WHERE embedder <> %s) AS outdated FROM memories", (embedder,)
         )
         row = await found.fetchone()
         assert row is not None
-        return row[0], row[1]
+        return row.total, row.outdated
 
 
 def no_such_memory(memory_id: str) -> NotFound:
-    """Missing, somebody else's, or another agent's: the same answer."""
+    """Return the error for a missing memory, somebody else's and another agent's: they must look the same."""
     return NotFound(f"There is no memory {memory_id[:80]!r}.")
 
 
-def _require_memory(row: tuple[Any, ...] | None, memory_id: str) -> Memory:
+def _require_memory(row: Any, memory_id: str) -> Memory:
     if row is None:
         raise no_such_memory(memory_id)
-    return Memory(*row)
+    return _to_memory(row)
+
+
+def _to_memory(row: Any) -> Memory:
+    return Memory(
+        id=row.id,
+        owner_id=row.owner_id,
+        agent_id=row.agent_id,
+        key=row.key,
+        content=row.content,
+        origin=row.origin,
+        conversation_id=row.conversation_id,
+        message_id=row.message_id,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

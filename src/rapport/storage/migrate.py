@@ -1,4 +1,4 @@
-"""Migrations: numbered SQL files, up and down, each in a transaction, under one lock for all processes."""
+"""Apply migrations: numbered SQL files, up and down, in one transaction, under one lock for all processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psycopg import errors
 from rapport.domain.errors import Permanent
 from rapport.storage.database import Connection, Database
 
-_LOCK = 0x7261_7070  # "rapp": every process that migrates waits here for the others
+_LOCK = 0x7261_7070  # "rapp": the advisory lock of every process that migrates
 _FILE = re.compile(r"(\d{4})_(\w+)\.up\.sql")
 
 
@@ -27,7 +27,7 @@ class Migration:
 
 
 def list_migrations() -> list[Migration]:
-    """The migrations that ship, oldest first."""
+    """Return all migrations of this version, oldest first."""
     folder = resources.files("rapport.storage.migrations")
     found: list[Migration] = []
     for file in folder.iterdir():
@@ -39,10 +39,10 @@ def list_migrations() -> list[Migration]:
 
 @asynccontextmanager
 async def schema_lock(database: Database) -> AsyncGenerator[None]:
-    """Only one process at a time changes the schema, its own tables or LangGraph's; the others wait."""
+    """Hold the lock for changes of the schema, Rapport's tables and LangGraph's; other processes wait."""
     async with database.statement() as connection:
-        # Asked again and again instead of waited for: LangGraph builds indexes concurrently, and such a build waits for
-        # every statement that is under way, this one included.
+        # Polled, because LangGraph builds indexes concurrently: such a build waits for every running statement, and would
+        # wait for one that waits for this lock.
         while not await _try_lock(connection):
             await asyncio.sleep(0.05)
         try:
@@ -52,12 +52,12 @@ async def schema_lock(database: Database) -> AsyncGenerator[None]:
 
 
 async def _try_lock(connection: Connection) -> bool:
-    row = await (await connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,))).fetchone()
-    return row is not None and bool(row[0])
+    row = await (await connection.execute("SELECT pg_try_advisory_lock(%s) AS has_lock", (_LOCK,))).fetchone()
+    return row is not None and bool(row.has_lock)
 
 
 async def migrate(database: Database, *, to: int | None = None) -> list[str]:
-    """Bring the schema to version `to` (the newest by default); returns what was done. Call it under `schema_lock`."""
+    """Bring the schema to version `to` (the newest by default); return the steps taken. Call it under `schema_lock`."""
     every = list_migrations()
     target = every[-1].version if to is None else to
     done: list[str] = []
@@ -93,10 +93,10 @@ async def migrate(database: Database, *, to: int | None = None) -> list[str]:
 
 
 async def load_applied_versions(connection: Connection) -> set[int]:
-    """The versions this database has; makes the table that remembers them."""
+    """Return the versions that are applied; create the table of versions if there is none."""
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS schema_migrations"
         " (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
     )
     rows = await (await connection.execute("SELECT version FROM schema_migrations")).fetchall()
-    return {int(row[0]) for row in rows}
+    return {int(row.version) for row in rows}

@@ -1,1 +1,1 @@
-"""API keys and browser sessions."""
+"""Store API keys and browser sessions."""

@@ -1,4 +1,4 @@
-"""API keys: shown once, stored as a hash."""
+"""Store API keys as hashes. A key is shown once, when it is created."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.ids import new_id
@@ -14,10 +15,10 @@ from rapport.storage.work.events import NOTIFY_CHANNEL
 
 PREFIX = "rapport_"
 MAX_HINT_CHARACTERS = 500
-"""Of an owner's name, in a hint: Postgres takes less than 8,000 bytes."""
+"""The part of an owner's name in a notification, whose payload Postgres limits to 8,000 bytes."""
 
-# With the row, and so never without it: every process hears of it as soon as it is committed. It is only a hint; streams ask
-# again after a while anyway.
+# The notification is part of the statement, so every process gets it at the commit. It is only a hint: streams also check
+# their access periodically.
 _REVOKE = f"""
 WITH revoked AS (
     UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = %s AND revoked_at IS NULL RETURNING owner_id
@@ -25,7 +26,7 @@ WITH revoked AS (
 SELECT pg_notify('{NOTIFY_CHANNEL}', 'access ' || left(owner_id, {MAX_HINT_CHARACTERS})) FROM revoked
 """
 
-# Who came without a key is the local user, whoever the first key is for.
+# Clients without a key are the local user: the first key ends their access, whoever it is for.
 _CREATE = f"""
 WITH made AS (
     INSERT INTO api_keys (id, owner_id, name, hash) VALUES (%s, %s, %s, %s)
@@ -49,44 +50,50 @@ class ApiKeys:
     connection: Connection
 
     async def create(self, owner_id: str, *, name: str) -> tuple[ApiKey, str]:
-        """A new key and its secret, which can't be had a second time."""
+        """Create a key; return it and its secret, which is stored nowhere."""
         secret = PREFIX + secrets.token_urlsafe(32)
         cursor = await self.connection.execute(_CREATE.encode(), (new_id(), owner_id, name, hash_secret(secret)))
         row = await cursor.fetchone()
         assert row is not None
-        return ApiKey(*row[:5]), secret
+        return _to_api_key(row), secret
 
     async def list_all(self) -> list[ApiKey]:
-        """All keys, for the operator."""
+        """Return all keys, for the operator."""
         cursor = await self.connection.execute(
             "SELECT id, owner_id, name, created_at, revoked_at FROM api_keys ORDER BY created_at, id"
         )
-        return [ApiKey(*row) for row in await cursor.fetchall()]
+        return [_to_api_key(row) for row in await cursor.fetchall()]
 
     async def revoke(self, key_id: str) -> bool:
-        """End a key, and what was opened with it; False when there is no such active key."""
+        """Revoke a key, which also ends its sessions; return False if there is no such active key."""
         cursor = await self.connection.execute(_REVOKE.encode(), (key_id,))
         return cursor.rowcount == 1
 
     async def find_owner(self, secret: str) -> str | None:
-        """Whose key this is, if it is an active one."""
-        # Looked up by the hash of a 256-bit secret: the index comparison tells an attacker nothing useful by its time.
+        """Return the owner of an active key; None if it is not one."""
+        # The lookup is by the hash of a 256-bit secret: its timing tells an attacker nothing useful.
         cursor = await self.connection.execute(
             "SELECT owner_id FROM api_keys WHERE hash = %s AND revoked_at IS NULL", (hash_secret(secret),)
         )
         row = await cursor.fetchone()
-        return row[0] if row else None
+        return row.owner_id if row else None
 
     async def has_any(self) -> bool:
-        """Whether a key was ever made: revoking the last one does not open the door again."""
-        cursor = await self.connection.execute("SELECT EXISTS (SELECT FROM api_keys)")
+        """Return True if a key was ever created: revoking the last one does not allow access without a key again."""
+        cursor = await self.connection.execute("SELECT EXISTS (SELECT FROM api_keys) AS has_any")
         row = await cursor.fetchone()
-        return bool(row and row[0])
+        return bool(row and row.has_any)
 
     async def has_active(self) -> bool:
-        cursor = await self.connection.execute("SELECT EXISTS (SELECT FROM api_keys WHERE revoked_at IS NULL)")
+        cursor = await self.connection.execute(
+            "SELECT EXISTS (SELECT FROM api_keys WHERE revoked_at IS NULL) AS has_active"
+        )
         row = await cursor.fetchone()
-        return bool(row and row[0])
+        return bool(row and row.has_active)
+
+
+def _to_api_key(row: Any) -> ApiKey:
+    return ApiKey(row.id, row.owner_id, row.name, row.created_at, row.revoked_at)
 
 
 def hash_secret(secret: str) -> bytes:

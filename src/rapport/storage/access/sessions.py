@@ -1,4 +1,4 @@
-"""Sessions: browsers that are signed in with a key. Only a hash of what a browser shows is stored, and none outlives its key."""
+"""Store browser sessions, each opened with a key. Only a hash of the token is stored, and no session outlives its key."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rapport.storage.work.events import NOTIFY_CHANNEL
 
 SESSION_LIFETIME = timedelta(days=30)
 MAX_SESSIONS_PER_KEY = 50
-"""Browsers that one key keeps signed in; who signs in once more ends the oldest."""
+"""Sessions of one key; one more ends the oldest."""
 
-# One statement, and so one look at the key: a key that is revoked meanwhile opens nothing that lasts. What is over, of
-# whomever, and what is one too many goes with it: the table holds no more than there are browsers.
+# One statement reads the key once: a key that is revoked meanwhile opens no lasting session. It also deletes all expired
+# sessions and those over the limit, so that the table stays small.
 _OPEN = f"""
 WITH key AS (
     SELECT id, owner_id FROM api_keys WHERE hash = %(key)s AND revoked_at IS NULL
@@ -28,7 +28,7 @@ INSERT INTO sessions (hash, key_id, owner_id, expires_at)
 SELECT %(hash)s, id, owner_id, clock_timestamp() + %(lifetime)s FROM key RETURNING owner_id
 """
 
-# Two primary keys. The key is asked every time, so that revoking it ends its sessions at once.
+# Two lookups by primary key. The key is read every time, so that revoking it ends its sessions at once.
 _OWNER = """
 SELECT s.owner_id FROM sessions s JOIN api_keys k ON k.id = s.key_id
 WHERE s.hash = %s AND s.expires_at > clock_timestamp() AND k.revoked_at IS NULL
@@ -45,7 +45,7 @@ class Sessions:
     connection: Connection
 
     async def open(self, key: str) -> str | None:
-        """A token that stands for the key for LIFETIME and can't be had a second time; None if the key isn't an active one."""
+        """Open a session for SESSION_LIFETIME and return its token, which is stored nowhere; None if the key is not active."""
         token = secrets.token_urlsafe(32)
         opened = await self.connection.execute(
             _OPEN.encode(), {"key": hash_secret(key), "hash": hash_secret(token), "lifetime": SESSION_LIFETIME}
@@ -53,12 +53,12 @@ class Sessions:
         return token if await opened.fetchone() else None
 
     async def find_owner(self, token: str) -> str | None:
-        """Whose session this is, if it lasts and its key is active."""
-        # Looked up by a hash, as keys are: how long that takes says nothing about any token.
+        """Return the session's owner; None if it has expired or its key is not active."""
+        # The lookup is by a hash, as for keys: its timing tells nothing about a token.
         found = await self.connection.execute(_OWNER, (hash_secret(token),))
         row = await found.fetchone()
-        return row[0] if row else None
+        return row.owner_id if row else None
 
     async def close(self, token: str) -> None:
-        """End a session, if it is one, and the streams that were opened with it."""
+        """End a session and the streams that were opened with it. An unknown token is ignored."""
         await self.connection.execute(_CLOSE.encode(), (hash_secret(token),))

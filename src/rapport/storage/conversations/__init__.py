@@ -1,1 +1,1 @@
-"""Conversations: created, listed, counted and erased."""
+"""Create, list, count and delete conversations."""

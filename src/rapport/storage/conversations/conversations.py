@@ -1,4 +1,4 @@
-"""Conversations: each belongs to an owner, and only that owner finds it."""
+"""Store conversations. Each belongs to an owner, and every statement asks for the owner."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rapport.storage.database import Connection
 
 _COLUMNS = "id, owner_id, agent_id, kind, channel, title, created_at, last_at"
 
-# A mute that is over is none, by the clock that the gates go by.
-_PERMISSION = "CASE WHEN muted_until > clock_timestamp() THEN muted_until END, autonomy_enabled"
+# An expired mute counts as none, by the database's clock, which the gates use too.
+_PERMISSION = "CASE WHEN muted_until > clock_timestamp() THEN muted_until END AS muted_until, autonomy_enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Conversations:
         title: str | None = None,
         handle: str | None = None,
     ) -> Conversation:
-        """A new, empty conversation."""
+        """Create an empty conversation."""
         cursor = await self.connection.execute(
             f"INSERT INTO conversations (id, owner_id, agent_id, kind, channel, title, handle)"
             f" VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING {_COLUMNS}",
@@ -41,17 +41,17 @@ class Conversations:
         )
         row = await cursor.fetchone()
         assert row is not None
-        return _to_conversation(row)
+        return to_conversation(row)
 
     async def get(self, owner_id: str, conversation_id: str) -> Conversation:
-        """The conversation, if it is this owner's."""
+        """Return the conversation; raise NotFound if it is missing or somebody else's."""
         if is_id(conversation_id):
             cursor = await self.connection.execute(
                 f"SELECT {_COLUMNS} FROM conversations WHERE id = %s AND owner_id = %s",
                 (conversation_id, owner_id),
             )
             if row := await cursor.fetchone():
-                return _to_conversation(row)
+                return to_conversation(row)
         raise no_such_conversation(conversation_id)
 
     async def get_by_prefix(self, owner_id: str, prefix: str) -> Conversation:
@@ -68,10 +68,10 @@ class Conversations:
             raise InvalidInput(f"Several conversations begin with {prefix[:64]!r}: give more of the id.")
         if not found:
             raise no_such_conversation(prefix)
-        return _to_conversation(found[0])
+        return to_conversation(found[0])
 
     async def get_permission(self, owner_id: str, conversation_id: str) -> Permission:
-        """What the owner has said about follow-ups in a conversation."""
+        """Return the owner's settings for follow-ups in a conversation."""
         return await self._fetch_permission(
             f"SELECT {_PERMISSION} FROM conversations WHERE id = %(id)s AND owner_id = %(owner)s",
             owner_id,
@@ -79,7 +79,7 @@ class Conversations:
         )
 
     async def mute(self, owner_id: str, conversation_id: str, *, until: datetime | float | None) -> Permission:
-        """Let no follow-up through until a moment, or for that many seconds; None: unmute. What waits stays."""
+        """Hold back follow-ups until a time, or for that many seconds; None unmutes. Pending timers stay."""
         seconds, moment = (None, until) if isinstance(until, datetime) else (until, None)
         return await self._fetch_permission(
             "UPDATE conversations SET muted_until = coalesce(clock_timestamp() + %(seconds)s * interval '1 second',"
@@ -91,7 +91,7 @@ class Conversations:
         )
 
     async def set_followups_enabled(self, owner_id: str, conversation_id: str, allowed: bool | None) -> Permission:
-        """Turn follow-ups on or off in a conversation; None: as its kind has it."""
+        """Turn follow-ups on or off in a conversation; None restores the default of its kind."""
         return await self._fetch_permission(
             "UPDATE conversations SET autonomy_enabled = %(allowed)s WHERE id = %(id)s AND owner_id = %(owner)s"
             f" RETURNING {_PERMISSION}",
@@ -106,33 +106,35 @@ class Conversations:
                 statement.encode(), {"id": conversation_id, "owner": owner_id, **values}
             )
             if row := await cursor.fetchone():
-                return Permission(*row)
+                return Permission(row.muted_until, row.autonomy_enabled)
         raise no_such_conversation(conversation_id)
 
     async def rename(self, conversation_id: str, title: str | None) -> None:
-        """It is called so from now on."""
+        """Change the title."""
         await self.connection.execute("UPDATE conversations SET title = %s WHERE id = %s", (title, conversation_id))
 
     async def mark_unreachable(self, conversation_id: str) -> None:
-        """Nothing can be sent there any more, until somebody speaks."""
+        """Record that nothing can be sent there until a person writes."""
         await self.connection.execute(
             "UPDATE conversations SET unreachable_since = clock_timestamp() WHERE id = %s", (conversation_id,)
         )
 
     async def mark_reachable(self, conversation_id: str) -> None:
-        """It can be sent to again."""
+        """Record that messages can be sent there again."""
         await self.connection.execute(
             "UPDATE conversations SET unreachable_since = NULL WHERE id = %s", (conversation_id,)
         )
 
     async def has_groups(self) -> bool:
-        """Whether anybody here has a group."""
-        found = await self.connection.execute("SELECT EXISTS (SELECT FROM conversations WHERE kind = 'group')")
+        """Return True if there is a group chat of any owner."""
+        found = await self.connection.execute(
+            "SELECT EXISTS (SELECT FROM conversations WHERE kind = 'group') AS has_groups"
+        )
         row = await found.fetchone()
-        return row is not None and row[0]
+        return row is not None and row.has_groups
 
     async def lock(self, owner_id: str, conversation_id: str) -> None:
-        """Until the transaction ends nobody else writes to the conversation: no message comes in, no turn ends."""
+        """Lock the conversation until the transaction ends: no message is stored and no turn is committed meanwhile."""
         if not is_id(conversation_id):
             raise no_such_conversation(conversation_id)
         cursor = await self.connection.execute(
@@ -142,10 +144,10 @@ class Conversations:
             raise no_such_conversation(conversation_id)
 
     async def delete(self, owner_id: str, conversation_id: str) -> None:
-        """Erase a conversation with all that belongs to it, LangGraph's working state included. Call it in a transaction."""
+        """Delete a conversation with all its rows, LangGraph's checkpoints included. Call it in a transaction."""
         await self.lock(owner_id, conversation_id)
-        await self.connection.execute("SET LOCAL statement_timeout = 0")  # a million messages take as long as they take
-        # A turn's checkpoints are kept under its event's id.
+        await self.connection.execute("SET LOCAL statement_timeout = 0")  # a long conversation takes longer
+        # A turn's checkpoints have its event's id as their thread.
         for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
             await self.connection.execute(
                 f"DELETE FROM {table} WHERE thread_id IN (SELECT id FROM events WHERE conversation_id = %s)".encode(),
@@ -155,9 +157,19 @@ class Conversations:
 
 
 def no_such_conversation(conversation_id: str) -> NotFound:
-    """The one answer for a missing and for a foreign conversation."""
+    """Return the error for a missing and for somebody else's conversation: they must look the same."""
     return NotFound(f"There is no conversation {conversation_id[:64]!r}.")
 
 
-def _to_conversation(row: tuple[Any, ...]) -> Conversation:
-    return Conversation(*row)
+def to_conversation(row: Any) -> Conversation:
+    """Return the conversation of a row that has at least its columns."""
+    return Conversation(
+        id=row.id,
+        owner_id=row.owner_id,
+        agent_id=row.agent_id,
+        kind=row.kind,
+        channel=row.channel,
+        title=row.title,
+        created_at=row.created_at,
+        last_at=row.last_at,
+    )

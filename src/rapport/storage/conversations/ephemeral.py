@@ -1,4 +1,4 @@
-"""Passing conversations: made for one answer and erased with it. Their ids tell them from all others."""
+"""Find ephemeral conversations, which exist for one answer. A prefix of their ids marks them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class EphemeralConversations:
     connection: Connection
 
     async def list_leftover(self, *, before: datetime, limit: int) -> list[tuple[str, str]]:
-        """Those made before a moment that are still there, each as its owner's id and its own; oldest first."""
-        # The rest of the id is still the time: what is left behind is one short stretch of the primary key.
+        """Return (owner id, conversation id) of those created before a time that still exist, oldest first."""
+        # The id still sorts by time after its prefix, so the rows are one short range of the primary key.
         found = await self.connection.execute(
             "SELECT owner_id, id FROM conversations WHERE id >= %s AND id < %s ORDER BY id LIMIT %s",
             (EPHEMERAL_PREFIX, EPHEMERAL_PREFIX + new_id_at(before)[1:], limit),
         )
-        return [(owner_id, conversation_id) for owner_id, conversation_id in await found.fetchall()]
+        return [(row.owner_id, row.id) for row in await found.fetchall()]

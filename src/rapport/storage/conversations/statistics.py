@@ -1,4 +1,4 @@
-"""What an owner's conversations came to in the last hours: how many replies, when, and how many of them were no real ones."""
+"""Count an owner's replies of the last hours, and how many of them were guard or fallback replies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from datetime import datetime
 from rapport.domain.read_models import HourlyReplies
 from rapport.storage.database import Connection
 
-# The conversations that anything happened in by conversations_recent, and of each what was said since by messages_order:
-# what is older, or somebody else's, is not looked at. A reply has an event; what was imported has none. The hours come from
-# the same statement, so that each of them is there, by one clock.
+# conversations_recent finds the active conversations and messages_order their new messages: older rows and other owners' are
+# not read. A reply has an event; an imported message has none. generate_series adds hours without a reply, by one clock.
 _REPLIES = """
 WITH span AS MATERIALIZED (
     SELECT clock_timestamp() - %(hours)s * interval '1 hour' AS since, clock_timestamp() AS now
@@ -27,7 +26,7 @@ WITH span AS MATERIALIZED (
     WHERE c.owner_id = %(owner)s AND c.last_at >= span.since
     GROUP BY 1
 )
-SELECT span.since, hour, coalesce(replies, 0), coalesce(guarded, 0), coalesce(fallen_back, 0)
+SELECT span.since, hour, coalesce(replies, 0) AS replies, coalesce(guarded, 0) AS guarded, coalesce(fallen_back, 0) AS fallen_back
 FROM span CROSS JOIN generate_series(date_trunc('hour', span.since), span.now, interval '1 hour') AS hour
 LEFT JOIN said USING (hour) ORDER BY hour
 """
@@ -38,7 +37,7 @@ class ConversationStatistics:
     connection: Connection
 
     async def count_replies(self, owner_id: str, *, hours: int) -> tuple[datetime, Sequence[HourlyReplies]]:
-        """Since when, and every hour from then to now, also those in which nothing was said."""
+        """Return the start of the period and one count for each hour until now, also for hours without a reply."""
         found = await self.connection.execute(_REPLIES, {"owner": owner_id, "hours": hours})
         rows = await found.fetchall()
-        return rows[0][0], [HourlyReplies(*row[1:]) for row in rows]
+        return rows[0].since, [HourlyReplies(row.hour, row.replies, row.guarded, row.fallen_back) for row in rows]

@@ -1,4 +1,4 @@
-"""Follow-up turns: how a conversation stands before one is said, and what became of it. Both under the conversation's lock."""
+"""Load the gates' input for a follow-up, and store its outcome, both under the conversation's lock."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
 from rapport.storage.work.events import NOW_IN_LINE, PLANNED_WITH_REPLY, Superseded, plan_parameters
 
-_STANDING = """
-SELECT clock_timestamp(), c.kind, c.autonomy_enabled, c.muted_until, coalesce(c.breaker_open_until > clock_timestamp(), false),
+# All that the gates check, in one statement and by one clock.
+_GATE_INPUT = """
+SELECT clock_timestamp() AS now, c.kind, c.autonomy_enabled, c.muted_until, coalesce(c.breaker_open_until > clock_timestamp(), false) AS is_breaker_open,
        c.consecutive_followups, c.last_followup_at, p.time_zone, p.quiet_from, p.quiet_to, c.user_message_count,
-       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0), c.unreachable_since IS NOT NULL,
-       coalesce(t.origin = 'planner', false), coalesce(t.topic, ''), coalesce(t.sources, '{}'),
-       -- A timer fires before it ends, by an hour at most: so far back the index is read.
+       coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0) AS lateness_seconds, c.unreachable_since IS NOT NULL AS is_unreachable,
+       coalesce(t.origin = 'planner', false) AS is_inferred, coalesce(t.topic, '') AS topic, coalesce(t.sources, '{}') AS sources,
+       -- A timer ends within an hour after it fires, so 26 hours of the index on fired_at are enough.
        (SELECT count(*) FROM timers w WHERE w.owner_id = c.owner_id AND w.conversation_id = c.id
           AND w.fired_at > clock_timestamp() - interval '26 hours' AND w.state = 'delivered' AND w.origin = 'planner'
-          AND w.ended_at > clock_timestamp() - interval '24 hours')
+          AND w.ended_at > clock_timestamp() - interval '24 hours') AS inferred_in_a_day
 FROM conversations c LEFT JOIN preferences p ON p.owner_id = c.owner_id
 LEFT JOIN timers t ON t.conversation_id = c.id AND t.id = %(event)s
 WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
 """
 
-# What was said, in one statement: the trigger (which nobody ever sees) just before the reply, the reply as an ordinary
-# message that answers nothing, the counters that the gates look at, and the next follow-up if one was planned.
+# One statement: the hidden trigger message just before the reply, the reply as an ordinary message that answers none, the
+# counters that the gates check, and the next follow-up if one is planned.
 _DELIVER = f"""
 WITH event AS (
     UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = NULL
@@ -53,12 +54,12 @@ WITH event AS (
                           metadata, created_at, is_bot, thread_id)
     SELECT %(conversation)s, %(id)s, %(owner)s, 'assistant', %(author_id)s, %(author_name)s, %(text)s, line.event_id,
            %(sources)s, %(metadata)s, line.last_at, true,
-           -- In a forum it goes on where the talk was last.
+           -- In a forum it goes to the topic of the last message.
            (SELECT thread_id FROM messages WHERE conversation_id = %(conversation)s AND role <> 'system-summary'
               AND NOT synthetic ORDER BY created_at DESC, id DESC LIMIT 1)
     FROM line
     RETURNING {COLUMNS}
-), told AS (
+), ended AS (
     UPDATE timers t SET state = 'delivered', message_id = reply.id, regenerated = %(regenerated)s, ended_at = clock_timestamp(),
         sources = %(sources_brought_up)s::text[]
     FROM reply WHERE t.conversation_id = %(conversation)s AND t.id = %(event)s
@@ -71,12 +72,12 @@ SELECT line.open_event_count > 0 AS has_more, reply.* FROM line, reply
 _DELIVER_ONLY = _DELIVER.replace("{planned}", "").encode()
 _DELIVER_AND_PLAN = _DELIVER.replace("{planned}", PLANNED_WITH_REPLY).encode()
 
-# Answered: somebody spoke within an hour. Asked of each follow-up's own conversation, a short walk of messages_order.
-_STATS = """
-SELECT trigger_type, state, gate, count(*), count(*) FILTER (WHERE regenerated), count(*) FILTER (WHERE EXISTS (
+# A follow-up is answered if a person writes within an hour: a short scan of messages_order in its conversation.
+_COUNT_OUTCOMES = """
+SELECT trigger_type, state, gate, count(*) AS count, count(*) FILTER (WHERE regenerated) AS regenerated, count(*) FILTER (WHERE EXISTS (
     SELECT FROM messages m WHERE m.conversation_id = t.conversation_id AND m.role = 'user' AND NOT m.synthetic
       AND NOT m.is_bot AND m.created_at > t.ended_at AND m.created_at <= t.ended_at + interval '1 hour'
-      AND t.state = 'delivered'))
+      AND t.state = 'delivered')) AS answered
 FROM timers t WHERE owner_id = %(owner)s AND fired_at > clock_timestamp() - %(days)s * interval '1 day'
 GROUP BY trigger_type, state, gate
 """
@@ -87,39 +88,45 @@ class FollowUpTurns:
     connection: Connection
 
     async def load_gate_input(self, event: ClaimedEvent, *, lock: bool = False) -> GateInput | None:
-        """How the conversation stands now; None when somebody has spoken since the timer was set, or it is gone.
+        """Return the gates' input; None if a person has written since the timer was set, or the conversation is gone.
 
-        With `lock` it stays so until the transaction ends.
+        With `lock` nobody changes the conversation until the transaction ends.
         """
         found = await self.connection.execute(
-            f"{_STANDING} FOR NO KEY UPDATE OF c".encode() if lock else _STANDING.encode(),
+            f"{_GATE_INPUT} FOR NO KEY UPDATE OF c".encode() if lock else _GATE_INPUT.encode(),
             {"conversation": event.conversation_id, "owner": event.owner_id, "event": event.id},
         )
         row = await found.fetchone()
-        if row is None or row[10] != event.user_message_count:
+        if row is None or row.user_message_count != event.user_message_count:
             return None
-        quiet = QuietHours(row[7], row[8], row[9]) if row[8] is not None else None
+        quiet_hours = QuietHours(row.time_zone, row.quiet_from, row.quiet_to) if row.quiet_from is not None else None
         return GateInput(
-            *row[:7],
-            quiet_hours=quiet,
-            is_unreachable=row[12],
-            lateness_seconds=row[11],
-            is_inferred=row[13],
-            topic=row[14],
-            sources=tuple(row[15]),
-            inferred_in_a_day=row[16],
+            now=row.now,
+            kind=row.kind,
+            autonomy_enabled=row.autonomy_enabled,
+            muted_until=row.muted_until,
+            is_breaker_open=row.is_breaker_open,
+            consecutive_followups=row.consecutive_followups,
+            last_followup_at=row.last_followup_at,
+            quiet_hours=quiet_hours,
+            is_unreachable=row.is_unreachable,
+            lateness_seconds=row.lateness_seconds,
+            is_inferred=row.is_inferred,
+            topic=row.topic,
+            sources=tuple(row.sources),
+            inferred_in_a_day=row.inferred_in_a_day,
         )
 
     async def end(
         self, event: ClaimedEvent, state: TimerState, *, gate: Gate | None = None, regenerated: bool = False
     ) -> bool:
-        """End a follow-up without a word; True when somebody waits for an answer in the conversation."""
+        """End a follow-up without a message; return True if the conversation has another open event."""
         found = await self.connection.execute(
             "WITH event AS (UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = %(error)s"
             " WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s"
-            " RETURNING id), told AS (UPDATE timers t SET state = %(state)s, gate = %(gate)s, regenerated = %(regenerated)s,"
+            " RETURNING id), ended AS (UPDATE timers t SET state = %(state)s, gate = %(gate)s, regenerated = %(regenerated)s,"
             " ended_at = clock_timestamp() FROM event WHERE t.conversation_id = %(conversation)s AND t.id = event.id)"
-            " SELECT open_event_count > 0 FROM conversations, event WHERE conversations.id = %(conversation)s",
+            " SELECT open_event_count > 0 AS has_more FROM conversations, event WHERE conversations.id = %(conversation)s",
             {
                 "conversation": event.conversation_id,
                 "event": event.id,
@@ -133,7 +140,7 @@ class FollowUpTurns:
         row = await found.fetchone()
         if row is None:
             raise Superseded("Somebody has spoken, another worker has taken over, or the conversation was deleted.")
-        return row[0]
+        return row.has_more
 
     async def deliver(
         self,
@@ -147,9 +154,9 @@ class FollowUpTurns:
         regenerated: bool,
         brought_up: Sequence[str] = (),
     ) -> Finished:
-        """Store what is said unasked; all or nothing. Raises Superseded if the event isn't ours any more.
+        """Store the follow-up's message, all or nothing. Raise Superseded if the event is not this worker's any more.
 
-        `brought_up` are the ids of the messages that it comes from or speaks of.
+        `brought_up` are the ids of the messages that it is based on or mentions.
         """
         found = await self.connection.execute(
             _DELIVER_AND_PLAN if plan else _DELIVER_ONLY,
@@ -179,6 +186,6 @@ class FollowUpTurns:
         return Finished(to_message(row), has_more=row.has_more)
 
     async def count_outcomes(self, owner_id: str, *, days: float) -> list[OutcomeCount]:
-        """What became of the owner's follow-ups that fired in the last `days`."""
-        found = await self.connection.execute(_STATS, {"owner": owner_id, "days": days})
-        return [OutcomeCount(*row) for row in await found.fetchall()]
+        """Return the outcomes of the owner's follow-ups that fired in the last `days`."""
+        found = await self.connection.execute(_COUNT_OUTCOMES, {"owner": owner_id, "days": days})
+        return [OutcomeCount(**row._asdict()) for row in await found.fetchall()]

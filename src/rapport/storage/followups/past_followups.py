@@ -1,4 +1,4 @@
-"""Which follow-ups were made in a conversation: what a later one may not repeat, and how far apart they are (ADR 35)."""
+"""Load the follow-ups that were delivered in a conversation: a later one must not repeat them or come too soon (ADR 35)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from rapport.domain.follow_up import MAX_COMPARED_FOLLOW_UPS, PastFollowUp
 
-# As one JSON value, so that it fits into a statement that reads other things. `c` is the conversation's row.
+# One JSON value, so that it fits into a statement that reads other things. `c` is the conversation's row.
 PAST_FOLLOWUPS = f"""
 CASE WHEN c.last_followup_at IS NULL THEN '[]'::jsonb ELSE (
     SELECT coalesce(jsonb_agg(jsonb_build_array(topic, to_jsonb(sources), ended_at, origin, is_same_silence)), '[]')
@@ -21,7 +21,7 @@ CASE WHEN c.last_followup_at IS NULL THEN '[]'::jsonb ELSE (
 
 
 def read_past_followups(rows: Any) -> list[PastFollowUp]:
-    """Read what BROUGHT_UP has found, the newest first."""
+    """Return the follow-ups of a value of PAST_FOLLOWUPS, the newest first."""
     return [
         PastFollowUp(topic, tuple(sources), datetime.fromisoformat(at), origin == "planner", silence)
         for topic, sources, at, origin, silence in rows

@@ -1,4 +1,4 @@
-"""Preferences: the clock that an owner lives by, and their quiet hours."""
+"""Store the preferences of owners: time zone and quiet hours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Preferences:
     connection: Connection
 
     async def get(self, owner_id: str, *, lock: bool = False) -> Preference:
-        """What the owner has set; without a row, what holds for everybody. With `lock` it stays so until the commit."""
+        """Return the owner's preference, or the default. With `lock` nobody else changes it until the commit."""
         if lock:  # on the owner, not on a row that may not be there yet
             await self.connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended('preferences ' || %s, 0))", (owner_id,)
@@ -22,10 +22,10 @@ class Preferences:
             "SELECT time_zone, quiet_from, quiet_to FROM preferences WHERE owner_id = %s", (owner_id,)
         )
         row = await found.fetchone()
-        return Preference(*row) if row else Preference()
+        return Preference(row.time_zone, row.quiet_from, row.quiet_to) if row else Preference()
 
     async def put(self, owner_id: str, preference: Preference) -> None:
-        """Keep all of it, in the place of what was set before."""
+        """Store the preference in place of the previous one."""
         await self.connection.execute(
             "INSERT INTO preferences (owner_id, time_zone, quiet_from, quiet_to) VALUES (%s, %s, %s, %s)"
             " ON CONFLICT (owner_id) DO UPDATE SET time_zone = excluded.time_zone, quiet_from = excluded.quiet_from,"

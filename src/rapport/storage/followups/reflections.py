@@ -1,4 +1,4 @@
-"""What the model is asked about after a conversation has paused, and up to where it has been asked."""
+"""Load the messages that a reflection reads after a pause, and record up to where one has read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rapport.storage.database import Connection
 from rapport.storage.followups.past_followups import PAST_FOLLOWUPS, read_past_followups
 from rapport.storage.messages.messages import COLUMNS, to_message
 
-# The newest messages, but of those that it was asked about before only a few: they say what the new ones are about.
+# The newest messages. Of those that an earlier reflection has read, only a few, as context for the new ones.
 _SAID = f"""
 WITH newest AS (
     SELECT {COLUMNS.replace(" blocks,", " NULL::jsonb AS blocks,")} FROM messages
@@ -29,17 +29,17 @@ ORDER BY created_at, id
 
 @dataclass(frozen=True, slots=True)
 class PausedConversation:
-    """A conversation in which nobody says anything at the moment."""
+    """A conversation in which nobody has written for a while."""
 
     messages: Sequence[Message]
     """The newest messages, oldest first."""
     fresh: Sequence[Message]
-    """Those of them that people said and the model has not been asked about."""
+    """Those of people that no reflection has read."""
     autonomy_enabled: bool | None
     past_followups: Sequence[PastFollowUp]
     """Its latest follow-ups, the newest first."""
     consecutive_followups: int
-    """Said since somebody spoke."""
+    """Delivered since a person last wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +49,40 @@ class Reflections:
     async def load_pause(
         self, owner_id: str, conversation_id: str, *, user_message_count: int, limit: int = 24, known: int = 6
     ) -> PausedConversation | None:
-        """What there is to think about; None when somebody has spoken since, or the conversation is gone."""
+        """Return the conversation's state; None if a person has written since, or it was deleted."""
         found = await self.connection.execute(
-            # Before the first time it is -infinity, which no datetime can hold.
-            f"SELECT autonomy_enabled, CASE WHEN isfinite(reflected_until) THEN reflected_until END, consecutive_followups, {PAST_FOLLOWUPS}"
+            # Before the first reflection it is -infinity, which no datetime can hold.
+            f"SELECT autonomy_enabled, CASE WHEN isfinite(reflected_until) THEN reflected_until END AS reflected_until,"
+            f" consecutive_followups, {PAST_FOLLOWUPS} AS past_followups"
             " FROM conversations c WHERE id = %s AND owner_id = %s AND user_message_count = %s".encode(),
             (conversation_id, owner_id, user_message_count),
         )
-        here = await found.fetchone()
-        if here is None:
+        conversation = await found.fetchone()
+        if conversation is None:
             return None
         parameters = {"conversation": conversation_id, "owner": owner_id, "limit": limit, "known": known}
         rows = await (await self.connection.execute(_SAID, parameters)).fetchall()
-        said = [to_message(row) for row in rows]
-        fresh = [one for one in said if _is_by_owner(one) and (here[1] is None or one.created_at > here[1])]
-        return PausedConversation(said, fresh, here[0], read_past_followups(here[3]), here[2])
+        messages = [to_message(row) for row in rows]
+        read_until = conversation.reflected_until
+        fresh = [
+            message
+            for message in messages
+            if _is_by_owner(message) and (read_until is None or message.created_at > read_until)
+        ]
+        return PausedConversation(
+            messages=messages,
+            fresh=fresh,
+            autonomy_enabled=conversation.autonomy_enabled,
+            past_followups=read_past_followups(conversation.past_followups),
+            consecutive_followups=conversation.consecutive_followups,
+        )
 
     async def mark_reflected(
         self, owner_id: str, conversation_id: str, *, user_message_count: int, upto: datetime, followups: int = 0
     ) -> bool:
-        """Everything up to then has been thought about; False, and nothing changed, when anything has been said since.
+        """Record that a reflection has read up to `upto`; return False and change nothing if anything was said since.
 
-        Holds the conversation's line until the transaction ends.
+        Locks the conversation's row until the transaction ends.
         """
         found = await self.connection.execute(
             "UPDATE conversations SET reflected_until = greatest(reflected_until, %s)"
@@ -81,7 +93,7 @@ class Reflections:
 
 
 def _is_by_owner(message: Message) -> bool:
-    """Whether the owner has said it here."""
+    """Return True if a person wrote it in this conversation, not an import."""
     return (
         message.role == "user" and not message.is_bot and not (message.client_message_id or "").startswith(KEY_PREFIX)
     )

@@ -1,4 +1,4 @@
-"""Timers: set, moved and cancelled by people and the planner, and turned into events when they are due."""
+"""Store timers. People and the planner set, move and cancel them; a due timer becomes an event."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from rapport.storage.database import Connection
 _COLUMNS = (
     "id, conversation_id, timer_id, owner_id, trigger_type, reason, topic, origin, state, gate, message_id, due_at,"
     " created_at, fired_at, ended_at"
-    # the order of Timer's fields
 )
 
-# The time is the database's, and so is what the silence is dated from: if somebody speaks while this runs, the timer holds
-# an older count than the conversation and never fires.
+# The conversation's count of messages is copied: if a person writes while this runs, the timer has an older count and
+# never fires.
 _SET = f"""
 INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, reason, topic, origin, user_message_count, due_at, sources)
 SELECT c.id, %(id)s, %(timer)s, c.owner_id, %(type)s, %(reason)s, %(topic)s, %(origin)s, c.user_message_count,
@@ -35,14 +34,12 @@ FROM conversations c WHERE c.id = %(conversation)s AND c.owner_id = %(owner)s
 ON CONFLICT (conversation_id, timer_id) WHERE state = 'pending' DO UPDATE
 SET trigger_type = excluded.trigger_type, reason = excluded.reason, topic = excluded.topic, origin = excluded.origin,
     user_message_count = excluded.user_message_count, due_at = excluded.due_at, sources = excluded.sources
-WHERE excluded.origin = 'user' OR timers.origin = 'planner'  -- what somebody has set is theirs
+WHERE excluded.origin = 'user' OR timers.origin = 'planner'  -- the planner never changes a person's timer
 RETURNING {_COLUMNS}
 """
 
-# A walk of timers_due from its beginning to this moment. (One moment for the whole statement: for clock_timestamp(), which
-# moves on meanwhile, the walk would go on through everything that waits.) SKIP LOCKED: workers never wait for each other, nor
-# for whoever is cancelling a timer or erasing its conversation. What somebody's words have overtaken, or is due for too long,
-# fires no more.
+# statement_timestamp() is constant, so the scan of timers_due ends at it; with clock_timestamp() it would read all pending
+# rows. SKIP LOCKED: workers wait neither for each other nor for a deletion. Superseded and expired timers fire no more.
 _FIRE = """
 WITH due AS MATERIALIZED (
     SELECT t.conversation_id, t.id, c.user_message_count, CASE
@@ -63,13 +60,13 @@ WITH due AS MATERIALIZED (
     SELECT conversation_id, id, owner_id, 'queued', '', user_message_count, trigger_type, reason FROM gone
     WHERE state = 'fired' ORDER BY due_at
 )
-SELECT conversation_id, id, trigger_type, state, extract(epoch FROM fired_at - due_at)::float8 FROM gone
+SELECT conversation_id, id, trigger_type, state, extract(epoch FROM fired_at - due_at)::float8 AS lateness_seconds FROM gone
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FiredTimer:
-    """A timer whose time had come, and how late that was noticed."""
+    """A timer that was due, and how late it was processed."""
 
     conversation_id: str
     id: str
@@ -97,11 +94,10 @@ class Timers:
         user_message_count: int | None = None,
         row_id: str | None = None,
     ) -> Timer | None:
-        """Set the timer of that name, or move it. With `user_message_count`: only while no person has written since; otherwise None.
+        """Set the timer of that name, or move it. A new one gets the id `row_id` if given; a moved one keeps its own.
 
-        The planner doesn't move one that somebody has set: None.
-
-        One that is new has the id `row_id`, if one is given; one that was moved keeps its own.
+        Returns None if the planner would move a person's timer, or if a person has written since `user_message_count`.
+        Raises NotFound without such a conversation, InvalidInput if too many timers are pending.
         """
         if not is_id(conversation_id):
             raise no_such_conversation(conversation_id)
@@ -127,18 +123,18 @@ class Timers:
             raise no_such_conversation(conversation_id) from error
         row = await found.fetchone()
         if row is None and user_message_count is None:
-            await Conversations(self.connection).get(owner_id, conversation_id)  # that may be what is missing
+            await Conversations(self.connection).get(owner_id, conversation_id)  # raises NotFound if it is missing
             raise InvalidInput(
                 f"{MAX_PENDING_TIMERS:,} follow-ups wait in this conversation already: cancel some first."
             )
         return _to_timer(row) if row else None
 
     async def list_pending(self, owner_id: str, conversation_id: str | None = None) -> list[Timer]:
-        """What waits in a conversation, or in all of the owner's, the next first."""
+        """Return the pending timers of a conversation, or of all of the owner's, the next first."""
         return await self._list("state = 'pending'", owner_id, conversation_id, order="due_at, id", limit=1_000)
 
     async def list_past(self, owner_id: str, conversation_id: str | None = None, *, limit: int) -> list[Timer]:
-        """What has become of the latest that fired, in a conversation or in all of the owner's, the newest first."""
+        """Return the latest fired timers of a conversation, or of all of the owner's, the newest first."""
         return await self._list(
             "fired_at IS NOT NULL", owner_id, conversation_id, order="fired_at DESC, id DESC", limit=limit
         )
@@ -146,7 +142,7 @@ class Timers:
     async def _list(
         self, state: str, owner_id: str, conversation_id: str | None, *, order: str, limit: int
     ) -> list[Timer]:
-        # Two statements, so that each has a fixed plan: that of one conversation never looks at the others.
+        # Two statements, so that each has its own plan: the one for a conversation never reads others.
         where = "" if conversation_id is None else " AND conversation_id = %(conversation)s"
         found = await self.connection.execute(
             f"SELECT {_COLUMNS} FROM timers WHERE owner_id = %(owner)s AND {state}{where}"
@@ -156,11 +152,11 @@ class Timers:
         return [_to_timer(row) for row in await found.fetchall()]
 
     async def count_pending(self) -> int:
-        """How many wait, of everybody."""
-        found = await self.connection.execute("SELECT count(*) FROM timers WHERE state = 'pending'")
+        """Return the number of pending timers of all owners."""
+        found = await self.connection.execute("SELECT count(*) AS pending FROM timers WHERE state = 'pending'")
         row = await found.fetchone()
         assert row is not None
-        return row[0]
+        return row.pending
 
     async def change(
         self,
@@ -172,9 +168,9 @@ class Timers:
         trigger_type: TriggerType | None = None,
         reason: str | None = None,
     ) -> Timer | None:
-        """Postpone a waiting timer, or let it be about something else; None if none of that name waits.
+        """Change the delay, type or reason of a pending timer; return None if none of that name is pending.
 
-        An empty reason takes it away.
+        An empty reason removes it.
         """
         found = await self.connection.execute(
             "UPDATE timers SET due_at = coalesce(clock_timestamp() + %(delay)s * interval '1 second', due_at),"
@@ -196,7 +192,7 @@ class Timers:
     async def cancel(
         self, owner_id: str, conversation_id: str, timer_id: str, *, origin: Literal["planner", "user"] | None = None
     ) -> bool:
-        """Cancel a waiting timer; False if none of that name waits. With `origin` only if it was set by that one."""
+        """Cancel a pending timer; return False if none of that name is pending. With `origin`, only if that one set it."""
         found = await self.connection.execute(
             "DELETE FROM timers WHERE conversation_id = %(conversation)s AND timer_id = %(timer)s AND owner_id = %(owner)s"
             " AND state = 'pending' AND (%(origin)s::text IS NULL OR origin = %(origin)s)",
@@ -205,23 +201,23 @@ class Timers:
         return found.rowcount > 0
 
     async def fire(self, *, limit: int, max_lateness_seconds: float) -> list[FiredTimer]:
-        """Turn up to `limit` timers that are due into events; those due for more than `late` seconds expire."""
+        """Turn up to `limit` due timers into events; those overdue by more than `max_lateness_seconds` expire."""
         found = await self.connection.execute(_FIRE, {"limit": limit, "late": max_lateness_seconds})
-        return [FiredTimer(*row) for row in await found.fetchall()]
+        return [FiredTimer(**row._asdict()) for row in await found.fetchall()]
 
     async def get_seconds_to_next(self) -> float | None:
-        """Seconds until the next timer is due, by the database's clock; None when none waits."""
+        """Return the seconds until the next timer is due, by the database's clock; None if none is pending."""
         found = await self.connection.execute(
-            "SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM timers WHERE state = 'pending'"
+            "SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 AS seconds FROM timers WHERE state = 'pending'"
         )
         row = await found.fetchone()
-        return row[0] if row else None
+        return row.seconds if row else None
 
 
 def no_such_timer(timer_id: str) -> NotFound:
-    """The one answer for a timer that never was, was cancelled, or has fired."""
+    """Return the error for a timer that never existed, was cancelled or has fired."""
     return NotFound(f"No follow-up {timer_id[:64]!r} waits in this conversation: it may have fired or been cancelled.")
 
 
-def _to_timer(row: tuple[Any, ...]) -> Timer:
-    return Timer(*row)
+def _to_timer(row: Any) -> Timer:
+    return Timer(**row._asdict())

@@ -1,1 +1,1 @@
-"""Notes: stored, indexed and searched."""
+"""Store, index and search notes."""

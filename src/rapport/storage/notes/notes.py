@@ -1,17 +1,17 @@
-"""Notes and their passages: stored whole or not at all, and only for their owner."""
+"""Store notes with their passages and vectors, all or nothing. Only their owner can read them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import LiteralString
+from typing import Any, LiteralString
 
 from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.note import NOTE_ID, Chunk, Note, NoteCounts, Vector
 from rapport.storage.database import Connection
 
-_CARD = "owner_id, id, title, file_name, char_length(text), chunks, embedder, created_at, updated_at"
+_COLUMNS = "owner_id, id, title, file_name, char_length(text) AS characters, chunks, embedder, created_at, updated_at"
 _BATCH = 50
 """Chunks per INSERT: each has several vectors that go into the index, and no statement may run for long."""
 
@@ -28,7 +28,7 @@ class NewNote:
     file_name: str | None
     embedder: str
     chunks: Sequence[tuple[Chunk, Sequence[Vector]]]
-    """Each passage with a vector for each of its points."""
+    """Each passage with one vector for each of its sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class Notes:
     connection: Connection
 
     async def put(self, note: NewNote, *, replace: bool, only_if: bytes | None = None) -> Note:
-        """Store a note with its chunks: a new one, or with `replace` instead of what is there under its id.
+        """Store a note with its chunks: a new one, or with `replace` in place of the one with its id.
 
-        Raises Conflict if a new note's id is taken, or if what is to be replaced hasn't the hash `only_if`; NotFound if
-        there is nothing to replace. Call it in a transaction: the note, its chunks and the owner's counts change together.
+        Raises Conflict if a new note's id is taken, or if the note to replace has another hash than `only_if`; NotFound
+        if there is nothing to replace. Call it in a transaction: the note, its chunks and the owner's counts change together.
         """
-        # The note's row comes first and is locked from here on, so that two who write the same note take turns.
+        # The note's row is written first and stays locked, so that concurrent writers of the same note take turns.
         if replace:
             before = await self._lock(note.owner_id, note.id, only_if)
         else:
@@ -52,12 +52,12 @@ class Notes:
         )
         for start in range(0, len(note.chunks), _BATCH):
             await self._insert_chunks(note, start, note.chunks[start : start + _BATCH])
-        # A note that is only indexed anew has not changed for those who read it.
+        # A note that is only reindexed keeps its updated_at.
         stored = await self.connection.execute(
             "UPDATE notes SET title = %(title)s, text = %(text)s, hash = %(hash)s, file_name = %(file)s,"
             " embedder = %(embedder)s, chunks = %(chunks)s, updated_at ="
             " CASE WHEN hash = %(hash)s AND title = %(title)s THEN updated_at ELSE clock_timestamp() END"
-            f" WHERE owner_id = %(owner)s AND id = %(id)s RETURNING {_CARD}",
+            f" WHERE owner_id = %(owner)s AND id = %(id)s RETURNING {_COLUMNS}",
             {
                 "title": note.title,
                 "text": note.text,
@@ -69,36 +69,36 @@ class Notes:
                 "id": note.id,
             },
         )
-        # The count comes last: it is one row for all writers of an owner, and is locked until the commit.
-        # From one embedder to another two counts change, for everybody in the same order.
+        # The counts come last: all writers of an owner share these rows, and they stay locked until the commit.
+        # A change of embedder changes two counts, in sorted order, so that writers can't deadlock.
         changes = {before[0]: -before[1]}
         changes[note.embedder] = changes.get(note.embedder, 0) + len(note.chunks)
         for embedder, change in sorted(changes.items()):
             await self._count(note.owner_id, embedder, change)
         row = await stored.fetchone()
         assert row is not None
-        return Note(*row)
+        return _to_note(row)
 
     async def _insert(self, note: NewNote) -> None:
-        made = await self.connection.execute(
+        inserted = await self.connection.execute(
             "INSERT INTO notes (owner_id, id, title, text, hash, file_name, embedder, chunks)"
             " VALUES (%s, %s, %s, %s, %s, %s, %s, 0) ON CONFLICT DO NOTHING",
             (note.owner_id, note.id, note.title, note.text, note.hash, note.file_name, note.embedder),
         )
-        if made.rowcount == 0:
+        if inserted.rowcount == 0:
             raise Conflict(f"There is a note {note.id!r} already.")
 
     async def _lock(self, owner_id: str, note_id: str, only_if: bytes | None) -> tuple[str, int]:
-        """Whose vectors the note's chunks have, and how many they are."""
+        """Lock the note's row and return its embedder and its number of chunks."""
         found = await self.connection.execute(
             "SELECT embedder, chunks, hash FROM notes WHERE owner_id = %s AND id = %s FOR UPDATE", (owner_id, note_id)
         )
         row = await found.fetchone()
         if row is None:
             raise _no_such_note(note_id)
-        if only_if is not None and bytes(row[2]) != only_if:
+        if only_if is not None and bytes(row.hash) != only_if:
             raise Conflict(f"The note {note_id!r} was changed meanwhile.")
-        return row[0], row[1]
+        return row.embedder, row.chunks
 
     async def _insert_chunks(self, note: NewNote, start: int, batch: Sequence[tuple[Chunk, Sequence[Vector]]]) -> None:
         await self.connection.execute(
@@ -116,7 +116,7 @@ class Notes:
                 "texts": [chunk.text for chunk, _ in batch],
             },
         )
-        points = [
+        sentences = [
             (start + position, number, vector)
             for position, (_, vectors) in enumerate(batch)
             for number, vector in enumerate(vectors)
@@ -129,9 +129,9 @@ class Notes:
                 note.owner_id,
                 note.id,
                 note.embedder,
-                [position for position, _, _ in points],
-                [number for _, number, _ in points],
-                [format_vector(vector) for _, _, vector in points],
+                [position for position, _, _ in sentences],
+                [number for _, number, _ in sentences],
+                [format_vector(vector) for _, _, vector in sentences],
             ),
         )
 
@@ -144,57 +144,57 @@ class Notes:
             )
 
     async def get(self, owner_id: str, note_id: str) -> Note:
-        """The note, if it is this owner's."""
+        """Return the note; raise NotFound if it is missing or somebody else's."""
         if NOTE_ID.fullmatch(note_id):
             found = await self.connection.execute(
-                f"SELECT {_CARD} FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
+                f"SELECT {_COLUMNS} FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
             )
             if row := await found.fetchone():
-                return Note(*row)
+                return _to_note(row)
         raise _no_such_note(note_id)
 
     async def read(self, owner_id: str, note_id: str) -> tuple[Note, str]:
-        """The note and its text."""
+        """Return the note and its text; raise NotFound if it is missing or somebody else's."""
         if NOTE_ID.fullmatch(note_id):
             found = await self.connection.execute(
-                f"SELECT {_CARD}, text FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
+                f"SELECT {_COLUMNS}, text FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
             )
             if row := await found.fetchone():
-                return Note(*row[:-1]), row[-1]
+                return _to_note(row), row.text
         raise _no_such_note(note_id)
 
     async def find(self, owner_id: str, note_id: str) -> tuple[Note, bytes] | None:
-        """The note and the hash of its text; None if there is no such note."""
+        """Return the note and the hash of its text; None if there is no such note."""
         return await self._find_first("id = %s", owner_id, note_id)
 
     async def find_by_hash(self, owner_id: str, hash_: bytes) -> Note | None:
-        """A note with this very text; the oldest if there are several."""
+        """Return the oldest note with exactly this text; None if there is none."""
         found = await self._find_first("hash = %s", owner_id, hash_)
         return found and found[0]
 
     async def find_by_file(self, owner_id: str, file_name: str) -> tuple[Note, bytes] | None:
-        """The note that a file of this name has become, and the hash of its text."""
+        """Return the note imported from a file of this name, and the hash of its text; None if there is none."""
         return await self._find_first("md5(file_name) = md5(%s)", owner_id, file_name)
 
     async def _find_first(self, condition: LiteralString, owner_id: str, value: object) -> tuple[Note, bytes] | None:
         found = await self.connection.execute(
-            f"SELECT {_CARD}, hash FROM notes WHERE owner_id = %s AND {condition} ORDER BY created_at, id LIMIT 1",
+            f"SELECT {_COLUMNS}, hash FROM notes WHERE owner_id = %s AND {condition} ORDER BY created_at, id LIMIT 1",
             (owner_id, value),
         )
         row = await found.fetchone()
-        return (Note(*row[:-1]), bytes(row[-1])) if row else None
+        return (_to_note(row), bytes(row.hash)) if row else None
 
     async def list_page(self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None) -> list[Note]:
-        """The owner's notes, the one changed last first; `before` is the (updated_at, id) of the last one seen."""
+        """Return the owner's notes, the last changed first; `before` is the (updated_at, id) of the previous page's last."""
         found = await self.connection.execute(
-            f"SELECT {_CARD} FROM notes WHERE owner_id = %s AND (%s::timestamptz IS NULL OR (updated_at, id) < (%s, %s))"
+            f"SELECT {_COLUMNS} FROM notes WHERE owner_id = %s AND (%s::timestamptz IS NULL OR (updated_at, id) < (%s, %s))"
             " ORDER BY updated_at DESC, id DESC LIMIT %s",
             (owner_id, before and before[0], before and before[0], before and before[1], limit),
         )
-        return [Note(*row) for row in await found.fetchall()]
+        return [_to_note(row) for row in await found.fetchall()]
 
     async def delete(self, owner_id: str, note_id: str) -> None:
-        """Remove a note and its chunks; what was said with it stays said. Call it in a transaction."""
+        """Delete a note and its chunks; messages that cite it stay. Call it in a transaction."""
         if not NOTE_ID.fullmatch(note_id):
             raise _no_such_note(note_id)
         found = await self.connection.execute(
@@ -203,18 +203,18 @@ class Notes:
         row = await found.fetchone()
         if row is None:
             raise _no_such_note(note_id)
-        await self._count(owner_id, row[0], -row[1])
+        await self._count(owner_id, row.embedder, -row.chunks)
 
     async def get_counts(self, owner_id: str, embedder: str) -> NoteCounts:
-        """What the owner has in this embedder's index."""
+        """Return the size of the owner's index by this embedder, and its threshold."""
         found = await self.connection.execute(
             "SELECT chunks, min_similarity FROM note_counts WHERE owner_id = %s AND embedder = %s", (owner_id, embedder)
         )
         row = await found.fetchone()
-        return NoteCounts(*row) if row else NoteCounts(0, None)
+        return NoteCounts(row.chunks, row.min_similarity) if row else NoteCounts(0, None)
 
     async def set_min_similarity(self, owner_id: str, embedder: str, min_similarity: float | None) -> None:
-        """Keep the owner's threshold for this embedder; None goes back to the embedder's own."""
+        """Store the owner's threshold for this embedder; None restores the embedder's own."""
         await self.connection.execute(
             "INSERT INTO note_counts (owner_id, embedder, chunks, min_similarity) VALUES (%s, %s, 0, %s)"
             " ON CONFLICT (owner_id, embedder) DO UPDATE SET min_similarity = excluded.min_similarity",
@@ -222,51 +222,51 @@ class Notes:
         )
 
     async def sample_vectors(self, owner_id: str, embedder: str, *, limit: int) -> list[tuple[str, str, Chunk, Vector]]:
-        """Up to `limit` points spread over the owner's notes: (note id, title, chunk, vector). The same ones every time."""
-        # Ordered by a hash: as good as chance, but repeatable.
+        """Return a repeatable random sample of sentence vectors: (note id, title, chunk, vector)."""
+        # The order by a hash is random but repeatable.
         found = await self.connection.execute(
-            "SELECT p.note_id, n.title, c.heading, c.text, p.embedding::real[] FROM sentence_vectors p"
+            "SELECT p.note_id, n.title, c.heading, c.text, p.embedding::real[] AS embedding FROM sentence_vectors p"
             " JOIN chunks c USING (owner_id, note_id, position) JOIN notes n ON n.owner_id = p.owner_id AND n.id = p.note_id"
             " WHERE p.owner_id = %s AND p.embedder = %s"
             " ORDER BY md5(p.note_id || '/' || p.position || '/' || p.number) LIMIT %s",
             (owner_id, embedder, limit),
         )
         rows = await found.fetchall()
-        return [(note_id, title, Chunk(heading, text), vector) for note_id, title, heading, text, vector in rows]
+        return [(row.note_id, row.title, Chunk(row.heading, row.text), row.embedding) for row in rows]
 
     async def list_outdated(self, embedder: str, *, limit: int) -> list[tuple[str, str]]:
-        """(owner, id) of notes that another embedder has indexed."""
+        """Return (owner, id) of notes of all owners that another embedder has indexed."""
         found = await self.connection.execute(
             "SELECT owner_id, id FROM notes WHERE embedder <> %s ORDER BY owner_id, id LIMIT %s", (embedder, limit)
         )
-        return [(row[0], row[1]) for row in await found.fetchall()]
+        return [(row.owner_id, row.id) for row in await found.fetchall()]
 
     async def count_totals(self, embedder: str) -> tuple[int, int]:
-        """How many notes there are, and how many of them another embedder has indexed."""
+        """Return the number of all notes, and of those that another embedder has indexed."""
         found = await self.connection.execute(
-            "SELECT count(*), count(*) FILTER (WHERE embedder <> %s) FROM notes", (embedder,)
+            "SELECT count(*) AS total, count(*) FILTER (WHERE embedder <> %s) AS outdated FROM notes", (embedder,)
         )
         row = await found.fetchone()
         assert row is not None
-        return row[0], row[1]
+        return row.total, row.outdated
 
 
 async def has_vector_index(connection: Connection, dimensions: int) -> bool:
-    """Whether vectors of this length have their index."""
+    """Return True if there is an index for vectors of this length."""
     found = await connection.execute(
-        "SELECT to_regclass(%s) IS NOT NULL", (f"sentence_vectors_near_{int(dimensions)}",)
+        "SELECT to_regclass(%s) IS NOT NULL AS has_index", (f"sentence_vectors_near_{int(dimensions)}",)
     )
     row = await found.fetchone()
-    return row is not None and bool(row[0])
+    return row is not None and bool(row.has_index)
 
 
 async def ensure_vector_index(connection: Connection, dimensions: int) -> None:
-    """Make the index for vectors of this length, if it isn't there; call it before the first of them is stored."""
+    """Create the index for vectors of this length if there is none; call it before the first of them is stored."""
     if not 1 <= dimensions <= 4000:  # what pgvector can index at half precision
         raise InvalidInput(f"Vectors of {dimensions} dimensions can't be indexed; at most 4,000 can.")
     size = int(dimensions)
     async with connection.transaction():
-        await connection.execute("SET LOCAL statement_timeout = 0")  # every vector of other embedders is looked at
+        await connection.execute("SET LOCAL statement_timeout = 0")  # it reads every vector, also other embedders'
         await connection.execute(
             f"CREATE INDEX IF NOT EXISTS sentence_vectors_near_{size} ON sentence_vectors USING hnsw ((embedding::halfvec({size}))"
             f" halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
@@ -274,8 +274,22 @@ async def ensure_vector_index(connection: Connection, dimensions: int) -> None:
 
 
 def format_vector(vector: Vector) -> str:
-    """A vector as pgvector reads it."""
+    """Return a vector in pgvector's input format."""
     return f"[{','.join(format(value, '.6g') for value in vector)}]"
+
+
+def _to_note(row: Any) -> Note:
+    return Note(
+        owner_id=row.owner_id,
+        id=row.id,
+        title=row.title,
+        file_name=row.file_name,
+        characters=row.characters,
+        chunks=row.chunks,
+        embedder=row.embedder,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
 
 
 def _no_such_note(note_id: str) -> NotFound:

@@ -1,4 +1,4 @@
-"""Searching passages: by meaning and by words at once, fused by rank, in one statement."""
+"""Search passages by meaning and by words in one statement, fused by rank."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rapport.storage.database import Connection, Database
 from rapport.storage.notes.notes import format_vector
 
 EXACT_CHUNKS = 2_000
-"""Up to so many chunks an owner's own points are compared one by one: exact, and faster than an index shared with all."""
+"""Up to this many chunks, all of an owner's vectors are compared: exact, and faster than the index shared by all owners."""
 CANDIDATES = 20
-"""How many chunks the search by words puts forward, and at least so many the one by meaning."""
+"""The number of chunks that the search by words returns, and the minimum of the search by meaning."""
 NEAREST_SENTENCES = 60
-"""A chunk may have several points near the question: so many give enough chunks."""
+"""A chunk may have several sentences near the question: this many yield enough chunks."""
 MAX_WORD_HITS = 300
-"""A word that more chunks than this have is not searched for: it says little, and looking at all of them takes long."""
+"""A word in more chunks than this is not searched for: it tells little, and reading all of them takes long."""
 RANK_SHIFT = 5
 """The constant of reciprocal rank fusion. Its authors' 60 is for lists of equal worth and makes the first hundred ranks
 nearly equal; here the first few by meaning are nearly always right."""
@@ -36,7 +36,7 @@ _NEAR_INDEXED = """
         ORDER BY embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) LIMIT %(points)s
 """
 
-# `near`: by meaning, a chunk being as near as the nearest of its points. `worded`: chunks with the question's words, each
+# `near`: by meaning, a chunk being as near as the nearest of its sentences. `worded`: chunks with the question's words, each
 # word worth as much as it is rare; words that very many chunks have are left out, unless there are no others: then a chunk
 # must have all of them. Then reciprocal rank fusion, where a rank by words counts as much as the chunk has of the question
 # (squared: half of the words are a coincidence, all of them are what was asked for).
@@ -47,7 +47,7 @@ _NEAR_INDEXED = """
 _SEARCH = """
 WITH near AS MATERIALIZED (
     SELECT note_id, position, 1 - min(distance) AS similarity FROM ({near}    ) AS nearest GROUP BY note_id, position
-), asked AS MATERIALIZED (
+), question_words AS MATERIALIZED (
     SELECT CASE WHEN lexeme ~ '^-?[0-9]+$'
                 THEN array_to_tsvector(ARRAY[ltrim(lexeme, '-')])::text::tsquery
                      || array_to_tsvector(ARRAY['-' || ltrim(lexeme, '-')])::text::tsquery
@@ -57,9 +57,9 @@ WITH near AS MATERIALIZED (
     FROM unnest((tsvector_to_array(to_tsvector('english', %(question)s)))[:24]) AS lexeme
 ), wanted AS MATERIALIZED (
     SELECT row_number() OVER () AS word, query, is_telling FROM (
-        SELECT query, is_telling FROM asked WHERE NOT is_common
+        SELECT query, is_telling FROM question_words WHERE NOT is_common
         UNION ALL
-        SELECT string_agg('(' || query::text || ')', ' & ')::tsquery, false FROM asked HAVING bool_and(is_common)
+        SELECT string_agg('(' || query::text || ')', ' & ')::tsquery, false FROM question_words HAVING bool_and(is_common)
     ) AS either
 ), hits AS MATERIALIZED (
     SELECT word, note_id, position FROM wanted CROSS JOIN LATERAL (
@@ -73,7 +73,7 @@ WITH near AS MATERIALIZED (
     GROUP BY note_id, position ORDER BY share DESC, note_id, position LIMIT 4 * %(candidates)s
 ), worded AS (
     SELECT note_id, position, share,
-           share + 0.1 * ts_rank(words, (SELECT string_agg(query::text, ' | ')::tsquery FROM asked), 1) AS score
+           share + 0.1 * ts_rank(words, (SELECT string_agg(query::text, ' | ')::tsquery FROM question_words), 1) AS score
     FROM pool JOIN chunks USING (note_id, position) WHERE owner_id = %(owner)s
     ORDER BY score DESC, note_id, position LIMIT %(candidates)s
 ), ranked AS (
@@ -88,14 +88,14 @@ WITH near AS MATERIALIZED (
     SELECT note_id, position, sum(points) AS points FROM ranked GROUP BY note_id, position
     ORDER BY points DESC, note_id, position LIMIT %(limit)s
 )
-SELECT (SELECT max(similarity) FROM near),
-       (SELECT max(similarity) FROM near WHERE note_id <> (SELECT note_id FROM near ORDER BY similarity DESC, note_id LIMIT 1)),
-       (SELECT count(*) FROM wanted WHERE is_telling),
+SELECT (SELECT max(similarity) FROM near) AS best,
+       (SELECT max(similarity) FROM near WHERE note_id <> (SELECT note_id FROM near ORDER BY similarity DESC, note_id LIMIT 1)) AS rival,
+       (SELECT count(*) FROM wanted WHERE is_telling) AS words,
        c.note_id, c.position, n.title, c.heading, c.text,
        (SELECT 1 - min(p.embedding <=> %(vector)s::halfvec) FROM sentence_vectors p
-        WHERE p.owner_id = c.owner_id AND p.note_id = c.note_id AND p.position = c.position),
+        WHERE p.owner_id = c.owner_id AND p.note_id = c.note_id AND p.position = c.position) AS similarity,
        (SELECT coalesce(sum(worth) FILTER (WHERE c.words @@ query) / nullif(sum(worth), 0), 0)
-        FROM wanted JOIN weighed USING (word), least(rarity, ln(1 + %(chunks)s)) AS worth WHERE is_telling)
+        FROM wanted JOIN weighed USING (word), least(rarity, ln(1 + %(chunks)s)) AS worth WHERE is_telling) AS coverage
 FROM fused f
 JOIN chunks c ON c.owner_id = %(owner)s AND c.note_id = f.note_id AND c.position = f.position
 JOIN notes n ON n.owner_id = c.owner_id AND n.id = c.note_id
@@ -105,7 +105,7 @@ ORDER BY f.points DESC, f.note_id, f.position
 
 @dataclass(slots=True)
 class PassageSearch:
-    """Searches an owner's chunks. Keeps for a while which words are common, because a frequent word finds nothing."""
+    """Search an owner's chunks. The list of common words is cached, because they are not searched for."""
 
     database: Database
     near_weight: float = 1.0
@@ -131,7 +131,7 @@ class PassageSearch:
         """
         async with self.database.statement() as connection:
             if time.monotonic() >= self._known_until:
-                self._common = await _common_words(connection)
+                self._common = await _load_common_words(connection)
                 self._known_until = time.monotonic() + _COMMON_WORDS_TTL_SECONDS
             near = _NEAR_EXACT if chunks <= EXACT_CHUNKS else _NEAR_INDEXED.replace("{size}", str(len(vector)))
             found = await connection.execute(
@@ -157,18 +157,22 @@ class PassageSearch:
             rows = await found.fetchall()
         if not rows:
             return PassageSearchResult(0.0)
-        best, rival, words = rows[0][:3]
-        return PassageSearchResult(best or 0.0, [Passage(*row[3:]) for row in rows], rival, words)
+        passages = [
+            Passage(row.note_id, row.position, row.title, row.heading, row.text, row.similarity, row.coverage)
+            for row in rows
+        ]
+        first = rows[0]
+        return PassageSearchResult(first.best or 0.0, passages, first.rival, first.words)
 
 
-async def _common_words(connection: Connection) -> str:
-    """Words that many chunks have, as ANALYZE has last counted them: an array as Postgres reads it.
+async def _load_common_words(connection: Connection) -> str:
+    """Return the words that many chunks have, by the statistics of ANALYZE, as the text of a Postgres array.
 
-    There are up to a thousand and every search sends them: to write out a list each time would take the driver a millisecond.
+    There are up to a thousand, and every search sends them: adapting a list each time would take the driver a millisecond.
     """
-    # The frequencies end with their least and greatest, which have no word.
+    # The array of frequencies ends with the minimum and the maximum, which have no word.
     found = await connection.execute(
-        "SELECT coalesce(array_agg(word), '{}')::text FROM pg_stats,"
+        "SELECT coalesce(array_agg(word), '{}')::text AS words FROM pg_stats,"
         " unnest(most_common_elems::text::text[], most_common_elem_freqs) AS counted (word, share)"
         " WHERE schemaname = current_schema() AND tablename = 'chunks' AND attname = 'words' AND word IS NOT NULL"
         " AND share * (SELECT reltuples FROM pg_class WHERE oid = 'chunks'::regclass) > %s",
@@ -176,4 +180,4 @@ async def _common_words(connection: Connection) -> str:
     )
     row = await found.fetchone()
     assert row is not None
-    return row[0]
+    return row.words

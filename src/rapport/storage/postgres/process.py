@@ -1,4 +1,4 @@
-"""Finds out from outside whether a Postgres of a directory runs, and where its Unix socket can be."""
+"""Check from outside whether the Postgres of a directory runs, and where its Unix socket can be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_SOCKET_PATH_BYTES = 100  # the kernel's limit is 108 on Linux and 104 on mac
 
 
 def is_postgres_of(pid: int, pgdata: Path) -> bool:
-    """Whether `pid` is a live Postgres of that directory, not a zombie nor a process that got its number."""
+    """Return True if `pid` is a live Postgres of that directory, not a zombie nor another process with a reused pid."""
     if not Path("/proc/self").exists():  # macOS
         ps = ["/bin/ps", "-ww", "-o", "command=", "-p", str(pid)]
         command = subprocess.run(ps, capture_output=True, check=False).stdout
@@ -24,7 +24,7 @@ def is_postgres_of(pid: int, pgdata: Path) -> bool:
     except OSError:
         return False
     try:
-        here = os.path.samefile(process / "cwd", pgdata)  # Postgres lives in its directory, by whatever name
+        here = os.path.samefile(process / "cwd", pgdata)  # Postgres's working directory, whatever path leads to it
     except PermissionError:  # root without CAP_SYS_PTRACE, as in most containers
         here = os.fsencode(pgdata) in arguments
     except OSError:

@@ -22,7 +22,7 @@ class Account(NamedTuple):
 
 
 def ensure_system_account() -> Account:
-    """Rapport's own system account, made if need be, or the best one that exists."""
+    """Return Rapport's own system account, creating it if needed, or the best one that exists."""
     shadow = (
         "useradd",
         "--system",
