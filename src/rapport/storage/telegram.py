@@ -66,8 +66,8 @@ SELECT chat_id || '/' || message_id AS platform_id, received_at < queued.at AS w
 WHERE bot_id = %(bot)s AND {{where}} AND message_id IS NOT NULL
   AND (done_at IS NULL OR done_at > queued.at - interval '1 hour')
 """
-# Retention deletes sent outbox rows, but none with several parts. The first part of the others is messages.platform_id, so
-# no id is lost with them.
+# Retention deletes sent outbox rows, but none with several parts; of the others messages.platform_id keeps the id. The id of
+# an old notice is lost with its row: that matters only if no message was stored after the notice.
 _PLATFORM_IDS = f"""
 {_RECEIVED.format(where="chat_id = %(chat)s")}
 UNION ALL
