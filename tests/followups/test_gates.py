@@ -32,17 +32,17 @@ NOON_TO_ONE = QuietHours("UTC", time(12), time(13))
 
 # What closes each gate that looks at the conversation.
 CLOSING: dict[Gate, Callable[[GateInput], GateInput]] = {
-    "conversation": lambda standing: replace(standing, autonomy=False),
+    "conversation": lambda standing: replace(standing, autonomy_enabled=False),
     "muted": lambda standing: replace(standing, muted_until=NOW + timedelta(seconds=1)),
     "unreachable": lambda standing: replace(standing, is_unreachable=True),
-    "resting": lambda standing: replace(standing, is_resting=True),
-    "consecutive": lambda standing: replace(standing, followups=LIMITS.max_in_a_row),
+    "resting": lambda standing: replace(standing, is_breaker_open=True),
+    "consecutive": lambda standing: replace(standing, consecutive_followups=LIMITS.max_in_a_row),
     "too_soon": lambda standing: replace(standing, last_followup_at=NOW - timedelta(seconds=14)),
     "quiet_hours": lambda standing: replace(standing, quiet_hours=NOON_TO_ONE),
     "too_frequent": lambda standing: replace(
         standing,
         is_inferred=True,
-        followups=max(standing.consecutive_followups, 1),
+        consecutive_followups=max(standing.consecutive_followups, 1),
         last_followup_at=standing.last_followup_at or NOW - timedelta(minutes=59),
     ),
     "daily_limit": lambda standing: replace(standing, is_inferred=True, inferred_in_a_day=LIMITS.inferred_per_day),
@@ -55,8 +55,8 @@ def gate_of(standing: GateInput, *, server: bool = True, autonomy: Autonomy | No
 
 def test_nothing_holds_back_what_nothing_speaks_against() -> None:
     assert gate_of(OPEN) is None
-    assert gate_of(replace(OPEN, autonomy=True)) is None
-    assert gate_of(replace(OPEN, kind="group", autonomy=True)) is None
+    assert gate_of(replace(OPEN, autonomy_enabled=True)) is None
+    assert gate_of(replace(OPEN, kind="group", autonomy_enabled=True)) is None
 
 
 def test_a_group_has_to_be_asked_first() -> None:
@@ -74,11 +74,11 @@ def test_the_first_closed_gate_is_named_whatever_else_is_closed(gates: set[Gate]
 
 
 def test_only_inferred_follow_ups_are_bound_by_the_hour_and_the_day() -> None:
-    standing = replace(OPEN, followups=1, last_followup_at=NOW - timedelta(minutes=59), inferred_in_a_day=2)
+    standing = replace(OPEN, consecutive_followups=1, last_followup_at=NOW - timedelta(minutes=59), inferred_in_a_day=2)
     assert gate_of(standing) is None
     assert gate_of(replace(standing, is_inferred=True)) == "too_frequent"
     assert gate_of(replace(standing, is_inferred=True, last_followup_at=NOW - timedelta(minutes=60))) == "daily_limit"
-    assert gate_of(replace(standing, is_inferred=True, inferred_in_a_day=1, followups=0)) is None  # a new silence
+    assert gate_of(replace(standing, is_inferred=True, inferred_in_a_day=1, consecutive_followups=0)) is None  # a new silence
     generous = Autonomy(inferred_gap=60, inferred_per_day=3)
     assert gate_of(replace(standing, is_inferred=True), autonomy=generous) is None
 
@@ -100,7 +100,7 @@ def test_a_mute_ends_at_its_moment() -> None:
 
 @given(st.integers(0, 10), st.integers(0, 10))
 def test_so_many_in_a_row_and_no_more(followups: int, most: int) -> None:
-    held = gate_of(replace(OPEN, followups=followups), autonomy=Autonomy(max_in_a_row=most))
+    held = gate_of(replace(OPEN, consecutive_followups=followups), autonomy=Autonomy(max_in_a_row=most))
     assert held == ("consecutive" if followups >= most else None)
 
 

@@ -443,7 +443,7 @@ async def test_what_fails_is_neither_kept_nor_promised(
     async def away(*_: Any, **__: Any) -> None:
         raise Transient("The database is away.", retry_after=3)
 
-    monkeypatch.setattr("rapport.runtime.worker.answer_message", away)
+    monkeypatch.setattr("rapport.runtime.running_turns.answer_message", away)
     with pytest.raises(openai.InternalServerError, match="Nothing of the request is kept") as failed:
         await ask(ai, "hello")
     assert (failed.value.status_code, failed.value.response.headers["retry-after"]) == (503, "3")
@@ -465,7 +465,7 @@ async def test_what_failed_and_is_stored_is_not_sent_again_unless_it_can_be_know
             raise Transient("The database is away.")
         return await answer_message(event, *arguments, **more)
 
-    monkeypatch.setattr("rapport.runtime.worker.answer_message", fails_at_first)
+    monkeypatch.setattr("rapport.runtime.running_turns.answer_message", fails_at_first)
     eager = openai.AsyncOpenAI(base_url=f"{world.http.base_url}/v1", api_key="none", max_retries=1)
     async with eager as ai:
         with pytest.raises(openai.InternalServerError, match="stored and will be answered") as failed:

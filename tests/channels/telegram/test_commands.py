@@ -586,10 +586,10 @@ async def test_what_cant_be_explained_gets_a_sentence(world: World) -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("check_in", "to pick up our conversation again"),
-        ("question_unanswered", "because a question of mine was still open"),
-        ("task_incomplete", "to ask about a task that was still open"),
-        ("waiting_for_decision", "because a decision was still open"),
+        ("check_in", "to pick up our conversation"),
+        ("question_unanswered", "about a question of mine"),
+        ("task_incomplete", "about a task that is still open"),
+        ("waiting_for_decision", "about a decision that is still open"),
     ],
 )
 async def test_what_was_said_unasked_says_so_and_shows_no_machinery(

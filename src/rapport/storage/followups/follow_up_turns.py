@@ -44,7 +44,7 @@ WITH event AS (
             SELECT at + interval '1 microsecond', at + interval '1 microsecond' FROM ({NOW_IN_LINE}) AS spoken_at),
         consecutive_followups = consecutive_followups + 1, last_followup_at = clock_timestamp(), model_failed_at = '{{}}', breaker_open_until = NULL
     FROM event WHERE conversations.id = %(conversation)s
-    RETURNING conversations.last_at, open_event_count, event.id AS event_id, conversations.user_message_count, event.user_message_count AS heard
+    RETURNING conversations.last_at, open_event_count, event.id AS event_id, conversations.user_message_count, event.user_message_count AS count_at_event
 ), trigger AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, content, metadata, created_at)
     SELECT %(conversation)s, line.event_id, %(owner)s, 'user', %(prompt)s, %(tags)s, line.last_at - interval '1 microsecond'
