@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.support import slow
 
 ROOT = Path(__file__).parents[1]
@@ -72,9 +70,6 @@ ENDS_IN_ED = {
 """Verbs in the present that end like a participle."""
 
 
-not_yet = pytest.mark.xfail(reason="the tree is being renamed", strict=False)
-
-
 @dataclass(frozen=True)
 class Module:
     """One module of the source, read and parsed once."""
@@ -107,7 +102,6 @@ def expect_none(check: Callable[[Module], Iterator[int | str]]) -> None:
     assert not places, "\n".join([f"{len(places)} places", *places])
 
 
-@not_yet
 def test_a_module_is_neither_a_crumb_nor_too_long_to_read() -> None:
     def check(module: Module) -> Iterator[str]:
         lines = len(module.text.splitlines())
@@ -127,7 +121,6 @@ def test_a_module_says_what_it_is_for() -> None:
     expect_none(check)
 
 
-@not_yet
 def test_a_docstring_is_a_sentence_with_a_verb() -> None:
     def check(module: Module) -> Iterator[str]:
         for node in module.find(ast.Expr):
@@ -139,7 +132,6 @@ def test_a_docstring_is_a_sentence_with_a_verb() -> None:
     expect_none(check)
 
 
-@not_yet
 def test_a_function_is_called_by_a_verb_in_the_present() -> None:
     def check(module: Module) -> Iterator[str]:
         for node in module.find(ast.FunctionDef, ast.AsyncFunctionDef):

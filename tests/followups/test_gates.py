@@ -78,7 +78,9 @@ def test_only_inferred_follow_ups_are_bound_by_the_hour_and_the_day() -> None:
     assert gate_of(standing) is None
     assert gate_of(replace(standing, is_inferred=True)) == "too_frequent"
     assert gate_of(replace(standing, is_inferred=True, last_followup_at=NOW - timedelta(minutes=60))) == "daily_limit"
-    assert gate_of(replace(standing, is_inferred=True, inferred_in_a_day=1, consecutive_followups=0)) is None  # a new silence
+    assert (
+        gate_of(replace(standing, is_inferred=True, inferred_in_a_day=1, consecutive_followups=0)) is None
+    )  # a new silence
     generous = Autonomy(inferred_gap=60, inferred_per_day=3)
     assert gate_of(replace(standing, is_inferred=True), autonomy=generous) is None
 

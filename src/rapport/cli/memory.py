@@ -246,12 +246,12 @@ async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
 
     hints: list[str] = []
 
-    def heard(owner_id: str, kind: MemoryChangeKind, memory: Memory) -> None:
+    def announce_change(owner_id: str, kind: MemoryChangeKind, memory: Memory) -> None:
         hints.append(memory_hint(TELLER, kind, memory.agent_id, memory.id, owner_id))
 
     async with open_library(settings) as (library, _):
         book = MemoryStore(library.database, library.embedder)
-        book.listeners.append(heard)
+        book.listeners.append(announce_change)
         yield book
         if hints:
             async with library.database.statement() as connection:

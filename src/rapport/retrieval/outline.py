@@ -100,16 +100,16 @@ class _Outline:
         """Take in what begins at this line; says which line is next."""
         line = self._lines[number]
         if line.kind is _Kind.HEADING:
-            return self._marked(number)
+            return self._read_marked_heading(number)
         if line.kind is _Kind.FENCE:
             return self._fence(number)
         if line.kind is _Kind.UNDERLINE:
             return self._block(number, number + 1)  # a rule: there was no single line for it to underline
-        if line.kind is _Kind.ROW or ("|" in self._said(number) and _is_delimiter(self._said(number + 1))):
+        if line.kind is _Kind.ROW or ("|" in self._get_line(number) and _is_delimiter(self._get_line(number + 1))):
             return self._table(number)
         return self._paragraph(number)
 
-    def _said(self, number: int) -> str:
+    def _get_line(self, number: int) -> str:
         """Return the text of a line; nothing if there is no such line."""
         if number >= len(self._lines):
             return ""
@@ -130,7 +130,7 @@ class _Outline:
         while self._goes_on(after) and self._lines[after].kind is _Kind.TEXT:
             after += 1
         if after == number + 1 and self._is_underlined(number):
-            self._enter(1 if self._said(after)[0] == "=" else 2, self._said(number), self._lines[number].start)
+            self._enter(1 if self._get_line(after)[0] == "=" else 2, self._get_line(number), self._lines[number].start)
             return after + 1
         return self._block(number, after)
 
@@ -141,17 +141,17 @@ class _Outline:
             and self._goes_on(number + 1)
             and self._lines[number + 1].kind is _Kind.UNDERLINE
             and line.end - line.start <= UNDERLINED_CHARACTERS
-            and bool(_words(self._said(number)))
+            and bool(_words(self._get_line(number)))
         )
 
     def _fence(self, number: int) -> int:
         """Up to the mark that closes it, or to the end."""
-        opening = self._said(number)
+        opening = self._get_line(number)
         mark = opening[0]
         least = len(opening) - len(opening.lstrip(mark))
         after = number + 1
         while after < len(self._lines):
-            text = self._said(after)
+            text = self._get_line(after)
             after += 1
             if len(text) >= least and not text.strip(mark):
                 break
@@ -159,15 +159,15 @@ class _Outline:
 
     def _table(self, number: int) -> int:
         after = number + 1
-        while self._goes_on(after) and "|" in self._said(after):
+        while self._goes_on(after) and "|" in self._get_line(after):
             after += 1
-        has_head = after > number + 1 and _is_delimiter(self._said(number + 1))
+        has_head = after > number + 1 and _is_delimiter(self._get_line(number + 1))
         return self._block(number, after, Shape.TABLE, self._lines[number + 1].end if has_head else 0)
 
     # ---- headings
 
-    def _marked(self, number: int) -> int:
-        text = self._said(number)
+    def _read_marked_heading(self, number: int) -> int:
+        text = self._get_line(number)
         name = text.lstrip("#").strip()
         closed = name.rstrip("#")
         if closed != name and (not closed or closed[-1].isspace()):

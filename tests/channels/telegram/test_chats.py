@@ -205,7 +205,7 @@ async def test_what_comes_while_its_conversation_is_erased_begins_a_new_one(
             await town.world.worker.erase(owner, before)
         return place
 
-    monkeypatch.setattr(ChatMapping, "of_chat", found_and_erased)
+    monkeypatch.setattr(ChatMapping, "find_by_chat", found_and_erased)
     await town.hears(town.ann_alone, town.ann, "are you there?")
     assert await town.told(town.ann_alone) == [("Ann", "are you there?"), ("Companion", "re: are you there?")]
 

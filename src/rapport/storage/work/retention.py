@@ -34,7 +34,11 @@ _DELETE: Mapping[str, str] = {
         DELETE FROM outbox WHERE ctid = ANY(ARRAY(
             SELECT ctid FROM outbox WHERE conversation_id = ANY(%(conversations)s)
               AND state IN ('sent', 'failed', 'unknown') AND coalesce(sent_at, created_at) < {_BEFORE}
-              AND jsonb_array_length(platform_ids) <= 1 LIMIT %(limit)s))
+              AND jsonb_array_length(platform_ids) <= 1
+              AND (notice IS NULL OR EXISTS (
+                  SELECT FROM messages m WHERE m.conversation_id = outbox.conversation_id AND m.platform_id IS NOT NULL
+                    AND m.created_at > outbox.created_at))
+            LIMIT %(limit)s))
     """,
     # The latest delivered follow-ups of a conversation stay: a topic is brought up once (ADR 35).
     "timers": f"""
