@@ -36,9 +36,10 @@ from rapport.retrieval.retriever import TOP, make_retriever
 from rapport.storage.database import Database
 from rapport.storage.migrate import migrate, schema_lock
 from rapport.storage.notes.note_index import NoteIndex
-from rapport.storage.notes.notes import NewNote, Notes, ensure_vector_index
+from rapport.storage.notes.notes import NewNote, Notes
 from rapport.storage.notes.passage_search import PassageSearch
 from rapport.storage.postgres.embedded import EmbeddedPostgres
+from rapport.storage.vector_index import ensure_vector_index
 
 SEARCHES = {"vector": (1.0, 0.0), "text": (0.0, 1.0), "fused": (None, None)}
 MARKS = (100, 10_000, 100_000)
@@ -266,7 +267,7 @@ async def vectors_indexed_afterwards(database: Database, count: int) -> AsyncGen
     async with database.transaction() as connection:
         await connection.execute("SET LOCAL statement_timeout = 0")
         await connection.execute("SET LOCAL maintenance_work_mem = '1GB'")
-        await ensure_vector_index(connection, DIMENSIONS)
+        await ensure_vector_index(connection, "sentence_vectors", DIMENSIONS)
 
 
 async def tidy(database: Database) -> None:

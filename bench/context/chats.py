@@ -28,7 +28,7 @@ from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.embedder import Embedder
 from rapport.ingest.embed_messages import prepare_text
 from rapport.storage.database import Database
-from rapport.storage.messages.message_vectors import ensure_index
+from rapport.storage.vector_index import ensure_vector_index
 
 SOURCES = ("new-stripe", "new-mediawiki", "new-ubuntu-meeting", "ubuntu-dev")
 DIMENSIONS = 384
@@ -143,7 +143,7 @@ async def fill(
         kept = 64 + total * KEPT_MEGABYTES // 1_000_000
         await connection.execute(f"SET LOCAL maintenance_work_mem = '{kept}MB'".encode())
         await connection.execute("SET LOCAL max_parallel_maintenance_workers = 2")
-        await ensure_index(connection, DIMENSIONS)
+        await ensure_vector_index(connection, "message_vectors", DIMENSIONS)
     told(f"indexed in {time.perf_counter() - begun:,.0f} s")
     await asyncio.to_thread(_tidy, database.url)
 

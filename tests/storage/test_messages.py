@@ -10,9 +10,8 @@ import pytest
 from rapport.domain.errors import NotFound
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.messages.message_vectors import ensure_index, has_index
 from rapport.storage.messages.messages import RECENT_MESSAGES, Messages
-from rapport.storage.notes.notes import ensure_vector_index, has_vector_index
+from rapport.storage.vector_index import ensure_vector_index, has_vector_index
 from tests.storage.explained import Explained, PlanMode, plans
 
 # Everybody's, of ids that look like ours; every 20th is the agent's.
@@ -150,11 +149,11 @@ async def test_an_index_for_vectors_of_another_length_is_made_however_long_that_
     await run(database, _VECTORS)
     async with database.transaction() as connection:
         await connection.execute(HASTE)
-        await ensure_index(connection, 8)
-        assert await has_index(connection, 8)
-        await ensure_vector_index(connection, 8)
-        assert await has_vector_index(connection, 8)
+        await ensure_vector_index(connection, "message_vectors", 8)
+        assert await has_vector_index(connection, "message_vectors", 8)
+        await ensure_vector_index(connection, "sentence_vectors", 8)
+        assert await has_vector_index(connection, "sentence_vectors", 8)
     async with database.statement() as connection:
-        await ensure_index(connection, 9)
-        assert await has_index(connection, 9)
+        await ensure_vector_index(connection, "message_vectors", 9)
+        assert await has_vector_index(connection, "message_vectors", 9)
         assert await (await connection.execute("SHOW statement_timeout")).fetchall() == [("15s",)]

@@ -9,8 +9,9 @@ import pytest
 
 from rapport.domain.note import Chunk, PassageSearchResult, Vector
 from rapport.storage.database import Database
-from rapport.storage.notes.notes import NewNote, Notes, ensure_vector_index, has_vector_index
+from rapport.storage.notes.notes import NewNote, Notes
 from rapport.storage.notes.passage_search import CANDIDATES, EXACT_CHUNKS, PassageSearch
+from rapport.storage.vector_index import ensure_vector_index, has_vector_index
 
 EMBEDDER = "by-hand"
 
@@ -214,7 +215,7 @@ async def test_the_same_id_of_two_owners_is_two_notes(database: Database, chunks
 async def test_what_another_embedder_has_indexed_is_not_compared(database: Database, chunks: int) -> None:
     """Neither one with vectors of another length, nor one with vectors of the same length that mean something else."""
     async with database.statement() as connection:
-        await ensure_vector_index(connection, 256)
+        await ensure_vector_index(connection, "sentence_vectors", 256)
     await store(database, "short", ("the cat", vector(1.0, size=256)), embedder="other-256")
     await store(database, "alike", ("the cat", vector(1.0)), embedder="other-384")
     assert await search(database, "the cat", chunks=chunks) == PassageSearchResult(0.0)
@@ -228,11 +229,11 @@ async def test_what_another_embedder_has_indexed_is_not_compared(database: Datab
 @PATHS
 async def test_vectors_of_another_length_have_an_index_of_their_own(database: Database, chunks: int) -> None:
     async with database.statement() as connection:
-        assert await has_vector_index(connection, 384)
-        assert not await has_vector_index(connection, 256)
+        assert await has_vector_index(connection, "sentence_vectors", 384)
+        assert not await has_vector_index(connection, "sentence_vectors", 256)
         for _ in range(2):
-            await ensure_vector_index(connection, 256)
-        assert await has_vector_index(connection, 256)
+            await ensure_vector_index(connection, "sentence_vectors", 256)
+        assert await has_vector_index(connection, "sentence_vectors", 256)
     for note_id, similarity in (("far", 0.1), ("near", 0.9), ("middle", 0.5)):
         await store(database, note_id, ("nothing", towards(similarity, size=256)), embedder="small")
     found = await search(database, "zebra", vector(1.0, size=256), chunks=chunks, embedder="small")
@@ -243,7 +244,7 @@ async def test_vectors_of_another_length_have_an_index_of_their_own(database: Da
 async def test_the_index_is_asked_for_more_than_a_few_chunks(database: Database, size: int) -> None:
     """The condition and the cast of the query are those of the index: else every search would read every chunk."""
     async with database.statement() as connection:
-        await ensure_vector_index(connection, size)
+        await ensure_vector_index(connection, "sentence_vectors", size)
     chance = random.Random(2)
     for owner in ("ana", "ben"):
         passages = [("words", [chance.uniform(-1, 1) for _ in range(size)]) for _ in range(300)]

@@ -17,8 +17,9 @@ from rapport.domain.errors import Permanent
 from rapport.storage.database import Database
 from rapport.storage.messages.summaries import Summaries
 from rapport.storage.migrate import list_migrations, migrate, schema_lock
-from rapport.storage.notes.notes import Notes, has_vector_index
+from rapport.storage.notes.notes import Notes
 from rapport.storage.postgres.embedded import EmbeddedPostgres
+from rapport.storage.vector_index import has_vector_index
 from tests.support.waiting import LIMIT_SECONDS
 
 Shape: TypeAlias = dict[str, list[tuple[Any, ...]]]
@@ -270,8 +271,8 @@ async def test_rows_of_version_10_keep_their_data_under_the_new_names(empty_data
         assert read("SELECT state, platform_ids FROM outbox").fetchall() == [("unconfirmed", ["5/2"])]
         assert read("SELECT chunks, min_similarity FROM note_counts").fetchall() == [(1, 0.25)]
         async with opened(empty_database) as database, database.statement() as own:
-            assert await has_vector_index(own, 2)
-            assert await has_vector_index(own, 384)
+            assert await has_vector_index(own, "sentence_vectors", 2)
+            assert await has_vector_index(own, "sentence_vectors", 384)
             sample = await Notes(own).sample_vectors("o", "e", limit=5)
         assert [(note_id, chunk.text, list(vector)) for note_id, _, chunk, vector in sample] == [("n", "text", [1, 0])]
         await run_migrations(empty_database, to=10)

@@ -14,8 +14,9 @@ from rapport.domain.errors import RapportError
 from rapport.domain.note import Vector
 from rapport.domain.text_checks import has_visible_text
 from rapport.storage.database import Database
-from rapport.storage.messages.message_vectors import MessageVectors, ensure_index, has_index
+from rapport.storage.messages.message_vectors import MessageVectors
 from rapport.storage.migrate import schema_lock
+from rapport.storage.vector_index import ensure_vector_index, has_vector_index
 
 BATCH_MESSAGES = 64
 """Messages of one batch: embedded in some tenths of a second, and stored in one short transaction."""
@@ -125,8 +126,8 @@ class MessageEmbedding:
         if dimensions in self._ready:
             return
         async with self.database.statement() as connection:
-            is_there = await has_index(connection, dimensions)
+            is_there = await has_vector_index(connection, "message_vectors", dimensions)
         if not is_there:
             async with schema_lock(self.database), self.database.statement() as connection:
-                await ensure_index(connection, dimensions)
+                await ensure_vector_index(connection, "message_vectors", dimensions)
         self._ready.add(dimensions)

@@ -20,7 +20,8 @@ from rapport.retrieval.files.document import fit_on_one_line
 from rapport.retrieval.note_ids import make_note_id
 from rapport.storage.database import Database
 from rapport.storage.migrate import schema_lock
-from rapport.storage.notes.notes import NewNote, Notes, ensure_vector_index, has_vector_index
+from rapport.storage.notes.notes import NewNote, Notes
+from rapport.storage.vector_index import ensure_vector_index, has_vector_index
 
 MAX_NOTE_CHARACTERS = 500_000
 MAX_POINTS = 40_000
@@ -242,10 +243,10 @@ class Library:
         # One at a time: who makes it takes two connections, and many who wait would leave none.
         async with self._indexing:
             async with self.database.statement() as connection:
-                if await has_vector_index(connection, dimensions):
+                if await has_vector_index(connection, "sentence_vectors", dimensions):
                     return
             async with schema_lock(self.database), self.database.statement() as connection:
-                await ensure_vector_index(connection, dimensions)
+                await ensure_vector_index(connection, "sentence_vectors", dimensions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rapport.domain.errors import InvalidInput
 from rapport.domain.note import Vector
 from rapport.storage.database import Connection
 from rapport.storage.notes.notes import format_vector
@@ -188,25 +187,3 @@ class MessageVectors:
                 (row.conversation_id, row.embedder),
             )
         return max(1, row.deleted)
-
-
-async def has_index(connection: Connection, dimensions: int) -> bool:
-    """Return True if there is an index for message vectors of this length."""
-    found = await connection.execute(
-        "SELECT to_regclass(%s) IS NOT NULL AS has_index", (f"message_vectors_near_{int(dimensions)}",)
-    )
-    row = await found.fetchone()
-    return row is not None and bool(row.has_index)
-
-
-async def ensure_index(connection: Connection, dimensions: int) -> None:
-    """Create the index for message vectors of this length if there is none; call it before the first is stored."""
-    if not 1 <= dimensions <= 4000:  # what pgvector can index at half precision
-        raise InvalidInput(f"Vectors of {dimensions} dimensions can't be indexed; at most 4,000 can.")
-    size = int(dimensions)
-    async with connection.transaction():
-        await connection.execute("SET LOCAL statement_timeout = 0")  # scans all vectors of other embedders
-        await connection.execute(
-            f"CREATE INDEX IF NOT EXISTS message_vectors_near_{size} ON message_vectors USING hnsw"
-            f" ((embedding::halfvec({size})) halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
-        )

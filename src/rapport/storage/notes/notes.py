@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
 
-from rapport.domain.errors import Conflict, InvalidInput, NotFound
+from rapport.domain.errors import Conflict, NotFound
 from rapport.domain.note import NOTE_ID, Chunk, Note, NoteCounts, Vector
 from rapport.storage.database import Connection
 
@@ -249,28 +249,6 @@ class Notes:
         row = await found.fetchone()
         assert row is not None
         return row.total, row.outdated
-
-
-async def has_vector_index(connection: Connection, dimensions: int) -> bool:
-    """Return True if there is an index for vectors of this length."""
-    found = await connection.execute(
-        "SELECT to_regclass(%s) IS NOT NULL AS has_index", (f"sentence_vectors_near_{int(dimensions)}",)
-    )
-    row = await found.fetchone()
-    return row is not None and bool(row.has_index)
-
-
-async def ensure_vector_index(connection: Connection, dimensions: int) -> None:
-    """Create the index for vectors of this length if there is none; call it before the first of them is stored."""
-    if not 1 <= dimensions <= 4000:  # what pgvector can index at half precision
-        raise InvalidInput(f"Vectors of {dimensions} dimensions can't be indexed; at most 4,000 can.")
-    size = int(dimensions)
-    async with connection.transaction():
-        await connection.execute("SET LOCAL statement_timeout = 0")  # it reads every vector, also other embedders'
-        await connection.execute(
-            f"CREATE INDEX IF NOT EXISTS sentence_vectors_near_{size} ON sentence_vectors USING hnsw ((embedding::halfvec({size}))"
-            f" halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
-        )
 
 
 def format_vector(vector: Vector) -> str:

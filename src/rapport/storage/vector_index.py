@@ -1,0 +1,34 @@
+"""Create and find the vector indexes: one partial HNSW index for each table and vector length."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from rapport.domain.errors import InvalidInput
+from rapport.storage.database import Connection
+
+VectorTable: TypeAlias = Literal["sentence_vectors", "message_vectors"]
+MAX_DIMENSIONS = 4_000
+"""The longest vectors that pgvector can index at half precision."""
+
+
+async def has_vector_index(connection: Connection, table: VectorTable, dimensions: int) -> bool:
+    """Return True if the table has an index for vectors of this length."""
+    found = await connection.execute(
+        "SELECT to_regclass(%s) IS NOT NULL AS has_index", (f"{table}_near_{int(dimensions)}",)
+    )
+    row = await found.fetchone()
+    return row is not None and bool(row.has_index)
+
+
+async def ensure_vector_index(connection: Connection, table: VectorTable, dimensions: int) -> None:
+    """Create the index for vectors of this length if there is none; call it before the first of them is stored."""
+    if not 1 <= dimensions <= MAX_DIMENSIONS:
+        raise InvalidInput(f"Vectors of {dimensions} dimensions can't be indexed; at most {MAX_DIMENSIONS:,} can.")
+    size = int(dimensions)
+    async with connection.transaction():
+        await connection.execute("SET LOCAL statement_timeout = 0")  # it reads every vector, also other embedders'
+        await connection.execute(
+            f"CREATE INDEX IF NOT EXISTS {table}_near_{size} ON {table} USING hnsw"
+            f" ((embedding::halfvec({size})) halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
+        )
