@@ -649,7 +649,7 @@ async def test_the_same_matter_is_not_brought_up_twice(pausing: World, model: Sc
     await pausing.says(here, "I have to call the landlord.")
     await thought(pausing)
     model.answers.append("How did it go with the landlord?")
-    assert (await pausing.silence(here, "task_incomplete", matter="call the landlord")).state == "delivered"
+    assert (await pausing.silence(here, "task_incomplete", topic="call the landlord")).state == "delivered"
     model.decisions.append({"follow_up": decided(), "memories": []})
     await thought(pausing)
     assert await waiting(pausing) == []

@@ -178,19 +178,19 @@ async def test_an_inferred_one_that_is_due_too_early_is_held_back_and_says_why(
     model.answers += ["I see.", *SAYINGS[1:3], "Hm.", *SAYINGS[3:]]
     await eager.says(here, "I have to renew my passport.")
     assert (
-        await eager.silence(here, "task_incomplete", origin="planner", matter="renew passport")
+        await eager.silence(here, "task_incomplete", origin="planner", topic="renew passport")
     ).state == "delivered"
     await eager.sql("UPDATE conversations SET last_followup_at = last_followup_at - interval '59 minutes'")
-    became = await eager.silence(here, "check_in", origin="planner", matter="something else")
+    became = await eager.silence(here, "check_in", origin="planner", topic="something else")
     assert (became.state, became.gate) == ("suppressed", "too_frequent")
     await eager.sql("UPDATE conversations SET last_followup_at = last_followup_at - interval '2 minutes'")
-    assert (await eager.silence(here, "check_in", origin="planner", matter="something else")).state == "delivered"
+    assert (await eager.silence(here, "check_in", origin="planner", topic="something else")).state == "delivered"
     await eager.says(here, "hm")  # a new silence
     await pass_time(eager, 2 * HOUR)
-    became = await eager.silence(here, "check_in", origin="planner", matter="a third thing")
+    became = await eager.silence(here, "check_in", origin="planner", topic="a third thing")
     assert (became.state, became.gate) == ("suppressed", "daily_limit")
     await pass_time(eager, 23 * HOUR)
-    assert (await eager.silence(here, "check_in", origin="planner", matter="a third thing")).state == "delivered"
+    assert (await eager.silence(here, "check_in", origin="planner", topic="a third thing")).state == "delivered"
     listed = (await eager.http.get(f"/api/threads/{here}/timers")).json()
     assert [one["gate"] for one in listed["past"] if one["gate"]] == ["daily_limit", "too_frequent"]
     stats = (await eager.http.get("/api/autonomy/stats")).json()
@@ -204,10 +204,10 @@ async def test_a_matter_that_was_brought_up_meanwhile_is_held_back_when_its_time
     model.answers += ["I see.", *SAYINGS]
     reply = await eager.says(here, FLATS)
     source = [str(reply["reply_to_id"])]
-    planned: dict[str, Any] = {"origin": "planner", "matter": "flat in Porto", "sources": source}
+    planned: dict[str, Any] = {"origin": "planner", "topic": "flat in Porto", "sources": source}
     assert (await eager.silence(here, "waiting_for_decision", **planned)).state == "delivered"
     await pass_time(eager, 2 * HOUR)
-    became = await eager.silence(here, "task_incomplete", **{**planned, "matter": "tell landlord"})
+    became = await eager.silence(here, "task_incomplete", **{**planned, "topic": "tell landlord"})
     assert (became.state, became.gate) == ("suppressed", "repeated")
 
 

@@ -261,7 +261,7 @@ async def test_what_waits_is_told_in_plain_words_and_goes_on_waiting(world: Worl
     where = await world.conversation()
     assert "No follow-ups are planned" in await told(world, where, "/followups")
     await waits(world, where, "question_unanswered", 12, reason='The question "Which *tent*?" is still open.')
-    await waits(world, where, "task_incomplete", 26 * 60, matter="tax form")
+    await waits(world, where, "task_incomplete", 26 * 60, topic="tax form")
     await waits(world, where, "check_in", 3 * 1_440)
     listed = await told(world, where, "/followups")
     assert listed.startswith("Follow-ups are on here")
