@@ -142,13 +142,13 @@ class Scripted:
         self.begun = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
 
-    def passages(self, texts: Sequence[str]) -> list[list[float]]:
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
         self.batches.append(texts)
         self.begun.release()
         assert self.go.acquire(timeout=10)
         return [[1.0, 0.0] for _ in texts]
 
-    def question(self, text: str) -> list[float]:
+    def embed_question(self, text: str) -> list[float]:
         return [0.0, 1.0]
 
 
@@ -260,7 +260,7 @@ async def test_only_so_many_questions_are_remembered() -> None:
     asked: list[str] = []
 
     class Counting(Scripted):
-        def question(self, text: str) -> list[float]:
+        def embed_question(self, text: str) -> list[float]:
             asked.append(text)
             return [0.0, 1.0]
 

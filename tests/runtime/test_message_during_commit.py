@@ -20,7 +20,7 @@ async def test_a_follow_up_that_is_told_twice_to_give_way_costs_no_connection(wo
         await other.execute("SELECT FROM conversations WHERE id = %s FOR NO KEY UPDATE", (where,))
         silence = asyncio.create_task(world.silence(where))
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
-        await until(lambda: world.sql(waiting, "%FOR NO KEY UPDATE OF c%"))
+        await until(lambda: world.sql(waiting, "%AS is_breaker_open%"))
         event = (await world.sql("SELECT id FROM events WHERE state = 'running'"))[0][0]
         for _ in range(2):
             world.worker._handle_hint(f"done {event}")  # pyright: ignore[reportPrivateUsage]

@@ -177,9 +177,7 @@ async def test_an_inferred_one_that_is_due_too_early_is_held_back_and_says_why(
     here = await eager.conversation()
     model.answers += ["I see.", *SAYINGS[1:3], "Hm.", *SAYINGS[3:]]
     await eager.says(here, "I have to renew my passport.")
-    assert (
-        await eager.silence(here, "task_incomplete", origin="planner", topic="renew passport")
-    ).state == "delivered"
+    assert (await eager.silence(here, "task_incomplete", origin="planner", topic="renew passport")).state == "delivered"
     await eager.sql("UPDATE conversations SET last_followup_at = last_followup_at - interval '59 minutes'")
     became = await eager.silence(here, "check_in", origin="planner", topic="something else")
     assert (became.state, became.gate) == ("suppressed", "too_frequent")
