@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "promises.md"
 
 REQUIREMENTS = {"CONV": 9, "CTX": 10, "RAG": 8, "SUM": 4, "AUTO": 13, "MEM": 5, "RES": 5}
-"""How many requirements each part of the contract has."""
+"""Number of requirements in each part of the contract."""
 PLANNED = {"AGT": 5, "TOOL": 3, "REM": 3, "TRUST": 3}
 """Those that may be listed as not built yet."""
 OTHERS = """

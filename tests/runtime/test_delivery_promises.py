@@ -1,4 +1,4 @@
-"""Whatever order things happen in: every accepted message is stored once, answered once, in order (property test).
+"""Check in any order of events that every accepted message is stored once and answered once, in order (property test).
 
 Hypothesis plays the clients, the workers and their deaths against the real statements on a real database; the model is
 left out, so that thousands of steps run in seconds.
