@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
+# The tests start the command some hundred times: it must not be compiled anew each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup test-tools serve chat doctor test test-fast check format bench bench-retrieval bench-timers bench-memory bench-data bench-context bench-stalled bench-telegram training-data train-context e2e e2e-crash browser screenshots lock clean
 

@@ -930,20 +930,6 @@ def test_little_of_what_a_user_writes_is_echoed() -> None:
         assert say(f"I like {secret}", AIMessage("Fine."), question).count("purple") * 7 <= 250
 
 
-def test_an_ordinary_window_is_answered_at_once() -> None:
-    window: list[BaseMessage] = [SystemMessage(LIBRARY)]
-    window += [HumanMessage("I'm planning a trip to Porto."), AIMessage("What comes first?")] * 6
-    window.append(HumanMessage("When does the museum open?"))
-    model = BuiltinChatModel()
-    model.invoke(window)
-    times: list[float] = []
-    for _ in range(20):
-        started = time.process_time()
-        model.invoke(window)
-        times.append(time.process_time() - started)
-    assert min(times) < 0.05  # about 2 ms
-
-
 # Properties
 
 _PIECES = st.one_of(

@@ -261,4 +261,6 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
 
 def chat_model(model: ScriptedModel) -> BaseChatModel:
     """The chat model of the app, with this one behind a real connection."""
-    return make_openai("mock", timeout=5.0, environment={"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"})
+    return make_openai(
+        "mock", timeout=LIMIT_SECONDS, environment={"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"}
+    )

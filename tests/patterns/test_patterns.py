@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
@@ -30,6 +29,7 @@ from rapport.domain.text_bounds import (
 from rapport.memory.statements import LONGEST_CLAUSE, MAX_CHARACTERS, statements_in
 from rapport.retrieval.standalone_question import plain
 from tests.patterns.collecting import Found, methods_of, patterns, pumped
+from tests.support.growth import takes_at_most
 
 LONG = 32_000
 CPU_SECONDS = 0.3
@@ -93,21 +93,19 @@ def slow_text(found: Found) -> str | None:
         tried |= texts
         for text in texts:
             try:
-                if cpu_seconds(found, text) > CPU_SECONDS:
+                if not takes_at_most(CPU_SECONDS, lambda text=text: match_all(found, text)):
                     return text
             except TooSlow:
                 return text
     return None
 
 
-def cpu_seconds(found: Found, text: str) -> float:
+def match_all(found: Found, text: str) -> None:
     methods = methods_of(found) or {"findall"}
     seen = text if isinstance(found.pattern.pattern, str) else text.encode()
-    started = time.process_time()
     with backstop():
         for method in methods:
             getattr(found.pattern, method)(seen)
-    return time.process_time() - started
 
 
 def test_the_patterns_are_found() -> None:

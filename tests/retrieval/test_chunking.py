@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -21,6 +20,7 @@ from rapport.retrieval.chunking import (
     size_of,
 )
 from tests.support.cases import every_case
+from tests.support.growth import assert_in_proportion
 
 HANDBOOK = """Who to ask: the office.
 
@@ -302,15 +302,7 @@ def test_every_word_of_a_note_is_kept_in_order(note: str) -> None:
     ],
 )
 def test_a_million_characters_are_cut_in_linear_time(text: str) -> None:
-    """Against a fiftieth of the same text, in processor time: what grows with the square would take fifty times that."""
-    small, large = (seconds_for(text[: len(text) // 50]), seconds_for(text))
-    assert large < max(50 * small * 6, 1.0)
-
-
-def seconds_for(text: str) -> float:
-    start = time.process_time()
-    chunks_of(text)
-    return time.process_time() - start
+    assert_in_proportion(chunks_of, text[: len(text) // 50], text, times=50)
 
 
 # ---- what is embedded

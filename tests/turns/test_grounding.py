@@ -22,7 +22,6 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
-from rapport.agents.openai import make_openai
 from rapport.logs import configure_logging
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
 from tests.support.world import ScriptedModel as LocalModel
@@ -524,7 +523,7 @@ def log() -> Generator[Log]:
 async def test_the_log_says_what_was_found_guarded_and_cited_and_not_what_was_said(
     log: Log, database_url: str, model: ScriptedModel
 ) -> None:
-    over_http = make_openai("mock", timeout=5.0, environment={"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"})
+    over_http = chat_model(model)
     async with open_world(database_url, model=over_http) as world:
         conversation = await talk(world)
         await world.says(conversation, MOONS)

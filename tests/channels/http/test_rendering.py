@@ -15,6 +15,7 @@ from rapport.channels.http.rendering.markdown import MAX_FORMATTED_CHARACTERS, a
 from rapport.channels.http.rendering.message_html import MAX_CHARACTERS_PER_REQUEST, Renderer
 from rapport.domain.conversation import Message
 from tests.support.cases import every_case
+from tests.support.growth import least_cpu_seconds, takes_at_most
 from tests.support.strict_html import read
 from tests.support.world import World
 
@@ -383,24 +384,8 @@ HOSTILE = {
 }
 
 
-def test_an_ordinary_message_takes_next_to_nothing() -> None:
-    text = ordinary()
-    times: list[float] = []
-    for _ in range(20):
-        began = time.process_time()
-        as_html(text, sources=("refunds",))
-        times.append(time.process_time() - began)
-    assert min(times) < 0.005, times
-
-
-def cpu_seconds(text: str) -> float:
-    """The least of three: what others do on the machine only ever adds."""
-    times: list[float] = []
-    for _ in range(3):
-        began = time.thread_time()
-        as_html(text, sources=("a",))
-        times.append(time.thread_time() - began)
-    return min(times)
+def render_ordinary() -> None:
+    as_html(of_length(ordinary(), MAX_FORMATTED_CHARACTERS), sources=("a",))
 
 
 def of_length(text: str, length: int) -> str:
@@ -413,18 +398,22 @@ def test_a_hostile_one_takes_hardly_longer_than_an_ordinary_one(name: str) -> No
     markup = as_html(text, sources=("a",))
     assert len(markup) < 40 * len(text)
     harmless(markup)
-    usual = cpu_seconds(of_length(ordinary(), MAX_FORMATTED_CHARACTERS))
+    usual = least_cpu_seconds(render_ordinary)
     for length in (2_000, 4_000, 8_000, MAX_FORMATTED_CHARACTERS, 32_000):
-        assert cpu_seconds(of_length(text, length)) < 8 * usual, length
+        cut = of_length(text, length)
+        assert takes_at_most(8 * usual, lambda cut=cut: as_html(cut, sources=("a",))), length
 
 
 async def test_a_page_of_hostile_messages_takes_about_as_long_as_a_few_of_them() -> None:
-    usual = cpu_seconds(of_length(ordinary(), MAX_FORMATTED_CHARACTERS))
+    usual = least_cpu_seconds(render_ordinary)
     page = [said(f"{number} " + of_length("1.+#a---[", 7_000)) for number in range(40)]
-    began = time.process_time()
-    shown = await Renderer().views(page)
-    assert time.process_time() - began < 60 * usual
-    assert [one["content"] for one in shown] == [one.text for one in page]
+    seconds: list[float] = []
+    while not seconds or (min(seconds) > 60 * usual and len(seconds) < 5):
+        began = time.process_time()
+        shown = await Renderer().views(page)
+        seconds.append(time.process_time() - began)
+        assert [one["content"] for one in shown] == [one.text for one in page]
+    assert min(seconds) <= 60 * usual
 
 
 def test_what_is_too_long_to_format_is_shown_as_it_stands() -> None:

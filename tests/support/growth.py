@@ -1,0 +1,40 @@
+"""Tell work in proportion to its input from work that grows with the square, on a machine that is busy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+_TRIES = 5
+
+
+def least_cpu_seconds(work: Callable[[], Any]) -> float:
+    """The least of some runs: other work on the machine only ever adds."""
+    return min(_cpu_seconds(work) for _ in range(_TRIES))
+
+
+def takes_at_most(seconds: float, work: Callable[[], Any]) -> bool:
+    """Whether the work has ever ended within so much CPU time; a slow run is repeated."""
+    return any(_cpu_seconds(work) <= seconds for _ in range(_TRIES))
+
+
+def assert_in_proportion(work: Callable[[Any], Any], small: Any, large: Any, *, times: int) -> None:
+    """Fail if `large`, which is `times` as long as `small`, takes nearly the square of that.
+
+    The least of each counts. A slow run is repeated, and only work that is slow each time fails.
+    """
+    bound = times**1.75
+    least_small = least_large = float("inf")
+    for _ in range(_TRIES):
+        least_small = min(least_small, _cpu_seconds(lambda: work(small)))
+        least_large = min(least_large, _cpu_seconds(lambda: work(large)))
+        if least_large < max(bound * least_small, 1.0):
+            return
+    raise AssertionError(f"{times} times the input took {least_large / least_small:.0f} times as long")
+
+
+def _cpu_seconds(work: Callable[[], Any]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
