@@ -53,7 +53,7 @@ class Memories:
         self, owner_id: str, agent_id: str, candidate: MemoryCandidate, *, embedder: str, vector: Vector
     ) -> Memory:
         """Store a new memory."""
-        made = await self.connection.execute(
+        cursor = await self.connection.execute(
             "INSERT INTO memories"
             " (owner_id, agent_id, id, key, content, origin, conversation_id, message_id, embedder, embedding)"
             f" VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::halfvec) RETURNING {_COLUMNS}",
@@ -70,7 +70,7 @@ class Memories:
                 format_vector(vector),
             ),
         )
-        row = await made.fetchone()
+        row = await cursor.fetchone()
         assert row is not None
         return _to_memory(row)
 
@@ -85,11 +85,11 @@ class Memories:
         return await self._find_first("key = %s", owner_id, agent_id, key)
 
     async def _find_first(self, condition: LiteralString, owner_id: str, agent_id: str, value: str) -> Memory | None:
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT {_COLUMNS} FROM memories WHERE owner_id = %s AND agent_id = %s AND {condition}",
             (owner_id, agent_id, value),
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return _to_memory(row) if row else None
 
     async def list_page(
@@ -97,19 +97,19 @@ class Memories:
     ) -> list[Memory]:
         """Return the memories, the newest first; `before` is the (created_at, id) of the previous page's last."""
         # created_at never changes, so a memory that is edited between two pages is not skipped.
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT {_COLUMNS} FROM memories WHERE owner_id = %s AND agent_id = %s"
             " AND (%s::timestamptz IS NULL OR (created_at, id) < (%s, %s)) ORDER BY created_at DESC, id DESC LIMIT %s",
             (owner_id, agent_id, before and before[0], before and before[0], before and before[1], limit),
         )
-        return [_to_memory(row) for row in await found.fetchall()]
+        return [_to_memory(row) for row in await cursor.fetchall()]
 
     async def find_nearest(
         self, owner_id: str, agent_id: str, *, embedder: str, vector: Vector, limit: int
     ) -> list[tuple[Memory, float]]:
         """Return the most similar memories of this embedder with their similarity, best first."""
         # All of them are compared: there are a thousand at most.
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT {_COLUMNS}, 1 - (embedding <=> %(vector)s::halfvec) AS similarity FROM memories"
             " WHERE owner_id = %(owner)s AND agent_id = %(agent)s AND embedder = %(embedder)s"
             " ORDER BY embedding <=> %(vector)s::halfvec, id LIMIT %(limit)s",
@@ -121,14 +121,14 @@ class Memories:
                 "limit": limit,
             },
         )
-        return [(_to_memory(row), float(row.similarity)) for row in await found.fetchall()]
+        return [(_to_memory(row), float(row.similarity)) for row in await cursor.fetchall()]
 
     async def find_similar(
         self, owner_id: str, agent_id: str, content: str, *, embedder: str, vector: Vector, floor: float, limit: int
     ) -> list[tuple[Memory, float]]:
         """Return memories at least as similar as `floor`, and one with the same text by any embedder; best first."""
         # CASE, because comparing vectors of two embedders fails if they differ in length.
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT * FROM (SELECT {_COLUMNS}, CASE WHEN content = %(content)s THEN 1 WHEN embedder = %(embedder)s"
             " THEN 1 - (embedding <=> %(vector)s::halfvec) END AS similarity FROM memories"
             " WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS compared WHERE similarity >= %(floor)s"
@@ -143,11 +143,11 @@ class Memories:
                 "limit": limit,
             },
         )
-        return [(_to_memory(row), float(row.similarity)) for row in await found.fetchall()]
+        return [(_to_memory(row), float(row.similarity)) for row in await cursor.fetchall()]
 
     async def rewrite(self, memory: Memory, *, embedder: str, vector: Vector) -> Memory:
         """Replace the content, key and origin of a memory; raise NotFound if it is gone."""
-        made = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE memories SET key = %s, content = %s, origin = %s, conversation_id = %s, message_id = %s,"
             " embedder = %s, embedding = %s::halfvec, updated_at = clock_timestamp()"
             f" WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_COLUMNS}",
@@ -164,55 +164,55 @@ class Memories:
                 memory.id,
             ),
         )
-        return _require_memory(await made.fetchone(), memory.id)
+        return _require_memory(await cursor.fetchone(), memory.id)
 
     async def touch(self, memory: Memory, *, key: str | None) -> Memory:
         """Set the key and the time of a memory whose content was stated again; raise NotFound if it is gone."""
-        made = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE memories SET key = %s, updated_at = clock_timestamp()"
             f" WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_COLUMNS}",
             (key, memory.owner_id, memory.agent_id, memory.id),
         )
-        return _require_memory(await made.fetchone(), memory.id)
+        return _require_memory(await cursor.fetchone(), memory.id)
 
     async def delete(self, owner_id: str, agent_id: str, memory_id: str) -> Memory:
         """Delete a memory and return it; raise NotFound if it is gone."""
         if not is_id(memory_id):
             raise no_such_memory(memory_id)
-        gone = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"DELETE FROM memories WHERE owner_id = %s AND agent_id = %s AND id = %s RETURNING {_COLUMNS}",
             (owner_id, agent_id, memory_id),
         )
-        return _require_memory(await gone.fetchone(), memory_id)
+        return _require_memory(await cursor.fetchone(), memory_id)
 
     async def delete_all(self, owner_id: str, agent_id: str) -> list[str]:
         """Delete all memories of this agent about this owner; return their ids."""
-        gone = await self.connection.execute(
+        cursor = await self.connection.execute(
             "DELETE FROM memories WHERE owner_id = %s AND agent_id = %s RETURNING id", (owner_id, agent_id)
         )
-        return [row.id for row in await gone.fetchall()]
+        return [row.id for row in await cursor.fetchall()]
 
     async def count(self, owner_id: str, agent_id: str) -> int:
         """Return the number of memories, by any embedder."""
         return (await self.get_statistics(owner_id, agent_id)).count
 
     async def has_some(self, owner_id: str, agent_id: str, *, embedder: str) -> bool:
-        """Return True if this embedder has indexed any: a turn without memories then embeds nothing."""
-        found = await self.connection.execute(
+        """Return True if this embedder has indexed any memory. If not, a turn need not embed the question."""
+        cursor = await self.connection.execute(
             "SELECT EXISTS (SELECT FROM memories WHERE owner_id = %s AND agent_id = %s AND embedder = %s) AS has_some",
             (owner_id, agent_id, embedder),
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row is not None and bool(row.has_some)
 
     async def get_statistics(self, owner_id: str, agent_id: str) -> MemoryStatistics:
         """Return the number of memories by origin, and the times of the oldest and the newest."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT origin, count(*) AS count, min(created_at) AS oldest, max(created_at) AS newest FROM memories"
             " WHERE owner_id = %s AND agent_id = %s GROUP BY origin",
             (owner_id, agent_id),
         )
-        rows = await found.fetchall()
+        rows = await cursor.fetchall()
         return MemoryStatistics(
             count=sum(row.count for row in rows),
             oldest=min((row.oldest for row in rows), default=None),
@@ -222,28 +222,28 @@ class Memories:
 
     async def list_outdated(self, embedder: str, *, limit: int) -> list[OutdatedMemory]:
         """Return memories about any owner that another embedder has indexed."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT owner_id, agent_id, id, content FROM memories WHERE embedder <> %s"
             " ORDER BY owner_id, agent_id, id LIMIT %s",
             (embedder, limit),
         )
-        return [OutdatedMemory(row.owner_id, row.agent_id, row.id, row.content) for row in await found.fetchall()]
+        return [OutdatedMemory(row.owner_id, row.agent_id, row.id, row.content) for row in await cursor.fetchall()]
 
     async def replace_vector(self, memory: OutdatedMemory, *, embedder: str, vector: Vector) -> bool:
         """Store a vector of another embedder, unless the content has changed; return True if stored. updated_at stays."""
-        moved = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE memories SET embedder = %s, embedding = %s::halfvec"
             " WHERE owner_id = %s AND agent_id = %s AND id = %s AND content = %s",
             (embedder, format_vector(vector), memory.owner_id, memory.agent_id, memory.id, memory.content),
         )
-        return moved.rowcount == 1
+        return cursor.rowcount == 1
 
     async def count_totals(self, embedder: str) -> tuple[int, int]:
         """Return the number of all memories, and of those that another embedder has indexed."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT count(*) AS total, count(*) FILTER (WHERE embedder <> %s) AS outdated FROM memories", (embedder,)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         assert row is not None
         return row.total, row.outdated
 

@@ -29,12 +29,12 @@ class Migration:
 def list_migrations() -> list[Migration]:
     """Return all migrations of this version, oldest first."""
     folder = resources.files("rapport.storage.migrations")
-    found: list[Migration] = []
+    migrations: list[Migration] = []
     for file in folder.iterdir():
         if match := _FILE.fullmatch(file.name):
-            down = folder / file.name.replace(".up.sql", ".down.sql")
-            found.append(Migration(int(match[1]), match[2], file.read_text(), down.read_text()))
-    return sorted(found, key=lambda migration: migration.version)
+            down_file = folder / file.name.replace(".up.sql", ".down.sql")
+            migrations.append(Migration(int(match[1]), match[2], file.read_text(), down_file.read_text()))
+    return sorted(migrations, key=lambda migration: migration.version)
 
 
 @asynccontextmanager
@@ -58,18 +58,18 @@ async def _try_lock(connection: Connection) -> bool:
 
 async def migrate(database: Database, *, to: int | None = None) -> list[str]:
     """Bring the schema to version `to` (the newest by default); return the steps taken. Call it under `schema_lock`."""
-    every = list_migrations()
-    target = every[-1].version if to is None else to
-    done: list[str] = []
+    migrations = list_migrations()
+    target = migrations[-1].version if to is None else to
+    steps: list[str] = []
     async with database.transaction() as connection:
         await connection.execute("SET LOCAL statement_timeout = 0")  # a migration may take as long as it needs
         applied = await load_applied_versions(connection)
-        if unknown := applied - {migration.version for migration in every}:
+        if unknown := applied - {migration.version for migration in migrations}:
             raise Permanent(
                 f"The database was migrated to version {max(unknown)} by a newer Rapport; this one knows up to"
-                f" {every[-1].version}. Upgrade this installation."
+                f" {migrations[-1].version}. Upgrade this installation."
             )
-        for migration in every:
+        for migration in migrations:
             if migration.version <= target and migration.version not in applied:
                 try:
                     await connection.execute(migration.up.encode(), prepare=False)
@@ -83,13 +83,13 @@ async def migrate(database: Database, *, to: int | None = None) -> list[str]:
                     "INSERT INTO schema_migrations (version, name) VALUES (%s, %s)",
                     (migration.version, migration.name),
                 )
-                done.append(f"up {migration.version:04d} {migration.name}")
-        for migration in reversed(every):
+                steps.append(f"up {migration.version:04d} {migration.name}")
+        for migration in reversed(migrations):
             if migration.version > target and migration.version in applied:
                 await connection.execute(migration.down.encode(), prepare=False)
                 await connection.execute("DELETE FROM schema_migrations WHERE version = %s", (migration.version,))
-                done.append(f"down {migration.version:04d} {migration.name}")
-    return done
+                steps.append(f"down {migration.version:04d} {migration.name}")
+    return steps
 
 
 async def load_applied_versions(connection: Connection) -> set[int]:

@@ -13,7 +13,7 @@ from rapport.storage.messages.incoming import CLOCK_SKEW_SECONDS
 UPDATE_RETENTION_DAYS = 3
 """The ids of processed updates are kept this long. Telegram repeats none that is older than a day."""
 MAX_REJECTED_CHATS = 50
-"""Limit of the table: anybody may write to the bot, and it must not grow."""
+"""Maximum number of rows. Anybody may write to the bot, so the table needs a limit."""
 
 # The order is Telegram's numbering, not that of arrival. Updates of one chat only, so that chats are processed separately.
 _WAITING = """
@@ -58,8 +58,8 @@ UPDATE conversations SET handle = %(name)s FROM telegram_chats c
 WHERE c.bot_id = %(bot)s AND conversations.id = c.conversation_id AND handle IS DISTINCT FROM %(name)s
 """
 
-# The platform's ids of a chat's messages, ours with all their parts, each with whether it surely existed before the given
-# message was queued: received before, or dated before by more than clocks differ.
+# The platform's ids of a chat's messages, of ours also every part. The flag says that it certainly existed before the given
+# message was queued: it was received before, or its date is earlier by more than the clocks can differ.
 _QUEUED_AT = "SELECT created_at FROM outbox WHERE conversation_id = %(conversation)s AND message_id = %(message)s"
 _RECEIVED = f"""
 SELECT chat_id || '/' || message_id AS platform_id, received_at < queued.at AS was_before FROM telegram_updates, ({_QUEUED_AT}) AS queued (at)
@@ -82,8 +82,8 @@ SELECT jsonb_array_elements_text(platform_ids), false FROM (
 ) sent
 """.encode()
 
-# The same for the bot's other chats that share the numbering, from an hour before on: newer than any row that retention
-# deletes. Of rejected chats only the latest number is known.
+# The same for the bot's other chats with the same numbering, from an hour before on: retention deletes none of these rows.
+# Of rejected chats only the latest number is known.
 _PLATFORM_IDS_ELSEWHERE = f"""
 {_RECEIVED.format(where="chat_id > %(shared_above)s AND chat_id <> %(chat)s")}
 UNION ALL
@@ -150,40 +150,40 @@ class TelegramUpdates:
 
     async def store(self, update_id: int, chat_id: int, payload: str, *, message_id: int | None) -> bool:
         """Store an update; return False if it was known. `message_id` is the number of its message, if the bot did not write it."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "INSERT INTO telegram_updates (bot_id, update_id, chat_id, payload, message_id) VALUES (%s, %s, %s, %s, %s)"
             " ON CONFLICT DO NOTHING",
             (self.bot_id, update_id, chat_id, payload, message_id),
         )
-        return found.rowcount == 1
+        return cursor.rowcount == 1
 
     async def list_waiting(self, limit: int, *, except_for: Sequence[int] = ()) -> list[WaitingUpdate]:
         """Return the unprocessed updates of the chat with the oldest one, in order, leaving out chats of `except_for`."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _WAITING, {"bot": self.bot_id, "limit": limit, "except_for": list(except_for)}
         )
-        return [WaitingUpdate(row.update_id, row.chat_id, row.payload, row.attempts) for row in await found.fetchall()]
+        return [WaitingUpdate(row.update_id, row.chat_id, row.payload, row.attempts) for row in await cursor.fetchall()]
 
     async def list_of_chat(self, chat_id: int, *, limit: int) -> list[str]:
         """Return the payloads of one chat's unprocessed updates, in order."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT payload FROM telegram_updates WHERE bot_id = %s AND chat_id = %s AND done_at IS NULL"
             " ORDER BY update_id LIMIT %s",
             (self.bot_id, chat_id, limit),
         )
-        return [row.payload for row in await found.fetchall()]
+        return [row.payload for row in await cursor.fetchall()]
 
     async def is_waiting(self, chat_id: int) -> bool:
         """Return True if the chat has an unprocessed update: only updates of permitted chats are stored."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT EXISTS (SELECT FROM telegram_updates WHERE bot_id = %s AND chat_id = %s AND done_at IS NULL) AS is_waiting",
             (self.bot_id, chat_id),
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row is not None and row.is_waiting
 
     async def mark_done(self, update_id: int, *, error: str | None = None) -> None:
-        """Record that an update is processed. One that can't be, with `error`, keeps its payload for diagnosis."""
+        """Record that an update is processed. With `error` it could not be, and its payload is kept for diagnosis."""
         await self.connection.execute(
             "UPDATE telegram_updates SET done_at = clock_timestamp(), error = %(error)s,"
             " payload = CASE WHEN %(error)s::text IS NOT NULL THEN payload END"
@@ -214,11 +214,13 @@ class TelegramUpdates:
 
     async def list_rejected_chats(self) -> Sequence[RejectedChat]:
         """Return the rejected chats, the latest first."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT chat_id, kind, name, times, last_at FROM telegram_rejected_chats WHERE bot_id = %s ORDER BY last_at DESC",
             (self.bot_id,),
         )
-        return [RejectedChat(row.chat_id, row.kind, row.name, row.times, row.last_at) for row in await found.fetchall()]
+        return [
+            RejectedChat(row.chat_id, row.kind, row.name, row.times, row.last_at) for row in await cursor.fetchall()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +236,10 @@ class ChatMapping:
 
     async def get_first_id(self, chat_id: int) -> int:
         """Return the first id of a chat, also of one without a conversation."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT first_id FROM telegram_chat_migrations WHERE bot_id = %s AND chat_id = %s", (self.bot_id, chat_id)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row.first_id if row else chat_id
 
     async def map_chat(self, chat_id: int, conversation_id: str, owner_id: str) -> None:
@@ -254,7 +256,7 @@ class ChatMapping:
         await self.connection.execute(_RENAME_BOT, {"bot": self.bot_id, "name": username})
 
     async def list_platform_ids(self, chat_id: int, conversation_id: str, message_id: str) -> list[tuple[str, bool]]:
-        """Return the platform ids of the chat's messages, each with whether it surely existed before that message was queued."""
+        """Return the platform ids of the chat's messages, each with True if it certainly existed before that one was queued."""
         return await self._list_platform_ids(_PLATFORM_IDS, chat_id, conversation_id, message_id)
 
     async def list_platform_ids_elsewhere(
@@ -266,7 +268,7 @@ class ChatMapping:
     async def _list_platform_ids(
         self, statement: bytes, chat_id: int, conversation_id: str, message_id: str
     ) -> list[tuple[str, bool]]:
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             statement,
             {
                 "bot": self.bot_id,
@@ -276,31 +278,31 @@ class ChatMapping:
                 "message": message_id,
             },
         )
-        return [(row.platform_id, row.was_before) for row in await found.fetchall()]
+        return [(row.platform_id, row.was_before) for row in await cursor.fetchall()]
 
     async def find_answered_in_album(self, conversation_id: str, album: str, *, among: Sequence[str]) -> bool | None:
         """Return whether the answered message of an album has a caption; None if none of these messages is answered."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _ALBUM, {"conversation": conversation_id, "album": album, "names": list(among)}
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row.has_caption if row else None
 
     async def migrate_chat(self, old: int, new: int) -> bool:
         """Give the chat its new id; return False if the old chat has no conversation or the new one has. Call it in a transaction."""
-        found = await self.connection.execute(_MIGRATE, {"bot": self.bot_id, "old": old, "new": new})
-        if found.rowcount == 1:
+        cursor = await self.connection.execute(_MIGRATE, {"bot": self.bot_id, "old": old, "new": new})
+        if cursor.rowcount == 1:
             await self.record_migration(old, new)
-        return found.rowcount == 1
+        return cursor.rowcount == 1
 
     async def record_migration(self, old: int, new: int) -> bool:
         """Record the previous id of a chat, also without a conversation; return False if it was recorded before."""
-        found = await self.connection.execute(_RECORD_MIGRATION, {"bot": self.bot_id, "old": old, "new": new})
-        return found.rowcount == 1
+        cursor = await self.connection.execute(_RECORD_MIGRATION, {"bot": self.bot_id, "old": old, "new": new})
+        return cursor.rowcount == 1
 
     async def _find(self, column: str, value: object) -> MappedChat | None:
-        found = await self.connection.execute(_MAPPED_CHAT.format(column).encode(), (self.bot_id, value))
-        row = await found.fetchone()
+        cursor = await self.connection.execute(_MAPPED_CHAT.format(column).encode(), (self.bot_id, value))
+        row = await cursor.fetchone()
         return MappedChat(row.chat_id, row.conversation_id, row.owner_id, row.first_id) if row else None
 
 
@@ -318,8 +320,8 @@ class TelegramUsernames:
 
     async def find_user_ids(self, usernames: Sequence[str]) -> dict[str, int]:
         """Return the user ids of the known usernames among these, by lower-case username."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT username, user_id FROM telegram_usernames WHERE username = ANY(%s)",
             ([name.lower() for name in usernames],),
         )
-        return {row.username: row.user_id for row in await found.fetchall()}
+        return {row.username: row.user_id for row in await cursor.fetchall()}

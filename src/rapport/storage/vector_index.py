@@ -14,10 +14,10 @@ MAX_DIMENSIONS = 4_000
 
 async def has_vector_index(connection: Connection, table: VectorTable, dimensions: int) -> bool:
     """Return True if the table has an index for vectors of this length."""
-    found = await connection.execute(
+    cursor = await connection.execute(
         "SELECT to_regclass(%s) IS NOT NULL AS has_index", (f"{table}_near_{int(dimensions)}",)
     )
-    row = await found.fetchone()
+    row = await cursor.fetchone()
     return row is not None and bool(row.has_index)
 
 

@@ -26,7 +26,7 @@ WITH revoked AS (
 SELECT pg_notify('{NOTIFY_CHANNEL}', 'access ' || left(owner_id, {MAX_HINT_CHARACTERS})) FROM revoked
 """
 
-# Clients without a key are the local user: the first key ends their access, whoever it is for.
+# Clients without a key act as the local user. The first key ends their access, even if it is another user's key.
 _CREATE = f"""
 WITH made AS (
     INSERT INTO api_keys (id, owner_id, name, hash) VALUES (%s, %s, %s, %s)

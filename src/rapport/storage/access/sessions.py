@@ -47,16 +47,16 @@ class Sessions:
     async def open(self, key: str) -> str | None:
         """Open a session for SESSION_LIFETIME and return its token, which is stored nowhere; None if the key is not active."""
         token = secrets.token_urlsafe(32)
-        opened = await self.connection.execute(
+        cursor = await self.connection.execute(
             _OPEN.encode(), {"key": hash_secret(key), "hash": hash_secret(token), "lifetime": SESSION_LIFETIME}
         )
-        return token if await opened.fetchone() else None
+        return token if await cursor.fetchone() else None
 
     async def find_owner(self, token: str) -> str | None:
         """Return the session's owner; None if it has expired or its key is not active."""
         # The lookup is by a hash, as for keys: its timing tells nothing about a token.
-        found = await self.connection.execute(_OWNER, (hash_secret(token),))
-        row = await found.fetchone()
+        cursor = await self.connection.execute(_OWNER, (hash_secret(token),))
+        row = await cursor.fetchone()
         return row.owner_id if row else None
 
     async def close(self, token: str) -> None:

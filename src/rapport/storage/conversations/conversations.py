@@ -55,7 +55,10 @@ class Conversations:
         raise no_such_conversation(conversation_id)
 
     async def get_by_prefix(self, owner_id: str, prefix: str) -> Conversation:
-        """Return the owner's conversation whose id begins so, in any case. Raise InvalidInput if several do, NotFound if none."""
+        """Return the owner's conversation whose id has this prefix, in upper or lower case.
+
+        Raise InvalidInput if several have it, NotFound if none has.
+        """
         if not (prefix.isascii() and prefix.isalnum()):
             raise no_such_conversation(prefix.encode(errors="replace").decode())
         # starts_with: the prefix is text here, not a pattern.
@@ -63,12 +66,12 @@ class Conversations:
             f"SELECT {_COLUMNS} FROM conversations WHERE owner_id = %s AND starts_with(id, %s) ORDER BY id LIMIT 2",
             (owner_id, prefix.upper()),
         )
-        found = await cursor.fetchall()
-        if len(found) > 1:
+        rows = await cursor.fetchall()
+        if len(rows) > 1:
             raise InvalidInput(f"Several conversations begin with {prefix[:64]!r}: give more of the id.")
-        if not found:
+        if not rows:
             raise no_such_conversation(prefix)
-        return to_conversation(found[0])
+        return to_conversation(rows[0])
 
     async def get_permission(self, owner_id: str, conversation_id: str) -> Permission:
         """Return the owner's settings for follow-ups in a conversation."""
@@ -127,10 +130,10 @@ class Conversations:
 
     async def has_groups(self) -> bool:
         """Return True if there is a group chat of any owner."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT EXISTS (SELECT FROM conversations WHERE kind = 'group') AS has_groups"
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row is not None and row.has_groups
 
     async def lock(self, owner_id: str, conversation_id: str) -> None:

@@ -15,10 +15,10 @@ class EphemeralConversations:
     connection: Connection
 
     async def list_leftover(self, *, before: datetime, limit: int) -> list[tuple[str, str]]:
-        """Return (owner id, conversation id) of those created before a time that still exist, oldest first."""
+        """Return (owner id, conversation id) of the existing ones that were created before a time, oldest first."""
         # The id still sorts by time after its prefix, so the rows are one short range of the primary key.
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT owner_id, id FROM conversations WHERE id >= %s AND id < %s ORDER BY id LIMIT %s",
             (EPHEMERAL_PREFIX, EPHEMERAL_PREFIX + new_id_at(before)[1:], limit),
         )
-        return [(row.owner_id, row.id) for row in await found.fetchall()]
+        return [(row.owner_id, row.id) for row in await cursor.fetchall()]

@@ -13,15 +13,15 @@ from rapport.storage.conversations.conversations import no_such_conversation, to
 from rapport.storage.database import Connection
 
 SEARCHED_CONVERSATIONS = 300
-"""The newest conversations of an owner that a search reads. The three limits bound its cost."""
+"""How many of an owner's newest conversations a search reads. This and the next two limits bound its cost."""
 SEARCHED_MESSAGES = 60
-"""The newest messages of each that a search reads."""
+"""How many of the newest messages of each conversation a search reads."""
 SEARCHED_CHARACTERS = 1_000
-"""The beginning of each message that a search reads."""
+"""How many characters of each message a search reads, from its beginning."""
 SHOWN_CHARACTERS = 120
 MAX_WORDS = 8
 RECENT_MESSAGES = 2_000
-"""The newest messages whose authors are listed."""
+"""How many of the newest messages count for the list of people."""
 
 _CONVERSATION = "c.id, c.owner_id, c.agent_id, c.kind, c.channel, c.title, c.created_at, c.last_at"
 _SAID = "m.conversation_id = c.id AND m.owner_id = c.owner_id AND m.role <> 'system-summary' AND NOT m.synthetic"
@@ -82,40 +82,40 @@ class ConversationListing:
 
         With `words`, only recent ones whose title or a recent message has all of them.
         """
-        wanted = words.lower().split()[:MAX_WORDS]
-        found = await self.connection.execute(
-            (_SEARCH if wanted else _RECENT).encode(),
+        search_words = words.lower().split()[:MAX_WORDS]
+        cursor = await self.connection.execute(
+            (_SEARCH if search_words else _RECENT).encode(),
             {
                 "owner": owner_id,
                 "at": before and before[0],
                 "id": before and before[1],
                 "limit": limit,
-                **({"words": wanted} if wanted else {}),
+                **({"words": search_words} if search_words else {}),
             },
         )
-        return [_to_listed_conversation(row) for row in await found.fetchall()]
+        return [_to_listed_conversation(row) for row in await cursor.fetchall()]
 
     async def get(self, owner_id: str, conversation_id: str) -> ListedConversation:
         """Return the conversation; raise NotFound if it is missing or somebody else's."""
         if is_id(conversation_id):
-            found = await self.connection.execute(_GET.encode(), {"owner": owner_id, "id": conversation_id})
-            if row := await found.fetchone():
+            cursor = await self.connection.execute(_GET.encode(), {"owner": owner_id, "id": conversation_id})
+            if row := await cursor.fetchone():
                 return _to_listed_conversation(row)
         raise no_such_conversation(conversation_id)
 
     async def list_people(self, owner_id: str, conversation_id: str, *, limit: int) -> list[Author]:
         """Return the people who wrote recently, the latest first, without bots."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _PEOPLE.encode(), {"owner": owner_id, "id": conversation_id, "limit": limit}
         )
-        return [Author(row.author_id, row.author_name or row.author_id) for row in await found.fetchall()]
+        return [Author(row.author_id, row.author_name or row.author_id) for row in await cursor.fetchall()]
 
     async def get_agent_handle(self, owner_id: str, conversation_id: str) -> str | None:
         """Return the agent's name on this conversation's platform, beside its own handles."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT handle FROM conversations WHERE id = %s AND owner_id = %s", (conversation_id, owner_id)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row.handle if row else None
 
 

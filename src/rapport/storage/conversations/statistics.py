@@ -38,6 +38,6 @@ class ConversationStatistics:
 
     async def count_replies(self, owner_id: str, *, hours: int) -> tuple[datetime, Sequence[HourlyReplies]]:
         """Return the start of the period and one count for each hour until now, also for hours without a reply."""
-        found = await self.connection.execute(_REPLIES, {"owner": owner_id, "hours": hours})
-        rows = await found.fetchall()
+        cursor = await self.connection.execute(_REPLIES, {"owner": owner_id, "hours": hours})
+        rows = await cursor.fetchall()
         return rows[0].since, [HourlyReplies(row.hour, row.replies, row.guarded, row.fallen_back) for row in rows]

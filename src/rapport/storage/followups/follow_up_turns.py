@@ -92,11 +92,11 @@ class FollowUpTurns:
 
         With `lock` nobody changes the conversation until the transaction ends.
         """
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"{_GATE_INPUT} FOR NO KEY UPDATE OF c".encode() if lock else _GATE_INPUT.encode(),
             {"conversation": event.conversation_id, "owner": event.owner_id, "event": event.id},
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None or row.user_message_count != event.user_message_count:
             return None
         quiet_hours = QuietHours(row.time_zone, row.quiet_from, row.quiet_to) if row.quiet_from is not None else None
@@ -121,7 +121,7 @@ class FollowUpTurns:
         self, event: ClaimedEvent, state: TimerState, *, gate: Gate | None = None, regenerated: bool = False
     ) -> bool:
         """End a follow-up without a message; return True if the conversation has another open event."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "WITH event AS (UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = %(error)s"
             " WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s"
             " RETURNING id), ended AS (UPDATE timers t SET state = %(state)s, gate = %(gate)s, regenerated = %(regenerated)s,"
@@ -137,7 +137,7 @@ class FollowUpTurns:
                 "error": gate or state,
             },
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
             raise Superseded("Somebody has spoken, another worker has taken over, or the conversation was deleted.")
         return row.has_more
@@ -158,7 +158,7 @@ class FollowUpTurns:
 
         `brought_up` are the ids of the messages that it is based on or mentions.
         """
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _DELIVER_AND_PLAN if plan else _DELIVER_ONLY,
             {
                 **plan_parameters(plan),
@@ -180,12 +180,12 @@ class FollowUpTurns:
                 "push": push,
             },
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
             raise Superseded("Somebody has spoken, another worker has taken over, or the conversation was deleted.")
         return Finished(to_message(row), has_more=row.has_more)
 
     async def count_outcomes(self, owner_id: str, *, days: float) -> list[OutcomeCount]:
         """Return the outcomes of the owner's follow-ups that fired in the last `days`."""
-        found = await self.connection.execute(_COUNT_OUTCOMES, {"owner": owner_id, "days": days})
-        return [OutcomeCount(**row._asdict()) for row in await found.fetchall()]
+        cursor = await self.connection.execute(_COUNT_OUTCOMES, {"owner": owner_id, "days": days})
+        return [OutcomeCount(**row._asdict()) for row in await cursor.fetchall()]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rapport.domain.follow_up import MAX_COMPARED_FOLLOW_UPS, PastFollowUp
 
-# One JSON value, so that it fits into a statement that reads other things. `c` is the conversation's row.
+# One JSON value, so that another statement can include it as a column. `c` is the conversation's row.
 PAST_FOLLOWUPS = f"""
 CASE WHEN c.last_followup_at IS NULL THEN '[]'::jsonb ELSE (
     SELECT coalesce(jsonb_agg(jsonb_build_array(topic, to_jsonb(sources), ended_at, origin, is_same_silence)), '[]')
@@ -23,6 +23,6 @@ CASE WHEN c.last_followup_at IS NULL THEN '[]'::jsonb ELSE (
 def read_past_followups(rows: Any) -> list[PastFollowUp]:
     """Return the follow-ups of a value of PAST_FOLLOWUPS, the newest first."""
     return [
-        PastFollowUp(topic, tuple(sources), datetime.fromisoformat(at), origin == "planner", silence)
-        for topic, sources, at, origin, silence in rows
+        PastFollowUp(topic, tuple(sources), datetime.fromisoformat(delivered_at), origin == "planner", silence)
+        for topic, sources, delivered_at, origin, silence in rows
     ]

@@ -18,10 +18,10 @@ class Preferences:
             await self.connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended('preferences ' || %s, 0))", (owner_id,)
             )
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT time_zone, quiet_from, quiet_to FROM preferences WHERE owner_id = %s", (owner_id,)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return Preference(row.time_zone, row.quiet_from, row.quiet_to) if row else Preference()
 
     async def put(self, owner_id: str, preference: Preference) -> None:

@@ -50,28 +50,28 @@ class Reflections:
         self, owner_id: str, conversation_id: str, *, user_message_count: int, limit: int = 24, known: int = 6
     ) -> PausedConversation | None:
         """Return the conversation's state; None if a person has written since, or it was deleted."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             # Before the first reflection it is -infinity, which no datetime can hold.
             f"SELECT autonomy_enabled, CASE WHEN isfinite(reflected_until) THEN reflected_until END AS reflected_until,"
             f" consecutive_followups, {PAST_FOLLOWUPS} AS past_followups"
             " FROM conversations c WHERE id = %s AND owner_id = %s AND user_message_count = %s".encode(),
             (conversation_id, owner_id, user_message_count),
         )
-        conversation = await found.fetchone()
+        conversation = await cursor.fetchone()
         if conversation is None:
             return None
         parameters = {"conversation": conversation_id, "owner": owner_id, "limit": limit, "known": known}
         rows = await (await self.connection.execute(_SAID, parameters)).fetchall()
         messages = [to_message(row) for row in rows]
         read_until = conversation.reflected_until
-        fresh = [
+        unread = [
             message
             for message in messages
             if _is_by_owner(message) and (read_until is None or message.created_at > read_until)
         ]
         return PausedConversation(
             messages=messages,
-            fresh=fresh,
+            fresh=unread,
             autonomy_enabled=conversation.autonomy_enabled,
             past_followups=read_past_followups(conversation.past_followups),
             consecutive_followups=conversation.consecutive_followups,
@@ -84,12 +84,12 @@ class Reflections:
 
         Locks the conversation's row until the transaction ends.
         """
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE conversations SET reflected_until = greatest(reflected_until, %s)"
             " WHERE id = %s AND owner_id = %s AND user_message_count = %s AND consecutive_followups = %s",
             (upto, conversation_id, owner_id, user_message_count, followups),
         )
-        return found.rowcount == 1
+        return cursor.rowcount == 1
 
 
 def _is_by_owner(message: Message) -> bool:

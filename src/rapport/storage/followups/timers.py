@@ -102,7 +102,7 @@ class Timers:
         if not is_id(conversation_id):
             raise no_such_conversation(conversation_id)
         try:
-            found = await self.connection.execute(
+            cursor = await self.connection.execute(
                 _SET,
                 {
                     "conversation": conversation_id,
@@ -121,7 +121,7 @@ class Timers:
             )
         except errors.ForeignKeyViolation as error:  # the conversation was erased while the insert waited for its row
             raise no_such_conversation(conversation_id) from error
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None and user_message_count is None:
             await Conversations(self.connection).get(owner_id, conversation_id)  # raises NotFound if it is missing
             raise InvalidInput(
@@ -144,17 +144,17 @@ class Timers:
     ) -> list[Timer]:
         # Two statements, so that each has its own plan: the one for a conversation never reads others.
         where = "" if conversation_id is None else " AND conversation_id = %(conversation)s"
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT {_COLUMNS} FROM timers WHERE owner_id = %(owner)s AND {state}{where}"
             f" ORDER BY {order} LIMIT %(limit)s".encode(),
             {"owner": owner_id, "conversation": conversation_id, "limit": limit},
         )
-        return [_to_timer(row) for row in await found.fetchall()]
+        return [_to_timer(row) for row in await cursor.fetchall()]
 
     async def count_pending(self) -> int:
         """Return the number of pending timers of all owners."""
-        found = await self.connection.execute("SELECT count(*) AS pending FROM timers WHERE state = 'pending'")
-        row = await found.fetchone()
+        cursor = await self.connection.execute("SELECT count(*) AS pending FROM timers WHERE state = 'pending'")
+        row = await cursor.fetchone()
         assert row is not None
         return row.pending
 
@@ -172,7 +172,7 @@ class Timers:
 
         An empty reason removes it.
         """
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE timers SET due_at = coalesce(clock_timestamp() + %(delay)s * interval '1 second', due_at),"
             " trigger_type = coalesce(%(type)s, trigger_type), reason = nullif(coalesce(%(reason)s, reason), '')"
             " WHERE conversation_id = %(conversation)s AND timer_id = %(timer)s AND owner_id = %(owner)s AND state = 'pending'"
@@ -186,31 +186,31 @@ class Timers:
                 "owner": owner_id,
             },
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return _to_timer(row) if row else None
 
     async def cancel(
         self, owner_id: str, conversation_id: str, timer_id: str, *, origin: Literal["planner", "user"] | None = None
     ) -> bool:
         """Cancel a pending timer; return False if none of that name is pending. With `origin`, only if that one set it."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "DELETE FROM timers WHERE conversation_id = %(conversation)s AND timer_id = %(timer)s AND owner_id = %(owner)s"
             " AND state = 'pending' AND (%(origin)s::text IS NULL OR origin = %(origin)s)",
             {"conversation": conversation_id, "timer": timer_id, "owner": owner_id, "origin": origin},
         )
-        return found.rowcount > 0
+        return cursor.rowcount > 0
 
     async def fire(self, *, limit: int, max_lateness_seconds: float) -> list[FiredTimer]:
         """Turn up to `limit` due timers into events; those overdue by more than `max_lateness_seconds` expire."""
-        found = await self.connection.execute(_FIRE, {"limit": limit, "late": max_lateness_seconds})
-        return [FiredTimer(**row._asdict()) for row in await found.fetchall()]
+        cursor = await self.connection.execute(_FIRE, {"limit": limit, "late": max_lateness_seconds})
+        return [FiredTimer(**row._asdict()) for row in await cursor.fetchall()]
 
     async def get_seconds_to_next(self) -> float | None:
         """Return the seconds until the next timer is due, by the database's clock; None if none is pending."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 AS seconds FROM timers WHERE state = 'pending'"
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row.seconds if row else None
 
 

@@ -22,13 +22,13 @@ EXACT_SHARE = 300
 """The index passes other groups' vectors, more of them the smaller the group's share is. A group is therefore also compared
 one by one up to sqrt(EXACT_SHARE * all vectors); above that the index is faster."""
 MAX_EXACT_VECTORS = 30_000
-"""The upper limit of both: about 30 ms."""
+"""The upper limit of both: comparing this many takes about 30 ms."""
 CANDIDATES = 50
-"""Messages that each of the two searches returns before fusion."""
+"""How many messages each of the two searches returns before fusion."""
 MAX_WORDS = 16
-"""Different words of a question that are searched for."""
+"""How many different words of a question are searched for."""
 MAX_WORD_HITS = 1_000
-"""Messages per word that are read. A word that a long chat has in more messages is not searched for."""
+"""How many messages are read per word. A word that is in more messages of a long chat is not searched for."""
 RANK_SHIFT = 20
 """The constant of reciprocal rank fusion. The authors' 60 makes the first ranks nearly equal."""
 AUTHOR_BONUS = 1.0
@@ -38,7 +38,7 @@ SATURATION, LENGTH_WEIGHT, USUAL_BYTES = 1.2, 0.4, 80
 PARTICIPANTS_AMONG = 500
 """Authors of this many of the newest messages count as participants."""
 TOPIC_MESSAGES = 5_000
-"""Newest messages of a forum topic that are compared by meaning."""
+"""How many of the newest messages of a forum topic are compared by meaning."""
 
 _SAID = "owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic"
 
@@ -157,7 +157,7 @@ async def search_chat(
     """
     near = _NEAR if thread_id is None else _NEAR_IN_TOPIC
     statement = _SEARCH.replace("{near}", near.replace("{size}", str(len(vector or (0,)))))
-    found = await connection.execute(
+    cursor = await connection.execute(
         statement.replace("{topic}", "" if thread_id is None else " AND thread_id = %(topic)s").encode(),
         {
             "conversation": conversation_id,
@@ -174,7 +174,7 @@ async def search_chat(
     )
     return [
         SearchHit(to_message(row), row.similarity, row.matched or 0, float(row.share or 0.0))
-        for row in await found.fetchall()
+        for row in await cursor.fetchall()
     ]
 
 
@@ -182,7 +182,7 @@ async def list_participants(
     connection: Connection, owner_id: str, conversation_id: str, *, before: datetime
 ) -> list[Author]:
     """Return the authors of the newest messages up to a time, once per name that they used."""
-    found = await connection.execute(
+    cursor = await connection.execute(
         _PARTICIPANTS.encode(), {"conversation": conversation_id, "owner": owner_id, "before": before}
     )
-    return [Author(row.author_id, row.author_name or row.author_id) for row in await found.fetchall()]
+    return [Author(row.author_id, row.author_name or row.author_id) for row in await cursor.fetchall()]

@@ -17,8 +17,8 @@ from rapport.storage.conversations.conversations import no_such_conversation
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
 
-# One branch per unique index: messages that this archive brought before, the originals if the archive is an export of this
-# conversation, and messages that a channel has stored already.
+# One branch per unique index: messages of an earlier import of this archive, the originals if the archive is an export of
+# this conversation, and messages that a channel has stored already.
 _KNOWN = """
 SELECT client_message_id AS key, id, sha256(convert_to(content, 'UTF8')) AS digest FROM messages
 WHERE conversation_id = %(conversation)s AND client_message_id = ANY(%(keys)s)
@@ -30,7 +30,7 @@ SELECT p.key, m.id, sha256(convert_to(m.content, 'UTF8')) FROM unnest(%(platform
 JOIN messages m ON m.conversation_id = %(conversation)s AND m.platform_id = p.id
 """
 
-# A short scan of messages_order per second in question, so that an archive of years does not read the years in between.
+# One short scan of messages_order for each second that an archived message has: the time between is not read.
 _TAKEN = """
 SELECT m.created_at FROM unnest(%(seconds)s::timestamptz[]) AS wanted (second)
 CROSS JOIN LATERAL (
@@ -46,7 +46,7 @@ COPY messages (conversation_id, id, owner_id, role, author_id, author_name, cont
                context_snapshot) FROM STDIN
 """
 
-# Only imported messages: they have the archive's key as `client_message_id` and no event. Live messages are left alone.
+# Only imported messages: they have the archive's key as `client_message_id` and no event. Live messages are not changed.
 # `following` is the next message, with its role if it was imported too.
 _SUSPECTS = f"""
 SELECT {", ".join("m." + column.strip() for column in COLUMNS.split(","))}, following.id AS following_id, following.role AS following_role
@@ -120,26 +120,27 @@ class Archives:
         A message whose time is taken is moved by microseconds. No event is made, and `user_message_count` stays.
         """
         # Lock the conversation first, as every writer does: then no other writer takes a time or a key meanwhile.
-        held = await self.connection.execute(
+        result = await self.connection.execute(
             "SELECT id FROM conversations WHERE id = %s AND owner_id = %s FOR NO KEY UPDATE",
             (conversation_id, owner_id),
         )
-        if await held.fetchone() is None:
+        if await result.fetchone() is None:
             raise no_such_conversation(conversation_id)
         stored = await self._find_known(conversation_id, messages, prefix=prefix)
-        fresh = [message for message in messages if prefix + message.row_id not in stored]
-        again = [message for message in messages if prefix + message.row_id in stored]
-        changed = sum(stored[prefix + message.row_id][1] != _digest(message) for message in again)
-        if not fresh:
-            return ImportCounts(known=len(again), changed=changed)
+        new_messages = [message for message in messages if prefix + message.row_id not in stored]
+        known_messages = [message for message in messages if prefix + message.row_id in stored]
+        changed = sum(stored[prefix + message.row_id][1] != _digest(message) for message in known_messages)
+        if not new_messages:
+            return ImportCounts(known=len(known_messages), changed=changed)
         ids = {key: message_id for key, (message_id, _) in stored.items()}
         times = space_out(
-            (message.created_at for message in fresh), await self._load_taken_times(conversation_id, fresh)
+            (message.created_at for message in new_messages),
+            await self._load_taken_times(conversation_id, new_messages),
         )
-        ids |= {prefix + message.row_id: new_id_at(time) for message, time in zip(fresh, times, strict=True)}
-        parents = [None if message.reply_to is None else ids.get(prefix + message.reply_to) for message in fresh]
+        ids |= {prefix + message.row_id: new_id_at(time) for message, time in zip(new_messages, times, strict=True)}
+        parents = [None if message.reply_to is None else ids.get(prefix + message.reply_to) for message in new_messages]
         async with self.connection.cursor() as cursor, cursor.copy(_COPY) as copy:
-            for message, time, parent in zip(fresh, times, parents, strict=True):
+            for message, time, parent in zip(new_messages, times, parents, strict=True):
                 key, author = prefix + message.row_id, message.author
                 await copy.write_row(
                     (
@@ -172,40 +173,42 @@ class Archives:
             "UPDATE embedding_progress SET embedded_until = least(embedded_until, %s), imports = imports + 1 WHERE conversation_id = %s",
             (times[0] - TICK, conversation_id),
         )
-        replies = sum(message.reply_to is not None for message in fresh)
-        answered = sum(parent is not None for parent in parents)
-        return ImportCounts(len(fresh), len(again), changed, replies - answered)
+        replies = sum(message.reply_to is not None for message in new_messages)
+        linked = sum(parent is not None for parent in parents)
+        return ImportCounts(len(new_messages), len(known_messages), changed, replies - linked)
 
     async def _find_known(
         self, conversation_id: str, messages: Sequence[ArchivedMessage], *, prefix: str
     ) -> dict[str, tuple[str, bytes]]:
-        """Return id and text digest by key of those messages, and of those they reply to, that are stored."""
-        named = {message.row_id for message in messages} | {
+        """Return, by key, the id and text digest of those messages, and of the messages they reply to, that are stored."""
+        row_ids = {message.row_id for message in messages} | {
             message.reply_to for message in messages if message.reply_to is not None
         }
-        platform = {m.platform_id: prefix + m.row_id for m in messages if m.platform_id is not None}
-        heads = {m.platform_id.removesuffix(m.row_id) for m in messages if m.platform_id is not None}
-        if len(heads) == 1 and all(m.platform_id in (None, *(head + m.row_id for head in heads)) for m in messages):
+        keys_by_platform_id = {m.platform_id: prefix + m.row_id for m in messages if m.platform_id is not None}
+        id_prefixes = {m.platform_id.removesuffix(m.row_id) for m in messages if m.platform_id is not None}
+        if len(id_prefixes) == 1 and all(
+            m.platform_id in (None, *(id_prefix + m.row_id for id_prefix in id_prefixes)) for m in messages
+        ):
             # The archive's ids are the platform's ids without their common prefix.
-            platform |= {head + name: prefix + name for head in heads for name in named}
-        found = await self.connection.execute(
+            keys_by_platform_id |= {id_prefix + name: prefix + name for id_prefix in id_prefixes for name in row_ids}
+        cursor = await self.connection.execute(
             _KNOWN,
             {
                 "conversation": conversation_id,
                 "prefix": prefix,
-                "keys": [prefix + name for name in named],
-                "ids": list(named),
-                "platform_ids": list(platform),
-                "platform_keys": list(platform.values()),
+                "keys": [prefix + name for name in row_ids],
+                "ids": list(row_ids),
+                "platform_ids": list(keys_by_platform_id),
+                "platform_keys": list(keys_by_platform_id.values()),
             },
         )
-        return {row.key: (row.id, row.digest) for row in await found.fetchall()}
+        return {row.key: (row.id, row.digest) for row in await cursor.fetchall()}
 
     async def _load_taken_times(self, conversation_id: str, messages: Sequence[ArchivedMessage]) -> set[datetime]:
         """Return the times of stored messages near those of the given ones."""
         seconds = {message.created_at.replace(microsecond=0) for message in messages}
-        found = await self.connection.execute(_TAKEN, {"conversation": conversation_id, "seconds": list(seconds)})
-        return {row.created_at for row in await found.fetchall()}
+        cursor = await self.connection.execute(_TAKEN, {"conversation": conversation_id, "seconds": list(seconds)})
+        return {row.created_at for row in await cursor.fetchall()}
 
     async def list_after(
         self, owner_id: str, conversation_id: str, *, limit: int, cursor: tuple[datetime, str] | None = None
@@ -213,17 +216,17 @@ class Archives:
         """Return the first `limit` messages after the cursor, oldest first, without summaries."""
         # A forward scan of messages_order from the cursor: every page costs the same.
         since, last_id = cursor or (_BEFORE_ALL, "")
-        found = await self.connection.execute(
+        result = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND owner_id = %s AND role <> 'system-summary'"
             " AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s",
             (conversation_id, owner_id, since, last_id, limit),
         )
-        return [to_message(row) for row in await found.fetchall()]
+        return [to_message(row) for row in await result.fetchall()]
 
     async def list_conversation_ids(self, owner_id: str) -> list[str]:
         """Return the ids of the owner's conversations."""
-        found = await self.connection.execute("SELECT id FROM conversations WHERE owner_id = %s", (owner_id,))
-        return [row.id for row in await found.fetchall()]
+        cursor = await self.connection.execute("SELECT id FROM conversations WHERE owner_id = %s", (owner_id,))
+        return [row.id for row in await cursor.fetchall()]
 
     async def find_suspects(
         self, owner_id: str, conversation_id: str, *, marker: str
@@ -233,12 +236,12 @@ class Archives:
 
         The rows stay locked until the transaction ends.
         """
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _SUSPECTS, {"conversation": conversation_id, "owner": owner_id, "marker": marker, "key": KEY_PREFIX}
         )
         return [
             (to_message(row), row.following_id if row.following_role == "assistant" else None)
-            for row in await found.fetchall()
+            for row in await cursor.fetchall()
         ]
 
     async def tag(self, owner_id: str, conversation_id: str, message_id: str, tags: Mapping[str, Any]) -> None:

@@ -20,14 +20,14 @@ CLOCK_SKEW_SECONDS = 60
 """Allowed difference between a platform's clock and ours, with the time that a message takes to arrive."""
 
 MAX_STORED_EDITS = 50
-"""Edits of a message that are kept in `payload`; each edit rewrites them all."""
+"""How many edits of a message `payload` keeps; each edit rewrites them all."""
 
 # `ingest/addressing.py` decides what is for the agent; this picks its decision for the conversation's row (ADR 43).
 _FOR_AGENT = (
     "(CASE WHEN kind = 'direct' THEN %(in_direct_chats)s"
     " ELSE %(in_group_chats)s OR agent_id = ANY(%(in_groups_of)s) END)"
 )
-# One statement is one transaction. `line` locks the conversation's row, which orders writers and gives increasing times.
+# One statement is one transaction. `line` locks the conversation's row, so writers take turns and times increase.
 # If no other event is open and `claim` is set, the event starts as running, without a poll of the queue in between.
 _STORE = f"""
 WITH line AS (
@@ -188,12 +188,12 @@ class IncomingMessages:
             "said_at": incoming.said_at,
         }
         try:
-            found = await self._store({**parameters, "claim": claim})
+            cursor = await self._store({**parameters, "claim": claim})
         except UniqueViolation as violation:
             if violation.diag.constraint_name in ("messages_client_id", "messages_platform_id"):
                 return None
             raise
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
             raise no_such_conversation(incoming.conversation_id)
         claimed = None
@@ -211,9 +211,9 @@ class IncomingMessages:
                 user_message_count=row.user_message_count,
                 handle=row.handle,
             )
-        where = (message_id, incoming.conversation_id, incoming.owner_id, row.agent_id)
+        ids = (message_id, incoming.conversation_id, incoming.owner_id, row.agent_id)
         overtaken = [(id_, type_) for id_, type_ in row.overtaken]
-        return Accepted(*where, row.at, row.is_for_agent, claimed, overtaken=overtaken, interrupted=row.interrupted)
+        return Accepted(*ids, row.at, row.is_for_agent, claimed, overtaken=overtaken, interrupted=row.interrupted)
 
     async def _store(self, parameters: dict[str, Any]) -> AsyncCursor[Any]:
         """Run the insert; retry once if a follow-up started while it waited for the lock, to supersede that follow-up."""
@@ -227,7 +227,7 @@ class IncomingMessages:
 
     async def find_known(self, incoming: Incoming) -> tuple[Message, Accepted] | None:
         """Return the message stored under the client's or else the platform's id, with the outcome of accepting it."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _KNOWN,
             {
                 "conversation": incoming.conversation_id,
@@ -236,7 +236,7 @@ class IncomingMessages:
                 "platform_id": incoming.platform_id,
             },
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
             return None
         message = to_message(row)
@@ -256,7 +256,7 @@ class IncomingMessages:
         Return None if there is no such message, its text is the same, or a newer edit is stored.
         """
         assert incoming.edited_at is not None
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _EDIT,
             {
                 "conversation": incoming.conversation_id,
@@ -269,7 +269,7 @@ class IncomingMessages:
                 "payload": incoming.payload and Jsonb(dict(incoming.payload)),
             },
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row.id if row else None
 
     async def mark_for_agent(self, incoming: Incoming, message_id: str, *, audience: Audience, worker_id: str) -> bool:
@@ -277,7 +277,7 @@ class IncomingMessages:
 
         Call it in a transaction.
         """
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _QUEUE_EDITED,
             {
                 "conversation": incoming.conversation_id,
@@ -287,7 +287,7 @@ class IncomingMessages:
                 **_audience_parameters(audience),
             },
         )
-        return found.rowcount == 1
+        return cursor.rowcount == 1
 
 
 def _audience_parameters(audience: Audience) -> dict[str, Any]:

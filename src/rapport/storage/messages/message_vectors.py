@@ -100,8 +100,8 @@ class MessageVectors:
 
     async def list_behind(self, embedder: str, *, limit: int, after: str = "") -> list[str]:
         """Return ids of groups, in order, with messages after this embedder's mark."""
-        found = await self.connection.execute(_BEHIND, {"embedder": embedder, "limit": limit, "after": after})
-        return [row.id for row in await found.fetchall()]
+        cursor = await self.connection.execute(_BEHIND, {"embedder": embedder, "limit": limit, "after": after})
+        return [row.id for row in await cursor.fetchall()]
 
     async def load_following(
         self, conversation_id: str, embedder: str, *, limit: int, characters: int
@@ -140,12 +140,12 @@ class MessageVectors:
         Return False if the mark was not advanced: then load the messages after it again.
         """
         # Lock the conversation first, as deleting it does, or the two could deadlock. KEY SHARE does not block turns.
-        held = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT id FROM conversations WHERE id = %s FOR KEY SHARE", (conversation_id,)
         )
-        if await held.fetchone() is None:
+        if await cursor.fetchone() is None:
             return True
-        moved = await self.connection.execute(
+        mark_cursor = await self.connection.execute(
             _STORE,
             {
                 "conversation": conversation_id,
@@ -158,27 +158,27 @@ class MessageVectors:
                 "is_whole": is_whole,
             },
         )
-        row = await moved.fetchone()
+        row = await mark_cursor.fetchone()
         return row is not None and bool(row.is_moved)
 
     async def count_totals(self, embedder: str) -> tuple[int, int]:
         """Return the approximate number of vectors, and of those made by other embedders."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT coalesce(sum(vectors), 0) AS vectors,"
             " coalesce(sum(vectors) FILTER (WHERE embedder <> %s), 0) AS of_others FROM embedding_progress",
             (embedder,),
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         assert row is not None
         return int(row.vectors), int(row.of_others)
 
     async def delete_other_embedders(self, embedder: str, *, limit: int) -> int:
         """Delete some vectors made by other embedders; return 0 when there are none left."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _DELETE_OTHERS,
             {"embedder": embedder, "limit": limit},
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
             return 0
         if row.deleted < limit:

@@ -87,7 +87,7 @@ class Messages:
         messages: list[Message] = []
         hidden = 0
         while len(messages) < limit:
-            # Few messages in a row are synthetic: one more page is usually enough.
+            # Synthetic messages are rare: one more page is usually enough.
             page = await self._walk(owner_id, conversation_id, limit=limit - len(messages), cursor=cursor)
             real = [message for message in page if not is_synthetic(message)]
             for message in page:
@@ -112,65 +112,65 @@ class Messages:
     ) -> list[Message]:
         # Both are one backward scan of messages_order. Two statements, so that each has a fixed plan.
         if cursor is None:
-            found = await self.connection.execute(
+            result = await self.connection.execute(
                 f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND owner_id = %s"
                 " ORDER BY created_at DESC, id DESC LIMIT %s",
                 (conversation_id, owner_id, limit),
             )
         else:
-            found = await self.connection.execute(
+            result = await self.connection.execute(
                 f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND owner_id = %s"
                 " AND (created_at, id) < (%s, %s) ORDER BY created_at DESC, id DESC LIMIT %s",
                 (conversation_id, owner_id, *cursor, limit),
             )
-        return [to_message(row) for row in reversed(await found.fetchall())]
+        return [to_message(row) for row in reversed(await result.fetchall())]
 
     async def get(self, owner_id: str, conversation_id: str, message_id: str) -> Message | None:
         """Return a message; None if there is none, or it is synthetic."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s AND NOT synthetic",
             (conversation_id, message_id, owner_id),
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return to_message(row) if row else None
 
     async def find_by_platform_id(self, owner_id: str, conversation_id: str, platform_id: str) -> Message | None:
         """Return the message with this platform id, or the one that was sent in several parts of which one has it."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages"
             " WHERE conversation_id = %s AND platform_id = %s AND owner_id = %s AND NOT synthetic",
             (conversation_id, platform_id, owner_id),
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
-            found = await self.connection.execute(
+            cursor = await self.connection.execute(
                 _BY_PART,
                 {"conversation": conversation_id, "owner": owner_id, "parts": Jsonb([platform_id])},
             )
-            row = await found.fetchone()
+            row = await cursor.fetchone()
         return to_message(row) if row else None
 
     async def get_thread_id(self, conversation_id: str, message_id: str) -> str | None:
         """Return the forum topic of a message, if it is in one."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT thread_id FROM messages WHERE conversation_id = %s AND id = %s", (conversation_id, message_id)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row.thread_id if row else None
 
     async def find_latest_reply(self, owner_id: str, conversation_id: str) -> Message | None:
         """Return the agent's latest message, if it is among the newest RECENT_MESSAGES."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _LATEST_REPLY.encode(), {"conversation": conversation_id, "owner": owner_id}
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return to_message(row) if row else None
 
     async def find_by_prefix(
         self, owner_id: str, prefix: str, conversation_id: str | None = None
     ) -> list[tuple[str, str]]:
         """Return conversation id and message id of up to five messages whose ids begin with the prefix."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _BY_PREFIX,
             {
                 "owner": owner_id,
@@ -179,25 +179,25 @@ class Messages:
                 "last": prefix.ljust(26, "Z"),
             },
         )
-        return [(row.conversation_id, row.message_id) for row in await found.fetchall()]
+        return [(row.conversation_id, row.message_id) for row in await cursor.fetchall()]
 
     async def find_reply(self, owner_id: str, conversation_id: str, event_id: str) -> Message | None:
         """Return the reply to an event, if it is answered."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT {COLUMNS} FROM messages WHERE conversation_id = %s AND event_id = %s AND owner_id = %s",
             (conversation_id, event_id, owner_id),
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return to_message(row) if row else None
 
     async def get_cursor(self, owner_id: str, conversation_id: str, message_id: str) -> tuple[datetime, str]:
         """Return a message's position in its conversation, for paging; raise InvalidInput if there is no such message."""
         if is_id(message_id):
-            found = await self.connection.execute(
+            cursor = await self.connection.execute(
                 "SELECT created_at, id FROM messages WHERE conversation_id = %s AND id = %s AND owner_id = %s AND NOT synthetic",
                 (conversation_id, message_id, owner_id),
             )
-            if row := await found.fetchone():
+            if row := await cursor.fetchone():
                 return row.created_at, row.id
         raise InvalidInput(f"There is no message {message_id[:64]!r} in this conversation to page from.")
 

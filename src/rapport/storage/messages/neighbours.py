@@ -15,9 +15,9 @@ from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COMMON_COLUMNS, PROMPT_COLUMNS, TEXT_COLUMNS, to_message
 
 MAX_REPLIES = 40
-"""Direct and indirect replies to an anchor that are loaded, the nearest first."""
+"""How many direct and indirect replies to an anchor are loaded, the nearest first."""
 MAX_REPLIES_PER_MESSAGE = 20
-"""Replies to one message that are loaded: the latest."""
+"""How many replies to one message are loaded: the latest."""
 _SAID = "conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic"
 
 # UNION keeps each message once, so a cycle of replies (an imported file may have one) ends; the LIMIT of `linked` stops the
@@ -93,7 +93,7 @@ async def load_linked(
     """
     rows: Sequence[Any] = ()
     if call.reply_to_id is not None:
-        found = await connection.execute(
+        cursor = await connection.execute(
             _LINKED_ANYWHERE if call.thread_id is None else _LINKED_IN_TOPIC,
             {
                 "conversation": conversation_id,
@@ -106,14 +106,14 @@ async def load_linked(
                 "neighbours": neighbours,
             },
         )
-        rows = await found.fetchall()
+        rows = await cursor.fetchall()
     anchor = next((to_message(row) for row in rows if row.part == "anchor"), None)
     if anchor is None:
         anchor = read_snapshot(call)
         return LinkedMessages(anchor, (), () if anchor is None else (anchor,))
     chain = [to_message(row) for row in rows if row.part == "chain"]
-    around = [to_message(row) for row in rows if row.part == "around"]
-    return LinkedMessages(anchor, sort_by_time(chain), sort_by_time([*around, anchor]))
+    neighbourhood = [to_message(row) for row in rows if row.part == "around"]
+    return LinkedMessages(anchor, sort_by_time(chain), sort_by_time([*neighbourhood, anchor]))
 
 
 def read_snapshot(call: Message) -> Message | None:
@@ -158,7 +158,7 @@ async def load_recent(
     thread_id: str | None = None,
 ) -> list[Message]:
     """Return the latest `limit` messages before a (time, id), in a topic or in the whole chat; oldest first."""
-    found = await connection.execute(
+    cursor = await connection.execute(
         _RECENT_ANYWHERE if thread_id is None else _RECENT_IN_TOPIC,
         {
             "conversation": conversation_id,
@@ -169,19 +169,19 @@ async def load_recent(
             "limit": limit,
         },
     )
-    return [to_message(row) for row in reversed(await found.fetchall())]
+    return [to_message(row) for row in reversed(await cursor.fetchall())]
 
 
 async def load_vector(
     connection: Connection, owner_id: str, conversation_id: str, message_id: str, *, embedder: str
 ) -> Vector | None:
     """Return the vector of a message, if it has one."""
-    found = await connection.execute(
+    cursor = await connection.execute(
         "SELECT embedding::real[] AS vector FROM message_vectors"
         " WHERE conversation_id = %s AND message_id = %s AND embedder = %s AND owner_id = %s",
         (conversation_id, message_id, embedder, owner_id),
     )
-    row = await found.fetchone()
+    row = await cursor.fetchone()
     return row.vector if row else None
 
 

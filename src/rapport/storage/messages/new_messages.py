@@ -69,24 +69,24 @@ class NewMessages:
     async def get_position(self, owner_id: str, conversation_id: str) -> ConversationPosition:
         """Return the position of a conversation of this owner; raise NotFound if there is none."""
         if is_id(conversation_id):
-            found = await self.connection.execute(
+            cursor = await self.connection.execute(
                 f"{_POSITIONS} AND c.owner_id = %(owner)s".encode(), {"ids": [conversation_id], "owner": owner_id}
             )
-            if row := await found.fetchone():
+            if row := await cursor.fetchone():
                 return ConversationPosition(row.newest, row.timers)
         raise no_such_conversation(conversation_id)
 
     async def get_positions(self, conversation_ids: Sequence[str]) -> Mapping[str, ConversationPosition]:
         """Return the position of each conversation that exists."""
-        found = await self.connection.execute(_POSITIONS, {"ids": list(conversation_ids)})
-        return {row.conversation_id: ConversationPosition(row.newest, row.timers) for row in await found.fetchall()}
+        cursor = await self.connection.execute(_POSITIONS, {"ids": list(conversation_ids)})
+        return {row.conversation_id: ConversationPosition(row.newest, row.timers) for row in await cursor.fetchall()}
 
     async def list_after(self, owner_id: str, conversation_id: str, seq: int) -> list[tuple[int, Message]]:
         """Return a page of messages stored or changed after that `seq`, in order; empty only if there are none."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _AFTER.encode(), {"conversation": conversation_id, "owner": owner_id, "seq": seq}
         )
-        return [(row.seq, to_message(row)) for row in await found.fetchall()]
+        return [(row.seq, to_message(row)) for row in await cursor.fetchall()]
 
     async def send_hints(self, hints: Sequence[str]) -> None:
         """Notify the other processes."""

@@ -75,10 +75,10 @@ class Summaries:
     async def load_backlog(self, owner_id: str, conversation_id: str, *, limit: int) -> Backlog:
         """Return the newest summary and at most `limit` messages after it, up to the first unanswered one: text only,
         oldest first."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _BACKLOG, {"conversation": conversation_id, "owner": owner_id, "limit": limit}
         )
-        rows = [to_message(row) for row in await found.fetchall()]
+        rows = [to_message(row) for row in await cursor.fetchall()]
         summary = next((message for message in rows if message.role == "system-summary"), None)
         messages = [message for message in rows if message.role != "system-summary"]
         return Backlog(summary, sorted(messages, key=lambda message: (message.created_at, message.id)))
@@ -94,7 +94,7 @@ class Summaries:
         source_ids: Sequence[str],
     ) -> Message | None:
         """Store a summary of everything up to and including `upto`, folding in `previous`; return None if another came first."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _STORE,
             {
                 "conversation": conversation_id,
@@ -106,5 +106,5 @@ class Summaries:
                 "metadata": Jsonb({"source_ids": list(source_ids), "lc_source": "summarization"}),
             },
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return to_message(row) if row else None

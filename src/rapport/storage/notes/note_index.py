@@ -16,13 +16,13 @@ class NoteIndex:
     async def list_recent(self, owner_id: str, *, limit: int, characters: int) -> tuple[int, Sequence[Passage]]:
         """Return how many notes the owner has, and the beginnings of those changed last."""
         async with self.database.statement() as connection:
-            found = await connection.execute(
+            cursor = await connection.execute(
                 "SELECT count(*) OVER () AS count, n.id, n.title, left(coalesce(c.text, n.text), %(characters)s) AS text"
                 " FROM notes n LEFT JOIN chunks c ON c.owner_id = n.owner_id AND c.note_id = n.id AND c.position = 0"
                 " WHERE n.owner_id = %(owner)s ORDER BY n.updated_at DESC, n.id DESC LIMIT %(limit)s",
                 {"owner": owner_id, "limit": limit, "characters": characters},
             )
-            rows = await found.fetchall()
+            rows = await cursor.fetchall()
         return (rows[0].count if rows else 0), [Passage(row.id, 0, row.title, "", row.text, 1.0) for row in rows]
 
     async def find_by_name(
@@ -35,7 +35,7 @@ class NoteIndex:
         # The words of a chunk include its note's title, so the index on words finds candidates; only their titles are compared.
         # Full-text search does not find ids: they are looked up by the primary key.
         async with self.database.statement() as connection:
-            found = await connection.execute(
+            cursor = await connection.execute(
                 "WITH question AS (SELECT plainto_tsquery('english', %(name)s) AS query), candidates AS ("
                 " SELECT note_id AS id FROM chunks, question"
                 " WHERE owner_id = %(owner)s AND position = 0 AND words @@ query"
@@ -58,7 +58,7 @@ class NoteIndex:
                     "passages": passages,
                 },
             )
-            rows = await found.fetchall()
+            rows = await cursor.fetchall()
         return (int(rows[0].count) if rows else 0), [
             Passage(row.note_id, row.position, row.title, row.heading, row.text, 1.0) for row in rows
         ]

@@ -53,7 +53,7 @@ class Notes:
         for start in range(0, len(note.chunks), _BATCH):
             await self._insert_chunks(note, start, note.chunks[start : start + _BATCH])
         # A note that is only reindexed keeps its updated_at.
-        stored = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE notes SET title = %(title)s, text = %(text)s, hash = %(hash)s, file_name = %(file)s,"
             " embedder = %(embedder)s, chunks = %(chunks)s, updated_at ="
             " CASE WHEN hash = %(hash)s AND title = %(title)s THEN updated_at ELSE clock_timestamp() END"
@@ -75,7 +75,7 @@ class Notes:
         changes[note.embedder] = changes.get(note.embedder, 0) + len(note.chunks)
         for embedder, change in sorted(changes.items()):
             await self._count(note.owner_id, embedder, change)
-        row = await stored.fetchone()
+        row = await cursor.fetchone()
         assert row is not None
         return _to_note(row)
 
@@ -90,10 +90,10 @@ class Notes:
 
     async def _lock(self, owner_id: str, note_id: str, only_if: bytes | None) -> tuple[str, int]:
         """Lock the note's row and return its embedder and its number of chunks."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT embedder, chunks, hash FROM notes WHERE owner_id = %s AND id = %s FOR UPDATE", (owner_id, note_id)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
             raise _no_such_note(note_id)
         if only_if is not None and bytes(row.hash) != only_if:
@@ -146,20 +146,20 @@ class Notes:
     async def get(self, owner_id: str, note_id: str) -> Note:
         """Return the note; raise NotFound if it is missing or somebody else's."""
         if NOTE_ID.fullmatch(note_id):
-            found = await self.connection.execute(
+            cursor = await self.connection.execute(
                 f"SELECT {_COLUMNS} FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
             )
-            if row := await found.fetchone():
+            if row := await cursor.fetchone():
                 return _to_note(row)
         raise _no_such_note(note_id)
 
     async def read(self, owner_id: str, note_id: str) -> tuple[Note, str]:
         """Return the note and its text; raise NotFound if it is missing or somebody else's."""
         if NOTE_ID.fullmatch(note_id):
-            found = await self.connection.execute(
+            cursor = await self.connection.execute(
                 f"SELECT {_COLUMNS}, text FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
             )
-            if row := await found.fetchone():
+            if row := await cursor.fetchone():
                 return _to_note(row), row.text
         raise _no_such_note(note_id)
 
@@ -169,48 +169,48 @@ class Notes:
 
     async def find_by_hash(self, owner_id: str, hash_: bytes) -> Note | None:
         """Return the oldest note with exactly this text; None if there is none."""
-        found = await self._find_first("hash = %s", owner_id, hash_)
-        return found and found[0]
+        first = await self._find_first("hash = %s", owner_id, hash_)
+        return first and first[0]
 
     async def find_by_file(self, owner_id: str, file_name: str) -> tuple[Note, bytes] | None:
         """Return the note imported from a file of this name, and the hash of its text; None if there is none."""
         return await self._find_first("md5(file_name) = md5(%s)", owner_id, file_name)
 
     async def _find_first(self, condition: LiteralString, owner_id: str, value: object) -> tuple[Note, bytes] | None:
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT {_COLUMNS}, hash FROM notes WHERE owner_id = %s AND {condition} ORDER BY created_at, id LIMIT 1",
             (owner_id, value),
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return (_to_note(row), bytes(row.hash)) if row else None
 
     async def list_page(self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None) -> list[Note]:
         """Return the owner's notes, the last changed first; `before` is the (updated_at, id) of the previous page's last."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             f"SELECT {_COLUMNS} FROM notes WHERE owner_id = %s AND (%s::timestamptz IS NULL OR (updated_at, id) < (%s, %s))"
             " ORDER BY updated_at DESC, id DESC LIMIT %s",
             (owner_id, before and before[0], before and before[0], before and before[1], limit),
         )
-        return [_to_note(row) for row in await found.fetchall()]
+        return [_to_note(row) for row in await cursor.fetchall()]
 
     async def delete(self, owner_id: str, note_id: str) -> None:
         """Delete a note and its chunks; messages that cite it stay. Call it in a transaction."""
         if not NOTE_ID.fullmatch(note_id):
             raise _no_such_note(note_id)
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "DELETE FROM notes WHERE owner_id = %s AND id = %s RETURNING embedder, chunks", (owner_id, note_id)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
             raise _no_such_note(note_id)
         await self._count(owner_id, row.embedder, -row.chunks)
 
     async def get_counts(self, owner_id: str, embedder: str) -> NoteCounts:
         """Return the size of the owner's index by this embedder, and its threshold."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT chunks, min_similarity FROM note_counts WHERE owner_id = %s AND embedder = %s", (owner_id, embedder)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return NoteCounts(row.chunks, row.min_similarity) if row else NoteCounts(0, None)
 
     async def set_min_similarity(self, owner_id: str, embedder: str, min_similarity: float | None) -> None:
@@ -224,29 +224,29 @@ class Notes:
     async def sample_vectors(self, owner_id: str, embedder: str, *, limit: int) -> list[tuple[str, str, Chunk, Vector]]:
         """Return a repeatable random sample of sentence vectors: (note id, title, chunk, vector)."""
         # The order by a hash is random but repeatable.
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT p.note_id, n.title, c.heading, c.text, p.embedding::real[] AS embedding FROM sentence_vectors p"
             " JOIN chunks c USING (owner_id, note_id, position) JOIN notes n ON n.owner_id = p.owner_id AND n.id = p.note_id"
             " WHERE p.owner_id = %s AND p.embedder = %s"
             " ORDER BY md5(p.note_id || '/' || p.position || '/' || p.number) LIMIT %s",
             (owner_id, embedder, limit),
         )
-        rows = await found.fetchall()
+        rows = await cursor.fetchall()
         return [(row.note_id, row.title, Chunk(row.heading, row.text), row.embedding) for row in rows]
 
     async def list_outdated(self, embedder: str, *, limit: int) -> list[tuple[str, str]]:
         """Return (owner, id) of notes of all owners that another embedder has indexed."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT owner_id, id FROM notes WHERE embedder <> %s ORDER BY owner_id, id LIMIT %s", (embedder, limit)
         )
-        return [(row.owner_id, row.id) for row in await found.fetchall()]
+        return [(row.owner_id, row.id) for row in await cursor.fetchall()]
 
     async def count_totals(self, embedder: str) -> tuple[int, int]:
         """Return the number of all notes, and of those that another embedder has indexed."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT count(*) AS total, count(*) FILTER (WHERE embedder <> %s) AS outdated FROM notes", (embedder,)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         assert row is not None
         return row.total, row.outdated
 

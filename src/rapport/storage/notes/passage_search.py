@@ -16,9 +16,9 @@ CANDIDATES = 20
 NEAREST_SENTENCES = 60
 """A chunk may have several sentences near the question: this many yield enough chunks."""
 MAX_WORD_HITS = 300
-"""A word in more chunks than this is not searched for: it tells little, and reading all of them takes long."""
+"""A word in more chunks than this is not searched for: it selects little, and reading all of them takes long."""
 RANK_SHIFT = 5
-"""The constant of reciprocal rank fusion. Its authors' 60 is for lists of equal worth and makes the first hundred ranks
+"""The constant of reciprocal rank fusion. Its authors' 60 assumes lists of equal quality and makes the first hundred ranks
 nearly equal; here the first few by meaning are nearly always right."""
 
 _COMMON_WORDS_TTL_SECONDS = 300.0
@@ -36,14 +36,13 @@ _NEAR_INDEXED = """
         ORDER BY embedding::halfvec({size}) <=> %(vector)s::halfvec({size}) LIMIT %(points)s
 """
 
-# `near`: by meaning, a chunk being as near as the nearest of its sentences. `worded`: chunks with the question's words, each
-# word worth as much as it is rare; words that very many chunks have are left out, unless there are no others: then a chunk
-# must have all of them. Then reciprocal rank fusion, where a rank by words counts as much as the chunk has of the question
-# (squared: half of the words are a coincidence, all of them are what was asked for).
-# "SEV-1" is the lexemes `sev` and `-1` for Postgres, "sev 1" is `sev` and `1`: a whole number is looked for with and without
-# its sign. `coverage` is how much of the telling words, weighed by rarity, a passage has (a word that no passage has counts
-# as one that a single passage has: it may well be another word for the same); `rival` the similarity of the
-# nearest passage of another note than the nearest one's: both are for the guard (retrieval/relevance.py).
+# `near`: by meaning; the distance of a chunk is that of its nearest sentence. `worded`: by words, weighted by rarity. Common
+# words are ignored, unless the question has no others: then a chunk must have all of them. The two are combined by reciprocal
+# rank fusion; the score by words is multiplied by the squared share of the question's words that the chunk has.
+# Postgres splits "SEV-1" into `sev` and `-1`, but "sev 1" into `sev` and `1`: integers are searched with and without the sign.
+# The guard uses the last two (retrieval/relevance.py). `coverage`: the share of the telling words in a passage, weighted by
+# rarity; a word in no passage counts like a word in one passage, because it may be a synonym. `rival`: the similarity of the
+# nearest passage of any note other than the best one.
 _SEARCH = """
 WITH near AS MATERIALIZED (
     SELECT note_id, position, 1 - min(distance) AS similarity FROM ({near}    ) AS nearest GROUP BY note_id, position
@@ -125,7 +124,7 @@ class PassageSearch:
         telling: str | None = None,
         without: str | None = None,
     ) -> PassageSearchResult:
-        """Return the best passages for a question, of `chunks` that the owner has in this embedder's index.
+        """Return the best passages for a question. `chunks` is the number of the owner's chunks in this embedder's index.
 
         `telling` is the question without the words that any question has; `without` is the id of a note to leave out.
         """
@@ -134,7 +133,7 @@ class PassageSearch:
                 self._common = await _load_common_words(connection)
                 self._known_until = time.monotonic() + _COMMON_WORDS_TTL_SECONDS
             near = _NEAR_EXACT if chunks <= EXACT_CHUNKS else _NEAR_INDEXED.replace("{size}", str(len(vector)))
-            found = await connection.execute(
+            cursor = await connection.execute(
                 _SEARCH.replace("{near}", near).replace("{without}", _WITHOUT if without else "").encode(),
                 {
                     "owner": owner_id,
@@ -154,7 +153,7 @@ class PassageSearch:
                     "common": self._common,
                 },
             )
-            rows = await found.fetchall()
+            rows = await cursor.fetchall()
         if not rows:
             return PassageSearchResult(0.0)
         passages = [
@@ -171,13 +170,13 @@ async def _load_common_words(connection: Connection) -> str:
     There are up to a thousand, and every search sends them: adapting a list each time would take the driver a millisecond.
     """
     # The array of frequencies ends with the minimum and the maximum, which have no word.
-    found = await connection.execute(
+    cursor = await connection.execute(
         "SELECT coalesce(array_agg(word), '{}')::text AS words FROM pg_stats,"
         " unnest(most_common_elems::text::text[], most_common_elem_freqs) AS counted (word, share)"
         " WHERE schemaname = current_schema() AND tablename = 'chunks' AND attname = 'words' AND word IS NOT NULL"
         " AND share * (SELECT reltuples FROM pg_class WHERE oid = 'chunks'::regclass) > %s",
         (MAX_WORD_HITS,),
     )
-    row = await found.fetchone()
+    row = await cursor.fetchone()
     assert row is not None
     return row.words

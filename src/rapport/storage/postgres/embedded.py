@@ -1,13 +1,13 @@
 """The Postgres that Rapport starts by itself, so that nothing has to be installed or configured.
 
     data_dir/postgres         the cluster (PGDATA) with its Unix socket
-    data_dir/postgres.new     a cluster in the making; renamed when complete
-    data_dir/postgres.log     what Postgres and its tools say
+    data_dir/postgres.new     a cluster that is being created; renamed when complete
+    data_dir/postgres.log     the output of Postgres and its tools
     data_dir/postgres.lock    the mutex: locked while somebody starts or stops the server
     data_dir/postgres.users   share-locked by every process that uses the server
 
-Nothing is counted in files: the kernel drops a dead process's locks, so after a kill -9 the next start joins
-the server that was left behind, and its last user stops it.
+Users are counted by file locks, which the kernel releases when a process dies. After a kill -9 the next start joins
+the server that still runs, and its last user stops it.
 """
 
 import fcntl
@@ -41,21 +41,21 @@ _ORPHAN_SECONDS = 10
 _SETTINGS = {
     "listen_addresses": "",
     "port": "5432",  # only part of the socket's name; written out here and in the URL in case PGPORT is set
-    # Trust authentication is safe because nobody else gets as far as the socket: it is 0700 in a directory
-    # that is 0700 (PGDATA), so only the account that runs Postgres can open it, and root.
+    # Trust authentication is safe: the socket and its directory (PGDATA) have mode 0700, so only root and the account
+    # that runs Postgres can open it.
     "unix_socket_permissions": "0700",
     "max_connections": "200",
-    # Room for what searching 100,000 passages touches: with 512 MB each search had a hundred pages to read again. Pages that
-    # are never touched cost nothing, so a small install stays small.
+    # Enough to search 100,000 passages: with 512 MB, each search read a hundred pages again. Unused pages cost nothing, so
+    # a small installation stays small.
     "shared_buffers": "768MB",
     "jit": "off",
-    # Parallel workers take their memory from here (untouched pages cost nothing) before they take it from
-    # /dev/shm, which has only 64 MB in a container: too little to build a vector index.
+    # Parallel workers use this memory before /dev/shm, which has only 64 MB in a container: too little to build a
+    # vector index. Unused pages cost nothing.
     "min_dynamic_shared_memory": "128MB",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    # The log shall not repeat what people wrote: no statements, and no DETAIL lines, which quote rows.
+    # No message text in the log: no statements, and no DETAIL lines, which quote rows.
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
@@ -76,7 +76,7 @@ class EmbeddedPostgres:
 
     @classmethod
     def start(cls, data_dir: Path) -> Self:
-        """Return once the server answers and has its database: made, started or joined, as needed."""
+        """Create, start or join the server as needed; return when it answers and has its database."""
         try:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             cluster = _Cluster(data_dir.resolve())
@@ -86,7 +86,7 @@ class EmbeddedPostgres:
                     fcntl.flock(users, fcntl.LOCK_SH)
                     return cls(cluster, users, cluster.ensure_answering(mutex))
                 except EmbeddedPostgresError:
-                    os.close(users)  # not stopped: it may be in the middle of a long crash recovery
+                    os.close(users)  # do not stop the server: it may be in a long crash recovery
                     raise
                 except BaseException:
                     cluster.leave(users, mutex)  # Ctrl-C
@@ -98,9 +98,9 @@ class EmbeddedPostgres:
             ) from error
 
     def restart_if_ended(self) -> bool:
-        """Start the server again if its process is gone; return whether this call did. Other users may do it first.
+        """Start the server again if its process has ended; return True if this call did, False if another user was first.
 
-        One that runs is left alone, also when it does not answer: it may be in the middle of a long crash recovery.
+        A running server stays untouched, even if it does not answer: it may be in a long crash recovery.
         """
         try:
             with self._cluster.mutex() as mutex:
@@ -133,7 +133,7 @@ class EmbeddedPostgres:
 
 
 class _Cluster:
-    """The files and processes of one data directory. Everything but `mutex` is called with the mutex held."""
+    """The files and processes of one data directory. Hold the mutex to call any method except `mutex`."""
 
     def __init__(self, data_dir: Path) -> None:
         if set(str(data_dir)) & set('"$`\\\n'):
@@ -147,7 +147,7 @@ class _Cluster:
 
     @contextmanager
     def mutex(self) -> Generator[int]:
-        """Hold the sole right to start or stop this server."""
+        """Hold the lock for starting and stopping this server."""
         lock = self.open("postgres.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -156,32 +156,32 @@ class _Cluster:
             os.close(lock)
 
     def open(self, name: str) -> int:
-        """Open a private file of the data directory's owner, never through a link that somebody put there."""
+        """Open a private file of the data directory's owner. Follow no symbolic link."""
         path, flags = self._data_dir / name, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW
         try:
             file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             return os.open(path, flags)
-        if os.geteuid() == 0:  # root may look after another user's directory, who must get in afterwards
+        if os.geteuid() == 0:  # root may use another user's directory; that user needs access later
             owner = self._data_dir.stat()
             os.fchown(file, owner.st_uid, owner.st_gid)
         return file
 
     def ensure_answering(self, mutex: int) -> str:
-        """Make, start or join the server, and return its socket directory once it has Rapport's database."""
+        """Create, start or join the server, and return its socket directory when it has Rapport's database."""
         deadline = time.monotonic() + _ANSWER_SECONDS
-        trouble: psycopg.Error | None = None
+        last_error: psycopg.Error | None = None
         while True:
             socket_dir = self._find_running()
             if socket_dir:
                 try:
                     _ensure_database(socket_dir)
                 except psycopg.Error as error:  # starting up, recovering, or still being shut down
-                    trouble = error
+                    last_error = error
                 else:
                     return socket_dir
             if time.monotonic() > deadline:
-                raise self._build_error(f"does not answer: {trouble}") from trouble
+                raise self._build_error(f"does not answer: {last_error}") from last_error
             if socket_dir is None:
                 self._launch(mutex)
             else:
@@ -191,27 +191,27 @@ class _Cluster:
         return self._find_running() is not None
 
     def restart(self, mutex: int) -> None:
-        """Start the server of a cluster that is there. A cluster that is gone is not replaced by an empty one."""
+        """Start the server of an existing cluster. Raise an error if the cluster is missing, instead of creating an empty one."""
         if not (self._pgdata / "PG_VERSION").exists():
             raise self._build_error("has lost its data directory.")
         self.ensure_answering(mutex)
 
     def leave(self, users: int, mutex: int) -> None:
-        """Give up a users lock, and stop the server if it was the last one."""
+        """Release a users lock, and stop the server if it was the last one."""
         try:
-            # Converting a lock drops it first, so this succeeds exactly when nobody else holds one.
+            # Converting a lock releases it first, so this succeeds only if no other process holds one.
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(users)
             return
         try:
             if (socket_dir := self._find_running()) is not None:
-                # pg_ctl inherits the mutex: should we be killed now, the next start waits until it is done.
-                complaint = self._run("pg_ctl", "stop", "-m", "fast", *self._pg_ctl_options(), keep=mutex)
-                if complaint and self._find_running() is not None:
+                # pg_ctl inherits the mutex: if this process is killed now, the next start waits for pg_ctl.
+                error_output = self._run("pg_ctl", "stop", "-m", "fast", *self._pg_ctl_options(), inherited_fd=mutex)
+                if error_output and self._find_running() is not None:
                     raise self._build_error("could not be stopped.")
                 with suppress(OSError):
-                    os.rmdir(socket_dir)  # one of its own, empty now; PGDATA never is
+                    os.rmdir(socket_dir)  # removes a separate socket directory, now empty; PGDATA is never empty
         finally:
             os.close(users)
 
@@ -223,14 +223,14 @@ class _Cluster:
         if not (self._pgdata / "PG_VERSION").exists():
             self._initialise(account, mutex)
         self._clear_stale_locks(socket_dir)
-        # No -l: Postgres inherits the log from _run, which also keeps it off our own output pipes.
+        # No -l: Postgres inherits the log file from _run and does not hold our output pipes open.
         start = ("start", *self._pg_ctl_options(), "-o", f"-k {shlex.quote(str(socket_dir))}")
         deadline = time.monotonic() + _ORPHAN_SECONDS
-        while complaint := self._run("pg_ctl", *start):
+        while error_output := self._run("pg_ctl", *start):
             if self._find_running() is not None:  # started by a process that was killed before it saw the result
                 return
-            # Backends outlive a killed postmaster for a moment, and Postgres rightly wants them gone first.
-            if "still in use" not in complaint or time.monotonic() > deadline:
+            # Backends outlive a killed postmaster for a moment, and Postgres does not start before they have ended.
+            if "still in use" not in error_output or time.monotonic() > deadline:
                 raise self._build_error("could not be started.")
             time.sleep(0.1)
 
@@ -238,7 +238,7 @@ class _Cluster:
         return ("-s", "-w", "-t", _PG_CTL_SECONDS, "-D", str(self._pgdata))
 
     def _initialise(self, account: Account, mutex: int) -> None:
-        new = self._data_dir / "postgres.new"
+        new_dir = self._data_dir / "postgres.new"
         options = [
             "--no-instructions",
             "--encoding=UTF8",
@@ -251,13 +251,13 @@ class _Cluster:
         # The builtin provider sorts and folds case alike everywhere, but full-text search splits words by
         # LC_CTYPE: under plain C a “quoted” word keeps its quotes. Not every system has the same locales.
         for ctype in ("C.UTF-8", "en_US.UTF-8", "C"):
-            if new.exists():
-                shutil.rmtree(new)
-            new.mkdir(mode=0o700)
-            os.chown(new, *account)
-            # initdb inherits the mutex: should we be killed now, the next start waits until it is done.
-            if not self._run("initdb", *options, f"--lc-ctype={ctype}", "-D", str(new), keep=mutex):
-                new.rename(self._pgdata)
+            if new_dir.exists():
+                shutil.rmtree(new_dir)
+            new_dir.mkdir(mode=0o700)
+            os.chown(new_dir, *account)
+            # initdb inherits the mutex: if this process is killed now, the next start waits for initdb.
+            if not self._run("initdb", *options, f"--lc-ctype={ctype}", "-D", str(new_dir), inherited_fd=mutex):
+                new_dir.rename(self._pgdata)
                 directory = os.open(self._data_dir, os.O_RDONLY)
                 os.fsync(directory)
                 os.close(directory)
@@ -277,12 +277,12 @@ class _Cluster:
         return None, ""
 
     def _clear_stale_locks(self, socket_dir: Path) -> None:
-        """Remove the lock files that Postgres would wrongly respect; no server of this PGDATA is in sight."""
+        """Remove the lock files of a dead server, which would keep Postgres from starting."""
         deadline = time.monotonic() + _ORPHAN_SECONDS
-        while is_listening(socket_dir):  # for a moment also while a killed one dies
+        while is_listening(socket_dir):  # a killed server may listen for another moment
             if time.monotonic() > deadline:
                 raise EmbeddedPostgresError(
-                    f"A Postgres that is out of sight, as in another container, uses {self._data_dir}. Give "
+                    f"A Postgres that this process cannot see, for example in another container, uses {self._data_dir}. Give "
                     "each container its own data directory, or set DATABASE_URL to one Postgres for all."
                 )
             time.sleep(0.02)
@@ -290,14 +290,14 @@ class _Cluster:
         pid, _ = self._read_pid_file()
         with suppress(OSError, OverflowError):
             if pid is not None:
-                os.kill(pid, 0)  # fails for a dead one, whose file tells Postgres which shared memory to check
+                os.kill(pid, 0)  # fails if it is dead: its file stays, because it names the shared memory to check
             (self._pgdata / "postmaster.pid").unlink(missing_ok=True)
 
     def _account(self) -> Account:
         if os.geteuid() != 0:
             return Account(os.geteuid(), os.getegid())
-        # Postgres refuses to run as root. An existing cluster keeps its owner, even one without a name here
-        # (a volume from another container); a new one follows its directory, if initdb can name that owner.
+        # Postgres refuses to run as root. An existing cluster keeps its owner, even one without an account name here
+        # (a volume from another container). A new cluster gets its directory's owner, if that owner has an account name.
         if self._pgdata.exists() and (info := self._pgdata.stat()).st_uid != 0:
             return Account(info.st_uid, info.st_gid)
         owner = self._data_dir.stat().st_uid
@@ -314,7 +314,7 @@ class _Cluster:
         candidates = [Path(base).resolve() / name for base in (tempfile.gettempdir(), "/tmp")]  # noqa: S108
         path = next(filter(fits_socket, candidates), candidates[-1])
         path.mkdir(mode=0o700, exist_ok=True)
-        if path.lstat().st_uid == os.geteuid():  # else somebody else made it
+        if path.lstat().st_uid == os.geteuid():  # else another account created it
             os.chown(path, *account, follow_symlinks=False)
         info = path.lstat()
         if not stat.S_ISDIR(info.st_mode) or info.st_uid != account.uid or info.st_mode & 0o077:
@@ -323,40 +323,40 @@ class _Cluster:
             )
         return path
 
-    def _run(self, tool: str, *arguments: str, keep: int | None = None) -> str:
-        """Run a tool of the wheel as the right account; return nothing, or what it said when it failed."""
+    def _run(self, tool: str, *arguments: str, inherited_fd: int | None = None) -> str:
+        """Run a tool of the wheel as the Postgres account; return its output if it failed, else an empty string."""
         account = self._account()
-        # Not our environment: API keys have no business there, and PG* and LANG would change what it does.
-        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
+        # A minimal environment: the tool needs no API keys, and PG* and LANG would change its behaviour.
+        environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
         log = self.open("postgres.log")
         try:
-            before = os.fstat(log).st_size
+            log_size = os.fstat(log).st_size
             code = subprocess.run(
                 [str(self._wheel / "bin" / tool), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env={**kept, "LC_ALL": "C"},
+                env={**environment, "LC_ALL": "C"},
                 user=account.uid,
                 group=account.gid,
                 extra_groups=[] if os.geteuid() == 0 else None,
-                start_new_session=True,  # Ctrl-C in the terminal is for us to handle
-                pass_fds=() if keep is None else (keep,),
+                start_new_session=True,  # Ctrl-C in the terminal must reach only Rapport
+                pass_fds=() if inherited_fd is None else (inherited_fd,),
                 check=False,
             ).returncode
-            said = os.pread(log, 65536, before).decode(errors="replace")
-            return "" if code == 0 else said or f"{tool} ended with {code}"
+            output = os.pread(log, 65536, log_size).decode(errors="replace")
+            return "" if code == 0 else output or f"{tool} ended with {code}"
         finally:
             os.close(log)
 
-    def _build_error(self, what: str) -> EmbeddedPostgresError:
+    def _build_error(self, problem: str) -> EmbeddedPostgresError:
         log = self._data_dir / "postgres.log"
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
         tail = "\n".join(f"    {line}" for line in lines[-12:])
         return EmbeddedPostgresError(
-            f"The embedded Postgres in {self._data_dir} {what}\nThe end of {log}:\n{tail}\n"
-            "Mend what it names and start again, or set DATABASE_URL to a Postgres of your own."
+            f"The embedded Postgres in {self._data_dir} {problem}\nThe end of {log}:\n{tail}\n"
+            "Fix the cause and start again, or set DATABASE_URL to a Postgres of your own."
         )
 
 
@@ -366,7 +366,7 @@ def _build_url(socket_dir: str, database: str) -> str:
 
 def _ensure_database(socket_dir: str) -> None:
     with psycopg.connect(_build_url(socket_dir, "postgres"), autocommit=True, connect_timeout=10) as connection:
-        # Asked first: CREATE DATABASE has no IF NOT EXISTS. The mutex keeps others from creating it between.
+        # Check first: CREATE DATABASE has no IF NOT EXISTS. The mutex prevents a concurrent creation.
         if connection.execute("select 1 from pg_database where datname = %s", [_DATABASE]).fetchone() is None:
             connection.execute("create database rapport")
 

@@ -24,12 +24,12 @@ def is_postgres_of(pid: int, pgdata: Path) -> bool:
     except OSError:
         return False
     try:
-        here = os.path.samefile(process / "cwd", pgdata)  # Postgres's working directory, whatever path leads to it
+        is_same_directory = os.path.samefile(process / "cwd", pgdata)  # compares directories, not paths
     except PermissionError:  # root without CAP_SYS_PTRACE, as in most containers
-        here = os.fsencode(pgdata) in arguments
+        is_same_directory = os.fsencode(pgdata) in arguments
     except OSError:
         return False
-    return here and os.path.basename(arguments[0]) == b"postgres"
+    return is_same_directory and os.path.basename(arguments[0]) == b"postgres"
 
 
 def fits_socket(directory: Path) -> bool:

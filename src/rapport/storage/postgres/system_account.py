@@ -1,4 +1,4 @@
-"""The system account that runs the embedded Postgres when Rapport is root: Postgres itself refuses to be."""
+"""The system account that runs the embedded Postgres when Rapport runs as root, which Postgres refuses."""
 
 import os
 import pwd
@@ -15,7 +15,7 @@ _SYSTEM_ACCOUNT = "rapport-pg"
 
 
 class Account(NamedTuple):
-    """The system account that runs Postgres: our own, unless we are root."""
+    """The system account that runs Postgres: the current one, unless it is root."""
 
     uid: int
     gid: int
@@ -44,14 +44,14 @@ def ensure_system_account() -> Account:
     )
 
 
-def grant_access(account: Account, wheel: Path, *own: Path) -> None:
-    """Give `account` the least that it needs to run the wheel's binaries and to reach its directories."""
-    for path in (wheel, *own):
+def grant_access(account: Account, wheel: Path, *directories: Path) -> None:
+    """Give `account` the minimal permissions to run the wheel's binaries and to enter its directories."""
+    for path in (wheel, *directories):
         _grant_passage(account, path)
     postgres = wheel / "bin" / "postgres"
     if postgres.stat().st_mode & 0o005 == 0o005:
         return
-    # Installed under a strict umask. What is looked at above is changed last, so nothing stays half done.
+    # Installed under a strict umask. The file that is checked above is changed last: if this fails, the next call repeats it.
     libraries = wheel.parent.with_name(f"{wheel.parent.name}.libs")
     paths = [path for folder in (wheel, libraries) for path in (folder, *folder.rglob("*")) if path.exists()]
     for path in sorted(paths, key=postgres.__eq__):
@@ -60,7 +60,7 @@ def grant_access(account: Account, wheel: Path, *own: Path) -> None:
 
 
 def _grant_passage(account: Account, path: Path) -> None:
-    """Add the one missing x bit to each directory above `path` that `account` cannot pass, and no other."""
+    """Add the missing x bit to each directory above `path` that `account` cannot enter."""
     for directory in path.parents:
         info = directory.stat()
         bit = 0o100 if info.st_uid == account.uid else 0o010 if info.st_gid == account.gid else 0o001

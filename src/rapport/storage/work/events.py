@@ -125,7 +125,7 @@ class Events:
 
         The planned follow-up is stored too, if no user has written since the event.
         """
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _FINISH_AND_PLAN if plan else _FINISH_ONLY,
             {
                 **plan_parameters(plan),
@@ -147,7 +147,7 @@ class Events:
                 "push": push,
             },
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
             raise Superseded("Another worker has taken over this event, or its conversation was deleted.")
         return Finished(to_message(row), has_more=row.has_more)
@@ -160,22 +160,22 @@ class Events:
         With `followups` claim events of timers instead: they wait until all messages of the conversation are answered.
         """
         try:
-            found = await self.connection.execute(
+            cursor = await self.connection.execute(
                 (_CLAIM_FOLLOWUPS if followups else _CLAIM_WAITING).encode(),
                 {"worker": worker_id, "limit": limit, "conversation": conversation_id},
             )
         except UniqueViolation:
             return []  # another worker claimed one of these conversations concurrently; the next poll tries again
-        return [ClaimedEvent(**row._asdict()) for row in await found.fetchall()]
+        return [ClaimedEvent(**row._asdict()) for row in await cursor.fetchall()]
 
     async def put_back(self, event: ClaimedEvent, *, error: str | None, delay: float) -> bool:
         """Requeue an event, due in `delay` seconds; return False if it was not ours any more."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE events SET state = 'queued', worker_id = NULL, error = %s, due_at = clock_timestamp() + %s * interval '1 second'"
             " WHERE conversation_id = %s AND id = %s AND state = 'running' AND fence = %s",
             (error, delay, event.conversation_id, event.id, event.fence),
         )
-        return found.rowcount == 1
+        return cursor.rowcount == 1
 
     async def request_cancel(self, owner_id: str, conversation_id: str, message_id: str | None = None) -> str | None:
         """Request that the conversation's running turn stops; return its event's id, None if nothing runs.
@@ -183,12 +183,12 @@ class Events:
         With a message's id request it only for the turn that answers it, also if it has not begun.
         """
         which = "state = 'running'" if message_id is None else "id = %(message)s AND state <> 'done'"
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE events SET cancel_requested = true"
             f" WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND {which} RETURNING id".encode(),
             {"conversation": conversation_id, "owner": owner_id, "message": message_id},
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         if row is None:
             return None
         await self.hint(f"cancel {row.id}")
@@ -196,18 +196,18 @@ class Events:
 
     async def list_cancelled(self, *, worker_id: str) -> list[str]:
         """Return ids of this worker's running events with a cancel request."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT id FROM events WHERE worker_id = %s AND state = 'running' AND cancel_requested",
             (worker_id,),
         )
-        return [row.id for row in await found.fetchall()]
+        return [row.id for row in await cursor.fetchall()]
 
     async def list_running(self, worker_id: str) -> set[str]:
         """Return ids of the events that are stored as running on this worker."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "SELECT id FROM events WHERE worker_id = %s AND state = 'running'", (worker_id,)
         )
-        return {row.id for row in await found.fetchall()}
+        return {row.id for row in await cursor.fetchall()}
 
     async def requeue_orphaned(self, worker_id: str, event_ids: set[str]) -> None:
         """Requeue events that are stored as running on this worker but are not."""

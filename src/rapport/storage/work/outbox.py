@@ -103,12 +103,12 @@ class Outbox:
 
         Rows older than `patience` seconds are overdue.
         """
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             _CLAIM, {"worker": worker_id, "channels": list(channels), "limit": limit, "patience": patience}
         )
         return [
             Effect(row.id, row.channel, row.attempts, row.is_unconfirmed, row.is_overdue, _to_outgoing(row))
-            for row in await found.fetchall()
+            for row in await cursor.fetchall()
         ]
 
     async def post(self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str) -> None:

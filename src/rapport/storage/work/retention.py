@@ -67,9 +67,9 @@ class Retention:
     connection: Connection
 
     async def list_conversations(self, *, after: str) -> list[str]:
-        """Return the ids of the next conversations after the given id; empty at the end."""
-        found = await self.connection.execute(_NEXT_CONVERSATIONS, {"after": after, "limit": CONVERSATIONS_PER_BATCH})
-        return [row.id for row in await found.fetchall()]
+        """Return the ids of the next conversations after the given id; an empty list at the end."""
+        cursor = await self.connection.execute(_NEXT_CONVERSATIONS, {"after": after, "limit": CONVERSATIONS_PER_BATCH})
+        return [row.id for row in await cursor.fetchall()]
 
     async def delete_old(self, table: str, conversations: Sequence[str], *, age: timedelta) -> int:
         """Delete finished rows of these conversations that are older than `age`; return how many, ROWS_PER_BATCH at most."""

@@ -15,7 +15,7 @@ from rapport.storage.followups.past_followups import PAST_FOLLOWUPS, read_past_f
 from rapport.storage.messages.messages import COMMON_COLUMNS, PROMPT_COLUMNS, to_message
 
 PICTURES = 12
-"""Newest messages that are loaded with their pictures, which can be megabytes each; of others only the text."""
+"""How many of the newest messages are loaded with their pictures, which can be megabytes each; others only as text."""
 
 _MESSAGE = f"{COMMON_COLUMNS}, {PROMPT_COLUMNS}"
 
@@ -103,7 +103,7 @@ async def load_turn_input(
 
     With `question`, the synthetic message of a follow-up that is not stored, all messages so far count as earlier.
     """
-    found = await connection.execute(
+    cursor = await connection.execute(
         (_LOAD_MESSAGE if question is None else _LOAD_SILENCE).encode(),
         {
             "conversation": event.conversation_id,
@@ -114,7 +114,7 @@ async def load_turn_input(
             "embedder": embedder,
         },
     )
-    rows = await found.fetchall()
+    rows = await cursor.fetchall()
     messages = [to_message(row) for row in rows if row.id is not None]
     question = question or next((message for message in messages if message.id == event.id), None)
     if question is None or not rows:

@@ -38,30 +38,30 @@ class Workers:
 
     async def join(self, worker_id: str) -> None:
         """Register the worker on this connection: it counts as alive while the connection stays open."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "INSERT INTO workers (id, host, pid, lease_until) VALUES (%s, %s, %s, clock_timestamp() + %s * interval '1 second')"
             # After a lost connection the same worker joins again and keeps its number.
             " ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until RETURNING number",
             (worker_id, socket.gethostname(), os.getpid(), LEASE_SECONDS),
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         assert row is not None
         await self.connection.execute("SELECT pg_advisory_lock(%s, %s)", (_WORKER_LOCK_CLASS, row.number))
 
     async def renew(self, worker_id: str) -> bool:
         """Extend the lease; return False if others have already removed this worker."""
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE workers SET lease_until = clock_timestamp() + %s * interval '1 second' WHERE id = %s",
             (LEASE_SECONDS, worker_id),
         )
-        return found.rowcount == 1
+        return cursor.rowcount == 1
 
     async def has_others(self, worker_id: str) -> bool:
-        """Return True if another worker is registered, alive or not yet reaped."""
-        found = await self.connection.execute(
+        """Return True if another worker is registered, alive or dead but not yet reaped."""
+        cursor = await self.connection.execute(
             "SELECT EXISTS (SELECT FROM workers WHERE id <> %s) AS has_others", (worker_id,)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return row is not None and row.has_others
 
     async def leave(self, worker_id: str) -> None:
@@ -73,7 +73,7 @@ class Workers:
         # NOT EXISTS per row, so that a row whose worker is unknown counts as orphaned too.
         parameters = {**_PARAMETERS, "me": except_for}
         orphaned = f"worker_id <> %(me)s AND NOT EXISTS (SELECT FROM workers w WHERE w.id = worker_id AND {_ALIVE})"
-        found = await self.connection.execute(
+        cursor = await self.connection.execute(
             "UPDATE events SET state = 'queued', worker_id = NULL, due_at = clock_timestamp()"
             f" WHERE state = 'running' AND {orphaned}".encode(),
             parameters,
@@ -85,13 +85,13 @@ class Workers:
         await self.connection.execute(
             f"DELETE FROM workers w WHERE w.id <> %(me)s AND NOT ({_ALIVE})".encode(), parameters
         )
-        return found.rowcount
+        return cursor.rowcount
 
 
 async def try_leader_lock(connection: Connection, name: str) -> bool:
     """Try to take the leader lock of that name; return True if this connection holds it, until it is closed."""
-    found = await connection.execute(
+    cursor = await connection.execute(
         "SELECT pg_try_advisory_lock(%s, hashtext(%s)) AS is_held", (_LEADER_LOCK_CLASS, name)
     )
-    row = await found.fetchone()
+    row = await cursor.fetchone()
     return row is not None and row.is_held
