@@ -1,4 +1,4 @@
-"""The delivery of a process: sends what the outbox holds, to several conversations at once, beside everything else."""
+"""Send the rows of the outbox, to several conversations at once, in a loop of its own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
 MAX_CONCURRENT_SENDS = 8
-"""Conversations that are sent to at once: one that hangs holds up nobody else."""
+"""How many conversations are sent to at once, so that one that hangs does not block the others."""
 
 
 class DeliveryLoop:
-    """Sends whatever is due, in order within each conversation."""
+    """Sends due outbox rows, in order within each conversation."""
 
     def __init__(self, database: Database, channels: Mapping[str, OutgoingChannel], *, worker_id: str) -> None:
         self._database = database
@@ -36,22 +36,22 @@ class DeliveryLoop:
         self._is_draining = False
 
     def wake(self) -> None:
-        """Look at once for something to send."""
+        """Poll the outbox at once."""
         self._woken.set()
 
     async def post_notice(
         self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str
     ) -> None:
-        """Queue a notice for sending. The same name again sends nothing."""
+        """Queue a notice for sending, once per name."""
         async with self._database.statement() as connection:
             await Outbox(connection).post(owner_id, conversation_id, notice, name=name, channel=channel)
         self._woken.set()
 
     async def drain(self, seconds: float) -> None:
-        """Begin nothing new, and let what is under way arrive: cut off, nobody would know whether it has."""
+        """Start no new sends, and wait for running ones: an interrupted send is unconfirmed."""
         self._is_draining = True
         end = time.monotonic() + seconds
-        async with self._claiming:  # what has just been claimed is under way, too
+        async with self._claiming:  # wait for a claim in progress, whose rows are sent too
             pass
         if self._sending:
             await asyncio.wait(list(self._sending.values()), timeout=max(end - time.monotonic(), 0.0))
@@ -65,7 +65,7 @@ class DeliveryLoop:
                         pass
                 except (Transient, Permanent) as error:
                     log.warning("deliver.waiting", reason=str(error))
-                except Exception as error:  # whatever went wrong with one message, the others are to be sent
+                except Exception as error:  # an unexpected error must not stop the delivery of other messages
                     log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
                 await wait_until_set(self._woken, timeout=POLL_SECONDS)
                 self._woken.clear()
@@ -73,23 +73,24 @@ class DeliveryLoop:
             await end_all(list(self._sending.values()))
 
     async def _start_sends(self) -> bool:
-        """Begin to send what is due, if anything is and there are lanes; whether there was."""
+        """Claim due rows up to the number of free slots and start sending them; return True if there were any."""
         async with self._claiming:
-            under_way, free = self._sending, MAX_CONCURRENT_SENDS - len(self._sending)
-            if self._is_draining or free <= 0:
+            sending, free_slots = self._sending, MAX_CONCURRENT_SENDS - len(self._sending)
+            if self._is_draining or free_slots <= 0:
                 return False
-            who = self._worker_id
-            claimed = await claim_due(self._database, self._channels, worker_id=who, limit=free, sending=under_way)
+            claimed = await claim_due(
+                self._database, self._channels, worker_id=self._worker_id, limit=free_slots, sending=sending
+            )
             for effect in claimed:
-                under_way[effect.id] = asyncio.create_task(self._deliver(effect), name=f"deliver {effect.id}")
+                sending[effect.id] = asyncio.create_task(self._deliver(effect), name=f"deliver {effect.id}")
             return bool(claimed)
 
     async def _deliver(self, effect: Effect) -> None:
         try:
             await deliver(self._database, self._channels, effect)
         except Permanent as error:
-            # What became of it can't be marked: it counts as unknown.
+            # The result could not be stored: the row counts as unconfirmed.
             log.error("deliver.unmarked", conversationId=effect.conversation_id, reason=str(error))
         finally:
             del self._sending[effect.id]
-            self._woken.set()  # the next one of that conversation may go, and there is a lane
+            self._woken.set()  # a slot is free, and the conversation's next row may be sent

@@ -1,4 +1,4 @@
-"""The indexing loop of a process: what is said in groups gets its vector, behind everything that somebody waits for."""
+"""Embed the messages of groups in the background, in a loop of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG_INTERVAL_SECONDS = 300.0
 
 
 class EmbeddingLoop:
-    """Embeds one stretch of one group after the other. Only the order is in its memory; what is to be done, the database says."""
+    """Embeds batches of one group after the other. Only their order is in memory; the progress is in the database."""
 
     def __init__(self, index: MessageEmbedding) -> None:
         self._index = index
@@ -38,11 +38,11 @@ class EmbeddingLoop:
         self._woken.set()
 
     def discard(self, conversation_id: str) -> None:
-        """Drop a conversation that is being erased. Vectors that are just being made for it find no message to be stored with."""
+        """Remove a conversation that is being erased from the queue. Vectors in progress are not stored without their message."""
         self._waiting.pop(conversation_id, None)
 
     async def run(self) -> None:
-        """Embed until cancelled. What can't be embedded now is tried again later, and nobody waits for it."""
+        """Embed until cancelled. A failure is retried later."""
         sweep_at = 0.0
         while True:
             self._woken.clear()
@@ -50,7 +50,7 @@ class EmbeddingLoop:
                 if time.monotonic() >= sweep_at:
                     await self._sweep()
                     sweep_at = time.monotonic() + SWEEP_INTERVAL_SECONDS
-                while self._waiting and time.monotonic() < sweep_at:  # one long chat must not hide the others
+                while self._waiting and time.monotonic() < sweep_at:  # a long chat must not delay the sweep
                     await self._embed_next()
                     self._pause = 1.0
                 await wait_until_set(self._woken, timeout=max(0.0, sweep_at - time.monotonic()))
@@ -59,19 +59,19 @@ class EmbeddingLoop:
                 self._log_failure(str(error))
                 await asyncio.sleep(self._pause)
                 self._pause = min(self._pause * 2, MAX_BACKOFF_SECONDS)
-            except Exception as error:  # whatever went wrong with one group, the others are to be embedded
+            except Exception as error:  # an unexpected error with one group must not stop the others
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
                 await asyncio.sleep(MAX_BACKOFF_SECONDS)
 
     async def _sweep(self) -> None:
-        """Put every group that is behind on the list."""
+        """Queue every group that has messages without vectors."""
         after = ""
-        while some := await self._index.list_pending_groups(after=after):
-            self._waiting |= dict.fromkeys(some)
-            after = some[-1]
+        while groups := await self._index.list_pending_groups(after=after):
+            self._waiting |= dict.fromkeys(groups)
+            after = groups[-1]
 
     async def _embed_next(self) -> None:
-        """Embed one batch of the group that waits longest; a group with more messages goes to the end of the queue."""
+        """Embed one batch of the first group in the queue; a group with more messages goes to the end."""
         conversation_id = next(iter(self._waiting))
         del self._waiting[conversation_id]
         try:

@@ -1,4 +1,4 @@
-"""Erase conversations and the checkpoints of turns, and define what the runtime needs of LangGraph's checkpoints."""
+"""Erase conversations and the checkpoints of turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rapport.storage.work.events import Events
 
 
 class CheckpointStore(Protocol):
-    """LangGraph's checkpoints, as the runtime looks after them."""
+    """The methods of LangGraph's checkpoints that the runtime needs."""
 
     async def run(self) -> None: ...
 
@@ -34,9 +34,9 @@ async def delete_checkpoints(checkpoints: CheckpointStore, event: ClaimedEvent) 
 async def erase_conversation(
     database: Database, checkpoints: CheckpointStore, owner_id: str, conversation_id: str
 ) -> None:
-    """Delete a conversation with all that belongs to it, and tell whoever runs its turn."""
+    """Delete a conversation with all its rows, and request that its running turn stops."""
     async with database.transaction() as connection:
         await Conversations(connection).lock(owner_id, conversation_id)
-        await checkpoints.flush()  # what is pending would otherwise be written after the rest is gone
+        await checkpoints.flush()  # or pending checkpoints would be written after the deletion
         await Events(connection).request_cancel(owner_id, conversation_id)
         await Conversations(connection).delete(owner_id, conversation_id)

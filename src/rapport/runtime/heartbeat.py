@@ -1,6 +1,6 @@
 """Keep a worker alive in the database: one connection renews its lease and receives hints.
 
-It notices first that the database is gone, and restarts an embedded one.
+It detects first that the database does not answer, and restarts an embedded one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEARTBEAT_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Stays joined through lost connections and restarts of the database, until it is stopped."""
+    """Keeps the worker registered, also after lost connections and restarts of the database, until it is stopped."""
 
     def __init__(self, database: Database, worker_id: str, *, on_hint: Callable[[str], None]) -> None:
         self._url = database.url
@@ -44,7 +44,7 @@ class Heartbeat:
         return time.monotonic() - self._heartbeat_at
 
     async def run(self) -> None:
-        """Join, and join again whenever the connection breaks; ends only by being cancelled."""
+        """Register the worker, and again whenever the connection breaks, until cancelled."""
         pause = 0.1
         while True:
             try:
@@ -52,7 +52,7 @@ class Heartbeat:
                     await self._stay_joined(connection)
             except (Transient, Permanent) as error:
                 log.warning("worker.disconnected", worker=self._worker_id, reason=str(error))
-                # A restarting database is back within seconds; asking often is cheap and keeps the outage short.
+                # A restarting database is back within seconds; frequent attempts are cheap and keep the outage short.
                 pause = min(pause * 2, 1.0) if not self._joined.is_set() else 0.1
                 self._joined.clear()
                 await self._restart.restart_if_ended()
@@ -74,7 +74,7 @@ class Heartbeat:
                 continue
             renew_at = time.monotonic() + HEARTBEAT_SECONDS
             if not await workers.renew(self._worker_id):
-                # Others gave this worker up (a long pause, a suspended laptop): its fences protect what they did since.
+                # Others counted this worker as dead (a long pause, a suspended laptop). Fences protect their commits.
                 log.warning("worker.rejoined", worker=self._worker_id)
                 await workers.join(self._worker_id)
             self.has_peers = await workers.has_others(self._worker_id)
@@ -82,7 +82,7 @@ class Heartbeat:
 
 
 async def send_hint(database: Database, text: str) -> None:
-    """Tell the other processes; if that fails they find out by looking."""
+    """Notify the other processes. If it fails, they find the change by polling."""
     with contextlib.suppress(Transient, Permanent):
         async with database.statement() as connection:
             await Events(connection).hint(text)

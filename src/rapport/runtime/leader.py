@@ -19,7 +19,7 @@ POLL_SECONDS = 1.0
 
 
 class LeaderLoop:
-    """Runs a source while this process holds its leader lock; if that process dies or loses its database, another takes over."""
+    """Runs a source while this process holds its leader lock. If it dies or loses its connection, another takes over."""
 
     def __init__(self, url: str, source: MessageSource) -> None:
         self._url = url
@@ -47,7 +47,7 @@ class LeaderLoop:
                 ended, _ = await asyncio.wait(tasks, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     task.result()
-                await connection.execute("SELECT 1")  # with the connection the lock is lost
+                await connection.execute("SELECT 1")  # fails if the connection, and so the lock, is lost
         finally:
             await end_all(tasks)
 

@@ -1,7 +1,7 @@
-"""Live: tells those who watch a conversation what happens there, whichever process it happens in.
+"""Send live updates of conversations to their subscriptions, whichever process makes a change.
 
-What they are told is read from the log, by a number that each of them has come to: a hint only says that it is worth a look,
-and without any hint there is a look every second, in one statement for everything that is watched here.
+Updates are read from the stored messages, after the number that each subscription has reached. A hint only starts a read at
+once; without hints one statement a second checks all subscribed conversations of this process.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
 IDLE_SECONDS = 60.0
-"""Nobody watches: whoever comes wakes it."""
+"""The poll interval without subscriptions; a new subscription wakes the loop."""
 MAX_HINTS = 1_000
-"""Kept while the database is away; the others find out by looking."""
+"""Limit of queued hints while the database does not answer. Without a hint, the others find the change by polling."""
 MAX_SUBSCRIPTIONS = 2_000
-"""Of one owner, in this process: whoever opens more has lost count of them, and the memory is everybody's."""
+"""Limit per owner in this process. Subscriptions take memory that all owners share."""
 
 
 class LiveUpdates:
-    """One per process. It keeps nothing for those who watch but where they are: what they have missed is in the log."""
+    """The live updates of a process. It stores only the position of each subscription; missed messages are in the database."""
 
     def __init__(self, database: Database, *, worker_id: str, has_peers: Callable[[], bool]) -> None:
-        """`has_company` says whether other processes are there, to be told what happens here."""
+        """`has_peers` returns True if there are other processes, which need hints."""
         self._database = database
         self._worker_id = worker_id
         self.has_peers = has_peers
@@ -55,75 +55,75 @@ class LiveUpdates:
         self._closed = False
         self._access_callbacks: list[Callable[[], None]] = []
 
-    # ---- those who watch
+    # ---- subscriptions
 
     async def subscribe(self, owner_id: str, conversation_id: str, *, after: int | None = None) -> Subscription:
         """Return a subscription to the messages after that number, or from now on.
 
-        Raises NotFound, TooMany when the owner has too many of them, and Busy when it is too late.
+        Raise NotFound, TooMany if the owner has too many subscriptions, and Busy if the server is stopping.
         """
         if self._closed:
             raise Busy("The server is stopping; come back in a moment.", retry_after=1)
-        known = self._memory_feeds.get(owner_id)
-        if known is not None and len(known.subscriptions) >= MAX_SUBSCRIPTIONS:
+        feed = self._memory_feeds.get(owner_id)
+        if feed is not None and len(feed.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise TooMany(f"{MAX_SUBSCRIPTIONS} connections of yours are open already: close some.", retry_after=10)
         async with self._database.statement() as connection:
-            standing = await NewMessages(connection).get_position(owner_id, conversation_id)
-        # A number that was never given here is none: what it would keep back is wanted.
-        seq = standing.newest if after is None else min(max(after, 0), standing.newest)
+            position = await NewMessages(connection).get_position(owner_id, conversation_id)
+        # A number above the newest is invalid: it counts as the newest, so that no message is held back.
+        seq = position.newest if after is None else min(max(after, 0), position.newest)
         return Subscription(
             owner_id,
             conversation_id,
             seq=seq,
-            position=standing,
+            position=position,
             database=self._database,
             attach=self._attach,
         )
 
     @contextmanager
-    def _attach(self, watcher: Subscription) -> Generator[tuple[ConversationFeed, MemoryFeed]]:
-        place = self._get_feed(watcher)
-        recollections = self._memory_feeds.setdefault(watcher.owner_id, MemoryFeed())
-        place.subscriptions.add(watcher)
-        recollections.subscriptions.add(watcher)
+    def _attach(self, subscription: Subscription) -> Generator[tuple[ConversationFeed, MemoryFeed]]:
+        feed = self._get_feed(subscription)
+        memory_feed = self._memory_feeds.setdefault(subscription.owner_id, MemoryFeed())
+        feed.subscriptions.add(subscription)
+        memory_feed.subscriptions.add(subscription)
         try:
-            yield place, recollections
+            yield feed, memory_feed
         finally:
-            place.subscriptions.discard(watcher)
-            recollections.subscriptions.discard(watcher)
-            if not place.subscriptions and self._feeds.get(place.conversation_id) is place:
-                del self._feeds[place.conversation_id]
-            if not recollections.subscriptions and self._memory_feeds.get(watcher.owner_id) is recollections:
-                del self._memory_feeds[watcher.owner_id]
+            feed.subscriptions.discard(subscription)
+            memory_feed.subscriptions.discard(subscription)
+            if not feed.subscriptions and self._feeds.get(feed.conversation_id) is feed:
+                del self._feeds[feed.conversation_id]
+            if not memory_feed.subscriptions and self._memory_feeds.get(subscription.owner_id) is memory_feed:
+                del self._memory_feeds[subscription.owner_id]
 
-    def _get_feed(self, watcher: Subscription) -> ConversationFeed:
-        place = self._feeds.get(watcher.conversation_id)
-        if place is None:
-            place = ConversationFeed(watcher.owner_id, watcher.conversation_id, watcher.position)
-            place.is_over = self._closed
-            place.turn = self._turns.get(place.conversation_id)
-            if place.turn is not None:
-                place.turn.draft.listeners += 1  # if the model has not been asked yet, it is let stream
-            self._feeds[place.conversation_id] = place
-            self.mark_changed(place.conversation_id)  # something may have been while nobody was here
-        return place
+    def _get_feed(self, subscription: Subscription) -> ConversationFeed:
+        feed = self._feeds.get(subscription.conversation_id)
+        if feed is None:
+            feed = ConversationFeed(subscription.owner_id, subscription.conversation_id, subscription.position)
+            feed.is_over = self._closed
+            feed.turn = self._turns.get(feed.conversation_id)
+            if feed.turn is not None:
+                feed.turn.draft.listeners += 1  # lets the model stream, if it is not called yet
+            self._feeds[feed.conversation_id] = feed
+            self.mark_changed(feed.conversation_id)  # the subscription's position may be outdated
+        return feed
 
     def count_subscriptions(self, conversation_id: str) -> int:
         """Return the number of subscriptions to a conversation in this process."""
-        place = self._feeds.get(conversation_id)
-        return 0 if place is None else len(place.subscriptions)
+        feed = self._feeds.get(conversation_id)
+        return 0 if feed is None else len(feed.subscriptions)
 
     def on_access_change(self, callback: Callable[[], None]) -> None:
-        """Call that whenever a key or a session has ended or a key was made, before those who watch are checked."""
+        """Register a function to call when a key or session has ended or a key was created, before subscriptions are checked."""
         self._access_callbacks.append(callback)
 
     def close(self) -> None:
         """End every subscription at once. Clients reconnect to another process and miss nothing."""
         self._closed = True
-        for place in self._feeds.values():
-            place.end()
+        for feed in self._feeds.values():
+            feed.end()
 
-    # ---- what happens in this process
+    # ---- changes in this process
 
     def mark_changed(self, conversation_id: str) -> None:
         """Read the conversation again for its subscriptions. Call it after the commit."""
@@ -159,14 +159,14 @@ class LiveUpdates:
             del self._turns[event.conversation_id]
 
     def _wake_feed(self, conversation_id: str, turn: RunningTurn) -> None:
-        place = self._feeds.get(conversation_id)
-        if place is not None and place.turn is turn:
-            place.wake()
+        feed = self._feeds.get(conversation_id)
+        if feed is not None and feed.turn is turn:
+            feed.wake()
 
     def announce_memory_change(self, owner_id: str, kind: MemoryChangeKind, memory: Memory) -> None:
         """Announce a change of the owner's memories. Call it after the commit."""
-        if (recollections := self._memory_feeds.get(owner_id)) is not None:
-            recollections.add(MemoryChanged(kind, memory.id, None if kind == "deleted" else memory))
+        if (memory_feed := self._memory_feeds.get(owner_id)) is not None:
+            memory_feed.add(MemoryChanged(kind, memory.id, None if kind == "deleted" else memory))
         self._queue_hint(memory_hint(self._worker_id, kind, memory.agent_id, memory.id, owner_id))
 
     # ---- other processes
@@ -184,7 +184,7 @@ class LiveUpdates:
             return True
         match hint.split(" ", 5):
             case ["said" | "memory", worker_id, *_] if worker_id == self._worker_id:
-                pass  # everybody hears a hint, also who gave it
+                pass  # a process receives its own hints, too
             case ["said", _, conversation_id]:
                 self.mark_changed(conversation_id)
             case ["memory", _, ("created" | "updated" | "deleted") as kind, agent_id, memory_id, owner_id]:
@@ -196,16 +196,16 @@ class LiveUpdates:
         return True
 
     def _change_access(self, owner: str) -> None:
-        for hear in self._access_callbacks:
-            hear()
-        for owner_id, recollections in self._memory_feeds.items():
+        for callback in self._access_callbacks:
+            callback()
+        for owner_id, memory_feed in self._memory_feeds.items():
             if owner_id[:MAX_HINT_CHARACTERS] == owner:
-                recollections.change_access()
+                memory_feed.change_access()
 
     # ---- the loop
 
     async def run(self) -> None:
-        """Look and tell until cancelled: at once when there is something, else every second while anybody watches."""
+        """Poll until cancelled: at once after a change, else every second while there are subscriptions."""
         while True:
             try:
                 await self._send_hints()
@@ -229,50 +229,50 @@ class LiveUpdates:
                 await NewMessages(connection).send_hints(hints)
 
     async def _poll_changes(self) -> None:
-        """Read what is new: everywhere when it is time, else only where something is known to have happened."""
+        """Read new messages: of all subscribed conversations once per interval, else only of those marked as changed."""
         if time.monotonic() >= self._poll_at:
             self._poll_at = time.monotonic() + POLL_SECONDS
             self._changed.update(self._feeds)
-        places = [place for name in self._changed if (place := self._feeds.get(name)) is not None]
+        feeds = [feed for name in self._changed if (feed := self._feeds.get(name)) is not None]
         self._changed.clear()
-        changed, self._remote_memory_changes = self._remote_memory_changes, []
-        if not places and not changed:
+        memory_changes, self._remote_memory_changes = self._remote_memory_changes, []
+        if not feeds and not memory_changes:
             return
         async with self._database.statement() as connection:
-            if places:
-                await self._update_feeds(places, NewMessages(connection))
-            for kind, agent_id, memory_id, owner_id in changed:
+            if feeds:
+                await self._update_feeds(feeds, NewMessages(connection))
+            for kind, agent_id, memory_id, owner_id in memory_changes:
                 await self._load_memory_change(connection, kind, agent_id, memory_id, owner_id)
 
-    async def _update_feeds(self, places: Sequence[ConversationFeed], news: NewMessages) -> None:
-        standings = await news.get_positions([place.conversation_id for place in places])
-        for place in places:
-            standing = standings.get(place.conversation_id)
-            if standing is None:
-                place.end()  # the conversation was erased
+    async def _update_feeds(self, feeds: Sequence[ConversationFeed], new_messages: NewMessages) -> None:
+        positions = await new_messages.get_positions([feed.conversation_id for feed in feeds])
+        for feed in feeds:
+            position = positions.get(feed.conversation_id)
+            if position is None:
+                feed.end()  # the conversation was erased
                 continue
-            if standing.newest > place.seq:
-                await place.catch_up(news, standing.newest)
-            self._update_turn_and_timers(place, standing)
+            if position.newest > feed.seq:
+                await feed.catch_up(new_messages, position.newest)
+            self._update_turn_and_timers(feed, position)
 
-    def _update_turn_and_timers(self, place: ConversationFeed, standing: ConversationPosition) -> None:
-        turn = self._turns.get(place.conversation_id)
-        if turn is not place.turn or standing.timers != place.timers:
-            place.turn = turn
-            place.timers_changed += standing.timers != place.timers
-            place.timers = standing.timers
-            place.wake()
+    def _update_turn_and_timers(self, feed: ConversationFeed, position: ConversationPosition) -> None:
+        turn = self._turns.get(feed.conversation_id)
+        if turn is not feed.turn or position.timers != feed.timers:
+            feed.turn = turn
+            feed.timers_changed += position.timers != feed.timers
+            feed.timers = position.timers
+            feed.wake()
 
     async def _load_memory_change(
         self, connection: Connection, kind: MemoryChangeKind, agent_id: str, memory_id: str, owner_id: str
     ) -> None:
-        recollections = self._memory_feeds.get(owner_id)
-        if recollections is None:
+        memory_feed = self._memory_feeds.get(owner_id)
+        if memory_feed is None:
             return
         memory = None
         if kind != "deleted":
             try:
                 memory = await Memories(connection).get(owner_id, agent_id, memory_id)
-            except NotFound:  # forgotten since: that is told too
+            except NotFound:  # deleted since: the deletion has its own hint
                 return
-        recollections.add(MemoryChanged(kind, memory_id, memory))
+        memory_feed.add(MemoryChanged(kind, memory_id, memory))

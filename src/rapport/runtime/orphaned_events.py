@@ -1,4 +1,4 @@
-"""Put back orphaned events: those that are assigned to a worker in the database, and that the worker does not run."""
+"""Put back orphaned events: the database assigns them to a worker that does not run them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORPHANED_AFTER_SECONDS = 1.0
 
 
 class OrphanedEvents:
-    """Puts back events that have been unknown for too long to be just arriving."""
+    """Puts back events that stay unknown to this process for ORPHANED_AFTER_SECONDS: a new event is unknown for a moment."""
 
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
@@ -38,12 +38,12 @@ class OrphanedEvents:
 
 
 async def put_back(database: Database, event: ClaimedEvent, reason: str, *, delay: float) -> None:
-    """Give an event that this process was at back to the queue, due in `delay` seconds."""
+    """Requeue an event of this process, due in `delay` seconds."""
     try:
         async with database.transaction() as connection:
             events = Events(connection)
             if await events.put_back(event, error=reason, delay=delay):
                 await events.hint("queued")
     except (Transient, Permanent) as error:
-        # Still this worker's in the database but not in its memory: OrphanedEvents puts it back.
+        # The event stays assigned to this worker but does not run: OrphanedEvents puts it back.
         log.warning("turn.put_back_failed", conversationId=event.conversation_id, reason=str(error))

@@ -1,4 +1,4 @@
-"""Work that follows a turn: beside the turns, one job at a time per conversation, given up without harm."""
+"""Run the jobs that follow a turn, one per kind and conversation. A job can be cancelled at any time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rapport.turns.summarize import summarize
 log = structlog.get_logger()
 
 SUMMARY_WAIT_SECONDS = 5.0
-"""Seconds that a turn waits for such work in its conversation; then it goes without it."""
+"""How long a turn waits for a summary of its conversation; then it runs without it."""
 MAX_RUNNING = 4
-"""Conversations at a time, unless somebody waits: the model's time belongs to those who do."""
+"""How many jobs of a kind run at once, so that they leave the model to turns. A job that a turn waits for starts at once."""
 
 
 class PostTurnJobs:
@@ -31,25 +31,25 @@ class PostTurnJobs:
         self._reflections = _Jobs("reflection")
 
     def close(self) -> list[asyncio.Task[None]]:
-        """Begin nothing of what waits; returns what is under way, for whoever closes to end it."""
+        """Cancel scheduled jobs; return the tasks of the others, for the caller to end."""
         self._reflections.cancel_scheduled()
         return [*self._summaries.tasks.values(), *self._reflections.tasks.values()]
 
     def begin(self, event: ClaimedEvent, *, needs_summary: bool) -> None:
-        """Begin the jobs that follow this event's reply, when no further event waits."""
+        """Start the jobs that follow this event's reply. Call it when no further event of the conversation waits."""
         deps = self._deps
         if needs_summary:
-            where = (event.owner_id, event.conversation_id)
-            self._summaries.begin(event, lambda: summarize(*where, database=deps.database, writer=deps.agent))
+            ids = (event.owner_id, event.conversation_id)
+            self._summaries.begin(event, lambda: summarize(*ids, database=deps.database, writer=deps.agent))
         profile = get_agent(event.agent_id)
-        # A model that calls tools can also answer in a given form; for another one the rules have decided.
+        # Only a model that calls tools can answer in the form that a reflection needs. For others the rules' plan stays.
         if deps.agent.calls_tools and (profile.autonomy is not None or profile.remembers):
             self._reflections.begin(event, lambda: reflect(event, profile, deps), after=PAUSE_SECONDS)
 
     async def wait_for_summary(self, conversation_id: str) -> None:
-        """Until no summary of the conversation is being made here, for a moment: its next turn goes with it, not beside it.
+        """Wait up to SUMMARY_WAIT_SECONDS for a running summary of the conversation, so that the next turn uses it.
 
-        Who answers at leisure never waits for this; who is faster than the model waits as long as it takes, within limits.
+        Only a person who writes again before the summary is done waits.
         """
         if (task := self._summaries.tasks.get(conversation_id)) is not None:
             self._summaries.hurry(conversation_id)
@@ -66,7 +66,7 @@ class PostTurnJobs:
 
 
 class _Jobs:
-    """Runs one kind of job in tasks of its own. What it leaves undone is noticed again after the next turn."""
+    """Runs one kind of job in tasks of its own. A job that was not finished is started again after the next turn."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -76,11 +76,11 @@ class _Jobs:
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]], *, after: float = 0.0) -> None:
-        """Do this for the conversation of the event, after some seconds, unless that is under way."""
+        """Run the job for the event's conversation in `after` seconds, unless one is scheduled or running."""
         if event.conversation_id in self.tasks or event.conversation_id in self._scheduled:
             return
         if after:
-            # Not a task that sleeps: nearly all of these are given up because somebody speaks, and a timer costs little.
+            # A timer instead of a sleeping task: it costs less, and nearly all are cancelled by a new message.
             timer = asyncio.get_running_loop().call_later(after, self._start, event, job)
             self._scheduled[event.conversation_id] = timer
         else:
@@ -98,30 +98,30 @@ class _Jobs:
             task.cancel()
 
     def cancel_scheduled(self) -> None:
-        """Begin nothing of what has yet to begin."""
+        """Cancel the jobs that have not started."""
         for timer in self._scheduled.values():
             timer.cancel()
         self._scheduled.clear()
 
     def _start(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]]) -> None:
         self._scheduled.pop(event.conversation_id, None)
-        released = asyncio.Event()
-        task = asyncio.create_task(self._run(event, job, released), name=f"{self._kind} {event.conversation_id}")
+        may_start = asyncio.Event()
+        task = asyncio.create_task(self._run(event, job, may_start), name=f"{self._kind} {event.conversation_id}")
         task.add_done_callback(lambda ended: self._remove(event.conversation_id, ended))
         self.tasks[event.conversation_id] = task
-        self._queued[task] = released
+        self._queued[task] = may_start
         if len(self._running) < MAX_RUNNING:
             self._release(task)
 
     def _release(self, task: asyncio.Task[None]) -> None:
-        if (released := self._queued.pop(task, None)) is not None:
+        if (may_start := self._queued.pop(task, None)) is not None:
             self._running.add(task)
-            released.set()
+            may_start.set()
 
-    async def _run(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]], released: asyncio.Event) -> None:
+    async def _run(self, event: ClaimedEvent, job: Callable[[], Awaitable[None]], may_start: asyncio.Event) -> None:
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
-            await released.wait()
+            await may_start.wait()
             await job()
         except (Transient, Permanent) as error:
             log.warning("chat.error", errorType=type(error).__name__, message=f"no {self._kind} this time: {error}")

@@ -28,12 +28,12 @@ MAX_BACKOFF_SECONDS = 300.0
 
 
 class RetentionLoop:
-    """Deletes old rows again and again. Any number of processes may run it: a row that is gone is skipped."""
+    """Deletes old rows periodically. Any number of processes may run it: a deleted row is skipped."""
 
     def __init__(
         self, database: Database, checkpoints: CheckpointStore, metrics: Metrics, *, retention: timedelta | None
     ) -> None:
-        """`retention` is the age after which finished rows are deleted; None: never. Sessions end by their own time."""
+        """`retention` is the age after which finished rows are deleted; None: never. Sessions have an expiry of their own."""
         self._database = database
         self._checkpoints = checkpoints
         self._metrics = metrics
@@ -61,7 +61,7 @@ class RetentionLoop:
         self._count("checkpoints", await self._checkpoints.sweep(datetime.now(UTC) - age))
 
     async def delete_rows(self) -> None:
-        """Delete everything that is old now, batch by batch."""
+        """Delete all rows that are old now, batch by batch."""
         deleted = dict.fromkeys(TABLES, 0)
         deleted["sessions"] = await self._repeat(Retention.delete_expired_sessions)
         if self._retention is not None:
@@ -72,16 +72,16 @@ class RetentionLoop:
             log.info("retention.deleted", **deleted)
 
     async def _delete_finished(self, age: timedelta, deleted: dict[str, int]) -> None:
-        after = ""
+        last_id = ""
         while True:
             async with self._database.statement() as connection:
-                conversations = await Retention(connection).list_conversations(after=after)
+                conversations = await Retention(connection).list_conversations(after=last_id)
             if not conversations:
                 return
             for table in deleted.keys() - {"sessions"}:
                 delete_batch = partial(Retention.delete_old, table=table, conversations=conversations, age=age)
                 deleted[table] += await self._repeat(delete_batch)
-            after = conversations[-1]
+            last_id = conversations[-1]
 
     async def _repeat(self, delete_batch: Callable[[Retention], Awaitable[int]]) -> int:
         """Delete batches until one is not full; return how many rows."""

@@ -60,9 +60,9 @@ class RunningTurns:
     ) -> None:
         self.deps = deps
         self.is_stopping = False
-        """No further turn begins."""
+        """True if no further turn begins."""
         self.is_drained = False
-        """No turn of this process runs any more, and none will."""
+        """True if no turn of this process runs and none will begin."""
         self._database = deps.database
         self._checkpoints = checkpoints
         self._channels = channels
@@ -78,7 +78,7 @@ class RunningTurns:
 
     @property
     def event_ids(self) -> Collection[str]:
-        """Return the events whose turns run here, as a view that follows every change."""
+        """Return a live view of the ids of the events whose turns run here."""
         return self._turns.keys()
 
     @property
@@ -88,7 +88,7 @@ class RunningTurns:
 
     @property
     def free_follow_up_slots(self) -> int:
-        """Return the number of follow-ups that may begin: they get a quarter of the slots, so that messages find room."""
+        """Return the number of follow-ups that may begin. They get a quarter of the slots, so that messages find free ones."""
         follow_ups = sum(turn.event.trigger_type is not None for turn in self._turns.values())
         return max(1, self._max_turns // 4) - follow_ups
 
@@ -102,22 +102,22 @@ class RunningTurns:
         return draft
 
     def is_running(self, event_id: str, draft: Draft) -> bool:
-        """Return whether this draft is being written here (a later attempt at the same event has another one)."""
+        """Return True if a turn of this process writes this draft (a later attempt at the same event has another one)."""
         turn = self._turns.get(event_id)
         return turn is not None and turn.draft is draft
 
     def forget_draft(self, event_id: str) -> None:
-        """Drop the draft of an event whose turn does not run here: its last listener has gone."""
+        """Remove the draft of an event whose turn does not run here, after its last listener has left."""
         if event_id not in self._turns:
             self._drafts.pop(event_id, None)
 
     async def load_reply(self, accepted: Accepted) -> Message | None:
         """Return the stored reply, None if there is none yet; raises NotFound if the conversation is gone."""
-        where = (accepted.owner_id, accepted.conversation_id)
+        ids = (accepted.owner_id, accepted.conversation_id)
         async with self._database.statement() as connection:
-            reply = await Messages(connection).find_reply(*where, accepted.message_id)
+            reply = await Messages(connection).find_reply(*ids, accepted.message_id)
             if reply is None:
-                await Conversations(connection).get(*where)
+                await Conversations(connection).get(*ids)
             return reply
 
     # ---- beginning and ending turns
@@ -125,7 +125,7 @@ class RunningTurns:
     def begin(self, event: ClaimedEvent) -> None:
         """Start the turn of an event that this worker has claimed."""
         if (older := self._turns.get(event.id)) is not None:
-            # The event was taken from this worker and came back: the older attempt can't commit any more.
+            # Another worker had the event in between: the older attempt can't commit any more.
             older.task.cancel()
             self._drafts.pop(event.id, None)
         draft = self.get_draft(event.id)
@@ -144,14 +144,14 @@ class RunningTurns:
                 self.begin(event)
 
     def cancel(self, event_id: str) -> bool:
-        """Cancel the reply of an event on behalf of the user; False if it is stored already. True if it runs elsewhere."""
+        """Cancel the reply of an event for the user; return False if it is stored already, True also if it runs elsewhere."""
         turn = self._turns.get(event_id)
         return True if turn is None else turn.draft.cancel()
 
     def end_superseded(self, event_id: str) -> None:
-        """End the turn of an event that is done elsewhere, and let those who wait for its reply load it."""
+        """End the turn of an event that another process has finished, and wake the clients that wait for its reply."""
         if (turn := self._turns.get(event_id)) is not None:
-            # Else it is our own hint. Cancelled once more, it would leave a connection in the middle of a statement.
+            # A turn that is done sent this hint itself. A second cancellation would leave a connection inside a statement.
             if not turn.draft.done.done() and not turn.task.cancelling():
                 turn.task.cancel()
         elif (draft := self._drafts.get(event_id)) is not None:
@@ -177,18 +177,18 @@ class RunningTurns:
             await asyncio.wait([turn.task for turn in running], timeout=ERASED_TURN_WAIT_SECONDS)
 
     async def end_all(self) -> bool:
-        """Cancel every turn and post-turn job, and put the turns' events back. Returns whether any turn was running."""
+        """Cancel every turn and post-turn job, and put the turns' events back; return True if any turn was running."""
         turns = [turn.task for turn in self._turns.values()]
         await end_all([*turns, *self._post_turn_jobs.close()])
         return bool(turns)
 
     @property
     def has_listeners(self) -> bool:
-        """Return whether anybody in this process still waits for a reply."""
+        """Return True if a client of this process still waits for a reply."""
         return bool(self._drafts)
 
     def mark_drained(self) -> None:
-        """Tell everybody who still waits that no reply will be written here."""
+        """Tell waiting clients that this process writes no further reply."""
         self.is_drained = True
         for draft in self._drafts.values():
             draft.nudge()
@@ -196,19 +196,19 @@ class RunningTurns:
     # ---- one turn
 
     async def _run(self, event: ClaimedEvent, draft: Draft) -> None:
-        """Run a turn and handle its end. Raises nothing but the cancellation of its task."""
-        # For every line that is logged in this task, however deep.
+        """Run a turn and handle its end. Raise only the cancellation of its task."""
+        # Adds both ids to every log line of this task.
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
             await self._post_turn_jobs.wait_for_summary(event.conversation_id)
             push = event.channel != API_CHANNEL  # by whichever process has that channel
             async with show_typing(self._channels, event):
                 if event.trigger_type is not None:
-                    finished = await follow_up(event, self.deps, draft=draft, push=push)
+                    result = await follow_up(event, self.deps, draft=draft, push=push)
                 else:
-                    finished = await answer_message(event, self.deps, draft=draft, push=push)
-                    draft.finish(finished.reply)
-            await self._finish_turn(event, finished)
+                    result = await answer_message(event, self.deps, draft=draft, push=push)
+                    draft.finish(result.reply)
+            await self._finish_turn(event, result)
         except Superseded as gone:
             log.info("turn.superseded", reason=str(gone))
             await delete_checkpoints(self._checkpoints, event)
@@ -235,29 +235,29 @@ class RunningTurns:
             if self._drafts.get(event.id) is draft:
                 del self._drafts[event.id]
             self._live_updates.end_turn(event, draft)
-            draft.abandon()  # those who still wait load the reply of the next attempt
+            draft.abandon()  # waiting clients load the reply of the next attempt
             if event.trigger_type is not None:
                 self._on_follow_up_ended()
 
     async def _retry_later(self, event: ClaimedEvent, error: Exception) -> None:
         await put_back(self._database, event, str(error), delay=min(MAX_RETRY_SECONDS, 0.25 * 2**event.attempts))
 
-    async def _finish_turn(self, event: ClaimedEvent, finished: Finished | FollowUpResult) -> None:
+    async def _finish_turn(self, event: ClaimedEvent, result: Finished | FollowUpResult) -> None:
         """Announce and deliver the reply of a turn, then begin the conversation's next turn or its post-turn jobs."""
         self._live_updates.announce_change(event.conversation_id)
-        if isinstance(finished, FollowUpResult):
-            log.info("autonomy.follow_up", **finished.facts)
-            self.deps.metrics.count_follow_up(**finished.facts)
+        if isinstance(result, FollowUpResult):
+            log.info("autonomy.follow_up", **result.facts)
+            self.deps.metrics.count_follow_up(**result.facts)
         elif event.accepted_by != self._worker_id:
             await send_hint(self._database, f"done {event.id}")
-        if finished.reply is not None:
+        if result.reply is not None:
             self._delivery_loop.wake()
             if event.traits.selects_context:
                 self._embedding_loop.enqueue(event.conversation_id)
-        if finished.has_more:
+        if result.has_more:
             await self._claim_next(event.conversation_id)
-        elif finished.reply is not None and not self.is_stopping:
-            self._post_turn_jobs.begin(event, needs_summary=finished.needs_summary)
+        elif result.reply is not None and not self.is_stopping:
+            self._post_turn_jobs.begin(event, needs_summary=result.needs_summary)
 
     async def _claim_next(self, conversation_id: str) -> None:
         """Claim the conversation's next event and begin its turn."""

@@ -1,4 +1,4 @@
-"""Places: conversations that somebody watches, each with its latest news for all of them, and those who watch."""
+"""Feeds of subscribed conversations, which all subscriptions to a conversation share, and the subscriptions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from rapport.storage.database import Database
 from rapport.storage.messages.new_messages import PAGE, ConversationPosition, NewMessages
 
 TAIL_CHARACTERS = 500_000
-"""Characters of the latest messages that a feed keeps for all subscriptions. A subscription further behind reads alone."""
+"""How many characters of the latest messages a feed keeps. A subscription that is further behind reads pages."""
 MAX_MEMORY_CHANGES = 1_000
-"""Changes of an owner's memories that are kept for those who are slow."""
+"""How many changes of an owner's memories are kept for slow subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class RunningTurn:
 
 @dataclass(eq=False)
 class Page:
-    """Messages that were read from the log; shared by all who want the same ones while anybody holds them."""
+    """Messages that were read from the database, shared by all subscriptions that need the same ones at that time."""
 
     said: Sequence[MessageStored]
 
@@ -54,19 +54,19 @@ class MemoryFeed:
     changes: deque[MemoryChanged] = field(default_factory=lambda: deque(maxlen=MAX_MEMORY_CHANGES))
     count: int = 0
     access_changes: int = 0
-    """The number of times that the access of the subscriptions had to be checked again."""
+    """How often access has changed. After each change, the access of the subscriptions is checked again."""
     subscriptions: set[Subscription] = field(default_factory=set["Subscription"])
 
     def add(self, change: MemoryChanged) -> None:
         self.changes.append(change)
         self.count += 1
-        for watcher in self.subscriptions:
-            watcher.wake()
+        for subscription in self.subscriptions:
+            subscription.wake()
 
     def change_access(self) -> None:
         self.access_changes += 1
-        for watcher in self.subscriptions:
-            watcher.wake()
+        for subscription in self.subscriptions:
+            subscription.wake()
 
     def after(self, number: int) -> list[MemoryChanged]:
         missing = min(self.count - number, len(self.changes))
@@ -74,17 +74,17 @@ class MemoryFeed:
 
 
 class ConversationFeed:
-    """A conversation that is watched here."""
+    """The updates of a conversation that has subscriptions in this process."""
 
     def __init__(self, owner_id: str, conversation_id: str, position: ConversationPosition) -> None:
         self.owner_id = owner_id
         self.conversation_id = conversation_id
         self.seq = position.newest
-        """Up to here everything has been seen by this process."""
+        """The number of the newest message that this process has read."""
         self.timers = position.timers
         self.timers_changed = 0
         self.is_over = False
-        """Nothing more will be told here: the conversation is gone, or the server stops."""
+        """True if there are no further updates: the conversation is deleted, or the server stops."""
         self.subscriptions: set[Subscription] = set()
         self.turn: RunningTurn | None = None
         """The running turn; set once the message that it answers has been read."""
@@ -94,27 +94,27 @@ class ConversationFeed:
         self._page_reads: dict[int, asyncio.Task[Page]] = {}
 
     def wake(self) -> None:
-        for watcher in self.subscriptions:
-            watcher.wake()
+        for subscription in self.subscriptions:
+            subscription.wake()
 
     def end(self) -> None:
         self.is_over = True
         self.wake()
 
     async def catch_up(self, news: NewMessages, newest: int) -> None:
-        """Read what is new for everybody; of a great deal each reads alone what it has not seen."""
-        found = await news.list_after(self.owner_id, self.conversation_id, self.seq)
-        if found and found[-1][0] < newest and len(found) == PAGE:
+        """Read new messages for all subscriptions. If they exceed a page, each subscription reads them from its own position."""
+        rows = await news.list_after(self.owner_id, self.conversation_id, self.seq)
+        if rows and rows[-1][0] < newest and len(rows) == PAGE:
             self._skip_to(newest)
-        for seq, message in found:
+        for seq, message in rows:
             if seq <= self.seq:
                 continue
             if isinstance(message.content, str):
                 self._tail.append(MessageStored(seq, message))
                 self.seq = seq
             else:
-                self._skip_to(seq)  # pictures can be megabytes each: they are kept only while somebody is told
-        while len(self._tail) > PAGE or sum(len(said.message.text) for said in self._tail) > TAIL_CHARACTERS:
+                self._skip_to(seq)  # pictures can be megabytes each: they are not kept in the tail
+        while len(self._tail) > PAGE or sum(len(stored.message.text) for stored in self._tail) > TAIL_CHARACTERS:
             self._tail_from = self._tail.popleft().seq
         self.wake()
 
@@ -125,22 +125,22 @@ class ConversationFeed:
     async def after(self, seq: int, database: Database) -> Page:
         """Return the messages after that number; an empty page if there are none."""
         if seq >= self._tail_from:
-            return Page([said for said in self._tail if said.seq > seq])
+            return Page([stored for stored in self._tail if stored.seq > seq])
         if (page := self._pages.get(seq)) is not None:
             return page
         reading = self._page_reads.get(seq)
         if reading is None:
             reading = self._page_reads[seq] = asyncio.create_task(self._read(seq, database), name="read news")
-            reading.add_done_callback(lambda done: done.cancelled() or done.exception())
-        # Who goes away meanwhile doesn't break off what others wait for, nor a statement in its middle.
+            reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+        # shield: a subscription that ends must cancel neither the read that others wait for nor a running statement.
         return await asyncio.shield(reading)
 
     async def _read(self, seq: int, database: Database) -> Page:
         """Read a page once for all subscriptions that need it: the messages after a number never change."""
         try:
             async with database.statement() as connection:
-                found = await NewMessages(connection).list_after(self.owner_id, self.conversation_id, seq)
-            page = Page([MessageStored(number, message) for number, message in found])
+                rows = await NewMessages(connection).list_after(self.owner_id, self.conversation_id, seq)
+            page = Page([MessageStored(number, message) for number, message in rows])
             if page.said:
                 self._pages[seq] = page
             return page
@@ -152,7 +152,7 @@ Attach: TypeAlias = "Callable[[Subscription], AbstractContextManager[tuple[Conve
 
 
 class Subscription:
-    """One who watches a place. It is told at its own pace: what it has not been told yet is kept for nobody alone."""
+    """A client that receives live updates of a conversation at its own speed. There is no queue per client."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Subscription:
         self.conversation_id = conversation_id
         self.position = position
         self.seq = seq
-        """Up to here it has been told everything."""
+        """The number of the newest message that it has received."""
         self._database = database
         self._attach = attach
         self._turn: RunningTurn | None = None
@@ -179,30 +179,29 @@ class Subscription:
         self._woken.set()
 
     async def events(self, *, silence: float) -> AsyncGenerator[LiveEvent]:
-        """Everything from now on, until the place is over; a sign of life after each `silence` seconds without anything.
+        """Yield all updates until the feed is over, and KeepAlive after each `silence` seconds without one.
 
-        Raises Transient while what was said can't be read.
+        Raise Transient while messages can't be read.
         """
-        with self._attach(self) as (place, recollections):
-            timers, remembered, access = place.timers_changed, recollections.count, recollections.access_changes
-            while not place.is_over:
+        with self._attach(self) as (feed, memory_feed):
+            timer_count, memory_count, access_count = feed.timers_changed, memory_feed.count, memory_feed.access_changes
+            while not feed.is_over:
                 self._woken.clear()
-                if access != recollections.access_changes:  # before anything else is told
-                    access = recollections.access_changes
+                if access_count != memory_feed.access_changes:  # before any other update
+                    access_count = memory_feed.access_changes
                     yield AccessChanged()
-                upto = place.seq
-                for (
-                    event
-                ) in self._read_draft():  # first: the end of an answer comes before the message that it has become
+                newest = feed.seq
+                # The draft first: the end of a turn is sent before its stored reply.
+                for event in self._read_draft():
                     yield event
-                async for said in self._read_messages(place, upto):
-                    yield said
-                for event in self._read_new_turn(place):
+                async for stored in self._read_messages(feed, newest):
+                    yield stored
+                for event in self._read_new_turn(feed):
                     yield event
-                if timers != place.timers_changed:
-                    timers = place.timers_changed
+                if timer_count != feed.timers_changed:
+                    timer_count = feed.timers_changed
                     yield TimersChanged()
-                changes, remembered = recollections.after(remembered), recollections.count
+                changes, memory_count = memory_feed.after(memory_count), memory_feed.count
                 for change in changes:
                     yield change
                 if not self._woken.is_set():
@@ -210,16 +209,16 @@ class Subscription:
                     if not self._woken.is_set():
                         yield KeepAlive()
 
-    async def _read_messages(self, place: ConversationFeed, upto: int) -> AsyncGenerator[MessageStored]:
-        while self.seq < upto:
-            page = await place.after(self.seq, self._database)
-            for said in page.said:
-                if said.seq > upto:
+    async def _read_messages(self, feed: ConversationFeed, newest: int) -> AsyncGenerator[MessageStored]:
+        while self.seq < newest:
+            page = await feed.after(self.seq, self._database)
+            for stored in page.said:
+                if stored.seq > newest:
                     return
-                self.seq = said.seq
-                yield said
+                self.seq = stored.seq
+                yield stored
             if not page.said:
-                self.seq = upto  # what there was is gone
+                self.seq = newest  # the messages were deleted
 
     def _read_draft(self) -> Iterator[LiveEvent]:
         if (turn := self._turn) is None:
@@ -231,9 +230,9 @@ class Subscription:
             self._turn = None
             yield TurnEnded(turn.message_id, turn.draft.reply_id)
 
-    def _read_new_turn(self, place: ConversationFeed) -> Iterator[LiveEvent]:
-        """Yield the events of a turn that has begun since. A turn that is over already is skipped: its reply is a message."""
-        if self._turn is None and place.turn is not None and not place.turn.draft.is_over:
-            self._turn, self._text_offset = place.turn, 0
-            yield TurnStarted(place.turn.message_id)
+    def _read_new_turn(self, feed: ConversationFeed) -> Iterator[LiveEvent]:
+        """Yield the events of a new turn. A turn that is over already is skipped: its reply is a message."""
+        if self._turn is None and feed.turn is not None and not feed.turn.draft.is_over:
+            self._turn, self._text_offset = feed.turn, 0
+            yield TurnStarted(feed.turn.message_id)
             yield from self._read_draft()

@@ -1,4 +1,4 @@
-"""Give a channel a ticket for a message that it has handed over."""
+"""The ticket that a channel gets for an accepted message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Ticket:
         self._pending = pending
 
     async def tokens(self) -> AsyncIterator[str]:
-        """Yield the reply's tokens as they come, if this process writes it; then call `reply()`.
+        """Yield the reply's tokens as they are generated, if this process writes it; then call `reply()`.
 
         An empty token only says that the turn still runs.
         """
@@ -58,9 +58,9 @@ class Ticket:
             raise Permanent("Nothing will be said to this message.")
         try:
             while not self.draft.done.done():
-                # Perhaps another process answered: hints tell, polling makes sure.
-                elsewhere = not self._pending.is_running(self.accepted.message_id, self.draft)
-                if elsewhere and (reply := await self._pending.load_reply(self.accepted)) is not None:
+                # Another process may have answered. Its hint can be lost, so poll too.
+                runs_elsewhere = not self._pending.is_running(self.accepted.message_id, self.draft)
+                if runs_elsewhere and (reply := await self._pending.load_reply(self.accepted)) is not None:
                     return reply
                 if self._pending.is_drained:
                     raise Busy("The server is stopping. Your message is stored and will be answered.", retry_after=2)

@@ -1,4 +1,4 @@
-"""Fire timers: turn them into events when they are due, in batches. Any number of processes may do so."""
+"""Fire timers: turn due timers into events, in batches. Any number of processes may do so."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ log = structlog.get_logger()
 
 BATCH = 1_000
 MAX_FIRED_AT_ONCE = 20_000
-"""Timers that are fired before the first of their turns begins."""
+"""How many timers are fired before the first of their turns begins."""
 POLL_SECONDS = 1.0
-"""The longest sleep: a timer that another process has set is known by then, and none is due sooner than that."""
+"""The longest sleep. A timer that another process sets is due after this time or later, so it is found in time."""
 MIN_PAUSE_SECONDS = 0.005
 
 
 class TimerLoop:
-    """Sleeps until the next timer is due by the database's clock; how long that is, the monotonic clock tells."""
+    """Sleeps until the next timer is due. The database's clock gives the duration, the monotonic clock measures it."""
 
     def __init__(self, database: Database, *, metrics: Metrics, on_fired: Callable[[], None]) -> None:
         self._database = database
@@ -35,10 +35,10 @@ class TimerLoop:
         self._on_fired = on_fired
         self._woken = asyncio.Event()
         self.is_firing_many = False
-        """Many are due at once: their turns begin when all of them have fired."""
+        """True while many timers are due at once: their turns begin when all of them have fired."""
 
     def wake(self) -> None:
-        """Look at once: a timer may be due sooner than was known."""
+        """Check for due timers at once: the next due time may have changed."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -49,54 +49,54 @@ class TimerLoop:
             except (Transient, Permanent) as error:
                 log.warning("timers.waiting", reason=str(error))
                 pause = POLL_SECONDS
-            except Exception as error:  # whatever went wrong with some timers, the others are due
+            except Exception as error:  # an unexpected error must not stop the loop
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
                 pause = POLL_SECONDS
             await wait_until_set(self._woken, timeout=pause)
             self._woken.clear()
 
     async def _fire_due(self) -> float:
-        """Fire everything that is due; returns how long to sleep."""
+        """Fire all due timers; return the seconds to sleep."""
         while await self._fire_batches():
             pass
         async with self._database.statement() as connection:
-            following = await Timers(connection).get_seconds_to_next()
-        return POLL_SECONDS if following is None else min(max(following, MIN_PAUSE_SECONDS), POLL_SECONDS)
+            seconds_to_next = await Timers(connection).get_seconds_to_next()
+        return POLL_SECONDS if seconds_to_next is None else min(max(seconds_to_next, MIN_PAUSE_SECONDS), POLL_SECONDS)
 
     async def _fire_batches(self) -> bool:
-        """Fire many, and only then begin their turns and log them: neither keeps the others waiting. True if more are due."""
+        """Fire up to MAX_FIRED_AT_ONCE timers, then begin their turns and log them; return True if more are due."""
         fired: list[FiredTimer] = []
-        more = True
+        has_more = True
         try:
-            while more and len(fired) < MAX_FIRED_AT_ONCE:
+            while has_more and len(fired) < MAX_FIRED_AT_ONCE:
                 async with self._database.statement() as connection:
                     batch = await Timers(connection).fire(limit=BATCH, max_lateness_seconds=EXPIRY_SECONDS)
                 fired += batch
-                more = self.is_firing_many = len(batch) == BATCH
+                has_more = self.is_firing_many = len(batch) == BATCH
         finally:
             self.is_firing_many = False
             if fired:
                 await self._report(fired)
-        return more
+        return has_more
 
     async def _report(self, fired: Sequence[FiredTimer]) -> None:
         self._on_fired()
         if any(timer.state == "fired" for timer in fired):
-            with contextlib.suppress(Transient, Permanent):  # if that fails the others find out by looking
+            with contextlib.suppress(Transient, Permanent):  # if it fails, the others find the events by polling
                 async with self._database.statement() as connection:
                     await Events(connection).hint("queued")
         for number, timer in enumerate(fired, 1):
             self._log_fired(timer)
             if number % 100 == 0:
-                await asyncio.sleep(0)  # whoever is being answered goes first
+                await asyncio.sleep(0)  # let turns run in between
 
     def _log_fired(self, timer: FiredTimer) -> None:
-        where = {"conversationId": timer.conversation_id, "timerId": timer.id, "trigger_type": timer.trigger_type}
+        fields = {"conversationId": timer.conversation_id, "timerId": timer.id, "trigger_type": timer.trigger_type}
         if timer.state == "expired":
             self._metrics.count_expired()
-            log.warning("timer.expired", **where, late_seconds=round(timer.lateness_seconds, 1))
+            log.warning("timer.expired", **fields, late_seconds=round(timer.lateness_seconds, 1))
         elif timer.state == "superseded":
-            log.info("timer.superseded", **where)
+            log.info("timer.superseded", **fields)
         else:
             self._metrics.count_fired(timer.lateness_seconds)
-            log.info("timer.fired", **where, late_ms=round(timer.lateness_seconds * 1000, 1))
+            log.info("timer.fired", **fields, late_ms=round(timer.lateness_seconds * 1000, 1))

@@ -1,4 +1,4 @@
-"""Lets people see that an answer is being written, where the channel can show it."""
+"""Show a typing indicator while a turn runs, in channels that have one."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rapport.runtime.tasks import end_all
 log = structlog.get_logger()
 
 FIRST_AFTER_SECONDS = 0.3
-"""An answer that is there at once needs no announcement; one that came after it would stay on the screen."""
+"""A fast answer needs no indicator, and an indicator that arrives after the answer would stay on the screen."""
 REPEAT_SECONDS = 4.0
 
 
 @contextlib.asynccontextmanager
 async def show_typing(channels: Mapping[str, OutgoingChannel], event: ClaimedEvent) -> AsyncGenerator[None]:
-    """While the block lasts. It holds up nothing, and that it can't be shown harms nothing."""
+    """Show that the agent types until the block ends. It delays nothing, and a failure is ignored."""
     channel = channels.get(event.channel)
-    if channel is None or event.trigger_type is not None:  # nobody waits for what is said unasked
+    if channel is None or event.trigger_type is not None:  # nobody waits for a follow-up
         yield
         return
     task = asyncio.create_task(_repeat_typing(channel, event), name=f"typing {event.id}")
@@ -42,6 +42,6 @@ async def _repeat_typing(channel: OutgoingChannel, event: ClaimedEvent) -> None:
             await channel.show_typing(event.conversation_id, event.id)
         except Exception as error:  # noqa: BLE001 - the answer itself is what counts
             log.debug("typing.not_shown", reason=type(error).__name__)
-            if isinstance(error, Transient):  # who is asked to wait waits
+            if isinstance(error, Transient):  # the platform asks to wait
                 pause = max(pause, error.retry_after)
         await asyncio.sleep(pause)

@@ -69,11 +69,11 @@ class WorkLoop:
             for event_id in await events.list_cancelled(worker_id=self._worker_id):
                 turns.cancel(event_id)
             await self._orphaned_events.put_back(events, turns.event_ids)
-            free = turns.free_slots
-            claimed = await events.claim_waiting(worker_id=self._worker_id, limit=free) if free > 0 else []
-            free = min(free - len(claimed), turns.free_follow_up_slots)
+            free_slots = turns.free_slots
+            claimed = await events.claim_waiting(worker_id=self._worker_id, limit=free_slots) if free_slots > 0 else []
+            free_slots = min(free_slots - len(claimed), turns.free_follow_up_slots)
             follow_ups: list[ClaimedEvent] = []
-            if free > 0 and not self._timer_loop.is_firing_many:
-                follow_ups = await events.claim_waiting(worker_id=self._worker_id, limit=free, followups=True)
-            self._has_more_follow_ups = len(follow_ups) >= free
+            if free_slots > 0 and not self._timer_loop.is_firing_many:
+                follow_ups = await events.claim_waiting(worker_id=self._worker_id, limit=free_slots, followups=True)
+            self._has_more_follow_ups = len(follow_ups) >= free_slots
         await turns.begin_all([*claimed, *follow_ups])

@@ -39,7 +39,7 @@ HAND_OVER_SECONDS = 0.5
 
 
 class Worker:
-    """One per process. Everything that must survive a crash is a row; its memory only makes things faster."""
+    """The worker of a process. Everything that must survive a crash is a row; state in memory only saves time."""
 
     def __init__(
         self,
@@ -137,13 +137,13 @@ class Worker:
     async def _drain(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         turns = self.running_turns
-        # A message that is just being accepted still begins its turn here.
+        # A message that is being accepted still begins its turn here.
         while (turns.event_ids or self._accepting) and time.monotonic() < end:
             await asyncio.sleep(0.02)
         were_running = await turns.end_all()
         await self.delivery_loop.drain(end - time.monotonic())
         if were_running or turns.has_listeners:
-            await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer at once, and the client still waits
+            await asyncio.sleep(HAND_OVER_SECONDS)  # another process may answer while the client still waits
         turns.mark_drained()
 
     # ---- for channels
@@ -163,7 +163,9 @@ class Worker:
             if accepted.claimed is not None:
                 turns.begin(accepted.claimed)
             elif not accepted.is_for_agent:
-                self._embedding_loop.enqueue(accepted.conversation_id)  # an answered one is embedded with its answer
+                self._embedding_loop.enqueue(
+                    accepted.conversation_id
+                )  # an answered message is embedded with its answer
             if not incoming.is_bot:
                 await turns.interrupt_follow_ups(accepted)
         finally:
@@ -202,14 +204,14 @@ class Worker:
         self.live_updates.announce_change(conversation_id)
 
     def notice_timer_change(self) -> None:
-        """Handle that a timer was set, moved or cancelled."""
+        """Update the loops after a timer was set, moved or cancelled."""
         self.timer_loop.wake()
         self.live_updates.check_all()
 
     # ---- hints
 
     def _handle_hint(self, hint: str) -> None:
-        """Handle a hint of any process. Hints only save time: polling finds the same."""
+        """Handle a hint of any process. Hints only save time: polling finds the same changes."""
         if self.live_updates.handle_hint(hint):
             return
         word, _, event_id = hint.partition(" ")
