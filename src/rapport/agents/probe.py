@@ -92,7 +92,7 @@ async def _load_models(listed: _ModelList) -> frozenset[str]:
     rows: Any = cast("dict[str, Any]", told).get("data") if isinstance(told, dict) else None
     listed_rows = cast("list[Any]", rows) if isinstance(rows, list) else []
     names = {str(cast("dict[str, Any]", row).get("id")) for row in listed_rows if isinstance(row, dict)}
-    return frozenset({*names, *(one.removesuffix(":latest") for one in names)})
+    return frozenset({*names, *(name.removesuffix(":latest") for name in names)})
 
 
 async def _request_one_token(provider: str, model: BaseChatModel) -> None:

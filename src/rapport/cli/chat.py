@@ -232,10 +232,13 @@ class Terminal:
 
     async def _find_latest(self) -> Conversation | None:
         async with self._app.database.statement() as connection:
-            found = [
-                one.conversation for one in await ConversationListing(connection).list_recent(LOCAL_USER, limit=20)
+            conversations = [
+                listed.conversation
+                for listed in await ConversationListing(connection).list_recent(LOCAL_USER, limit=20)
             ]
-        return next((one for one in found if one.agent_id == self._profile.id and one.traits is DIRECT), None)
+        return next(
+            (chat for chat in conversations if chat.agent_id == self._profile.id and chat.traits is DIRECT), None
+        )
 
     async def _show_history(self, *, limit: int) -> None:
         if self._conversation is None:

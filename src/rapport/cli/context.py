@@ -146,7 +146,7 @@ def search(
 
         from rapport.channels.http.routes.context import search_hit_view
 
-        view = {"conversation_id": found.id, "messages": [search_hit_view(one) for one in hits]}
+        view = {"conversation_id": found.id, "messages": [search_hit_view(hit) for hit in hits]}
         typer.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode())
         return
     if not hits:

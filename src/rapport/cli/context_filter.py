@@ -87,12 +87,13 @@ def select_for_request(request: Request, choice: SelectionOptions, *, explain: b
     """Return the messages that belong to the call, oldest first, without the call itself."""
     selection, given = select_context(request.call, request.found, choice), request.given
     earlier = selection.earlier
-    answer: dict[str, Any] = {"qid": request.qid, "ids": [given[one.message.id] for one in earlier]}
+    answer: dict[str, Any] = {"qid": request.qid, "ids": [given[chosen.message.id] for chosen in earlier]}
     if explain:
         answer["strategy"] = selection.strategy
         answer["anchor"] = given[selection.anchor.id] if selection.anchor else None
         answer["messages"] = [
-            {"id": given[one.message.id], "reasons": one.reasons, "score": round(one.score, 3)} for one in earlier
+            {"id": given[chosen.message.id], "reasons": chosen.reasons, "score": round(chosen.score, 3)}
+            for chosen in earlier
         ]
         answer["passed_over"] = [
             {"id": given[message.id], "score": round(score, 3)} for message, score in selection.passed_over

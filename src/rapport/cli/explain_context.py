@@ -45,7 +45,7 @@ async def search_conversation(
     settings: Settings, conversation: str, question: str, *, user: str, topic: str | None, limit: int
 ) -> tuple[Conversation, list[SearchHit]]:
     """Return a conversation and its messages that a question is about, the best match first; raises NotFound or InvalidInput."""
-    question = check_query(question)
+    question = check_query(question, name="question")
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
             place = await Conversations(connection).get_by_prefix(user, conversation)
@@ -76,7 +76,7 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
     conversation, receipt = explanation.conversation, explanation.receipt
     said = await load_timeline(database, explanation)
     anchor = _anchor(explanation, said)
-    if anchor is not None and all(one.id != anchor.id for one in said):
+    if anchor is not None and all(message.id != anchor.id for message in said):
         said = sort_by_time([anchor, *said])
     chosen = {one["id"]: Why(one["reasons"], one["score"]) for one in receipt["messages"]}
     gathered = explanation.context
@@ -94,8 +94,8 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
             passed_over={one.id: score for one, score in gathered.selection.passed_over} if gathered else None,
             reply=explanation.reply,
             has_summary=receipt.get("summary_id") is not None,
-            memories=[await _memory(connection, explanation, one) for one in explanation.memories],
-            notes=[await _note(connection, explanation, one) for one in explanation.notes if one["given"]],
+            memories=[await _memory(connection, explanation, memory) for memory in explanation.memories],
+            notes=[await _note(connection, explanation, note) for note in explanation.notes if note["given"]],
             looked_up=receipt.get("looked_up", ()),
         )
 
@@ -109,7 +109,7 @@ def _anchor(explanation: Explanation, said: Sequence[Message]) -> Message | None
 
 def _whole_from(said: Sequence[Message], call: Message | None) -> datetime | None:
     """From where on nothing is missing: before the latest RECENT there is only what was chosen."""
-    before = [one for one in said if call is None or one.id != call.id]
+    before = [message for message in said if call is None or message.id != call.id]
     return before[-MAX_RECENT_MESSAGES].created_at if len(before) > MAX_RECENT_MESSAGES else None
 
 

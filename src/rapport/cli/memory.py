@@ -58,7 +58,7 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
     if not memories:
         console.print(_nothing(agent, user))
     elif console.width < WIDE:
-        console.print(render_records(_lines(one) for one in memories))
+        console.print(render_records(_lines(memory) for memory in memories))
     else:
         console.print(_table(memories))
 
@@ -84,13 +84,13 @@ def _table(memories: Sequence[Memory]) -> Table:
         Column("changed", no_wrap=True),
         box=None,
     )
-    for one in memories:
+    for memory in memories:
         table.add_row(
-            one.id,
-            escape_line(one.content),
-            escape_line(one.key or ""),
-            _provenance(one),
-            _format_change_time(one),
+            memory.id,
+            escape_line(memory.content),
+            escape_line(memory.key or ""),
+            _provenance(memory),
+            _format_change_time(memory),
         )
     return table
 

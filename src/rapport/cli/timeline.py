@@ -237,7 +237,7 @@ def _line(paper: _Paper, told: Told, message: Message) -> None:
     if is_call:
         paper.write(paper.margin, Text("the call", "yellow"))
     elif why is not None:
-        reasons = Text(", ".join(plain(one) for one in why.reasons), "green")
+        reasons = Text(", ".join(plain(reason) for reason in why.reasons), "green")
         paper.write(paper.margin, _join_parts(_bar(why.score), f" {why.score:.2f} ", reasons))
 
 

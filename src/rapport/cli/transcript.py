@@ -94,7 +94,7 @@ def as_markdown(transcript: Transcript, *, agent_name: str) -> Callable[[Message
         parts.append(f"**{_plain(_speaker(message, agent_name))}** · {at:%H:%M}{_remark(message)}\n\n")
         parts.append(f"{_quote(_words(message))}\n\n")
         if message.sources:
-            sources = "\n".join(f"- {_plain(one['id'])}: {_plain(one['text'])}" for one in message.sources)
+            sources = "\n".join(f"- {_plain(source['id'])}: {_plain(source['text'])}" for source in message.sources)
             parts.append(f"Sources:\n\n{sources}\n\n")
         return "".join(parts)
 

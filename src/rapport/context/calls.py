@@ -48,7 +48,7 @@ class SeparatedChat:
     @property
     def non_line_ids(self) -> set[str]:
         """Return the ids of the messages that are no lines."""
-        return {one.id for one in self.messages} - {one.id for one in self.lines}
+        return {message.id for message in self.messages} - {line.id for line in self.lines}
 
     def lacks_subject(self, call: Message) -> bool:
         """Return whether the call has no word that people have said: it then asks about the talk that is going on."""
@@ -62,9 +62,14 @@ class SeparatedChat:
         """
         asker, backwards = get_author_id(call), self.messages[::-1]
         own = next(
-            (one for one in backwards if get_author_id(one) == asker and _names_a_subject(one, self.stands_for)), None
+            (
+                message
+                for message in backwards
+                if get_author_id(message) == asker and _names_a_subject(message, self.stands_for)
+            ),
+            None,
         )
-        latest = next((one for one in backwards if self.stands_for[one.id]), None)
+        latest = next((message for message in backwards if self.stands_for[message.id]), None)
         line = self.lines[-1] if self.lines else None
         return _find_subject_lines(call, own, latest, line, self.stands_for)
 
@@ -80,15 +85,15 @@ class SeparatedChat:
         return [
             *found,
             *(
-                one
-                for one in self.exchanges[::-1]
-                if one.call and words.intersection(find_subject_words(one.call.text))
+                exchange
+                for exchange in self.exchanges[::-1]
+                if exchange.call and words.intersection(find_subject_words(exchange.call.text))
             ),
         ]
 
     def trace_exchanges(self, id_: str) -> list[Exchange]:
         """Return the exchange that a message is part of and those that it went on from, the latest first."""
-        holding = {message.id: one for one in self.exchanges for message in one.messages}
+        holding = {message.id: exchange for exchange in self.exchanges for message in exchange.messages}
         found: dict[Exchange, None] = {}
         while (exchange := holding.get(id_)) is not None and exchange not in found:
             found[exchange] = None
@@ -109,7 +114,7 @@ def separate_calls(
     """
     answered = _match_answers(messages, handles)
     calls = _find_calls(messages, handles, answered)
-    talk = [one for one in messages if one.role == "user" and one.id not in calls]
+    talk = [message for message in messages if message.role == "user" and message.id not in calls]
     replied = {one.reply_to_id for one in talk}
     words = {word for one in talk for word in find_subject_words(one.text)}
     lines: list[Message] = []
@@ -148,7 +153,7 @@ def separate_calls(
 
 def _match_answers(messages: Sequence[Message], handles: Collection[str]) -> dict[str, Message | None]:
     """Map each message of the agent to the call that it answers: by its link, or the latest call without an answer."""
-    known = {one.id: one for one in messages if one.role == "user"}
+    known = {message.id: message for message in messages if message.role == "user"}
     found: dict[str, Message | None] = {}
     waiting: Message | None = None
     for message in messages:
@@ -167,8 +172,12 @@ def _find_calls(
     """Return the ids of the messages that call the agent: by its name, by a reply to it, or because it has answered
     them."""
     asked = {call.id for call in answered.values() if call}
-    people = (one for one in messages if one.role == "user" and not one.is_bot)
-    return {one.id for one in people if one.id in asked or one.reply_to_id in answered or is_addressed(one, handles)}
+    from_people = (message for message in messages if message.role == "user" and not message.is_bot)
+    return {
+        message.id
+        for message in from_people
+        if message.id in asked or message.reply_to_id in answered or is_addressed(message, handles)
+    }
 
 
 def _link_to_line(message: Message, stands_for: Mapping[str, Sequence[str]]) -> Message:

@@ -111,7 +111,7 @@ def _pick_relevant(call: Message, found: CandidateMessages, choice: SelectionOpt
     known = {one.id: one for one in window}
     pointed = list(parted.stands_for[found.anchor.id]) if found.anchor else parted.find_subject_lines(call)
     anchor = found.anchor or (known[pointed[-1]] if bare and pointed else None)
-    lines = _limit_lines(parted.lines, {*pointed, *(one.id for one in found.around)})
+    lines = _limit_lines(parted.lines, {*pointed, *(message.id for message in found.around)})
     about = [number for number, one in enumerate(lines) if one.id in pointed]
     asked = [] if bare else [parted.link_to_line(replace(call, content=strip_address(call.text)))]
     lacks_subject = parted.lacks_subject(call)
@@ -126,7 +126,7 @@ def _pick_relevant(call: Message, found: CandidateMessages, choice: SelectionOpt
             words=choice.words,
             lacks_subject=lacks_subject,
         )
-        _add_scored(chosen, passed, scored, [known[one.id] for one in lines])
+        _add_scored(chosen, passed, scored, [known[line.id] for line in lines])
     if anchor is not None:
         _add_replies(chosen, anchor, call, _deduplicate([*found.chain, *window]), parted.non_line_ids)
         chosen[anchor.id] = ChosenMessage(anchor, ("anchor",), 1.0)
@@ -149,21 +149,21 @@ def find_subject_message(
 ) -> Message | None:
     """Return the message that a call without a subject is most likely about, if it replies to nothing."""
     ids = separate_calls(before, handles).find_subject_lines(call)
-    return next((one for one in before if ids and one.id == ids[-1]), None)
+    return next((message for message in before if ids and message.id == ids[-1]), None)
 
 
 def _build_window(found: CandidateMessages) -> list[Message]:
     """Return the messages to look at, oldest first: the latest, and those around an anchor from long ago."""
-    if found.anchor is None or any(one.id == found.anchor.id for one in found.recent):
+    if found.anchor is None or any(message.id == found.anchor.id for message in found.recent):
         return list(found.recent)
     return _deduplicate([*found.around, found.anchor, *found.recent])
 
 
 def _limit_lines(lines: Sequence[Message], certain: Collection[str]) -> list[Message]:
     """Return the lines that the scorer looks at, at most RECENT: the certain ones and the latest."""
-    others = take_latest([one for one in lines if one.id not in certain], MAX_RECENT_MESSAGES - len(certain))
-    kept = {one.id for one in others}
-    return [one for one in lines if one.id in certain or one.id in kept]
+    others = take_latest([line for line in lines if line.id not in certain], MAX_RECENT_MESSAGES - len(certain))
+    kept = {other.id for other in others}
+    return [line for line in lines if line.id in certain or line.id in kept]
 
 
 def _add_scored(
@@ -183,7 +183,7 @@ def _add_scored(
 
 def _add_exchanges(chosen: dict[str, ChosenMessage], exchanges: Sequence[Exchange], meant: Sequence[Exchange]) -> None:
     """Add earlier calls and the agent's answers to what they are about: the latest, with the `meant` ones first."""
-    belong = [one for one in reversed(exchanges) if any(id_ in chosen for id_ in one.about)]
+    belong = [exchange for exchange in reversed(exchanges) if any(id_ in chosen for id_ in exchange.about)]
     about = dict(chosen)
     for exchange in list(dict.fromkeys([*meant, *belong]))[:MAX_EXCHANGES]:
         score = max((about[id_].score for id_ in exchange.about if id_ in about), default=0.5)
@@ -203,7 +203,7 @@ def _add_replies(
     """Add what people have linked to the anchor by replying, whatever its score."""
     steps = measure_reply_distances(anchor.id, [*messages, anchor, call])
     linked = sorted(
-        (one for one in messages if one.id in steps and one.id not in aside),
+        (message for message in messages if message.id in steps and message.id not in aside),
         key=lambda one: (steps[one.id], -one.created_at.timestamp()),
     )
     for message in linked[:MAX_CERTAIN_REPLIES]:
@@ -238,12 +238,12 @@ def _fit_budget(
 
 def _exclude_call(call: Message, found: CandidateMessages) -> CandidateMessages:
     """Return the candidates with each message once, and without the call itself."""
-    recent = _deduplicate(one for one in found.recent if one.id != call.id)
+    recent = _deduplicate(message for message in found.recent if message.id != call.id)
     return CandidateMessages(
         recent,
         found.anchor if found.anchor is None or found.anchor.id != call.id else None,
-        _deduplicate(one for one in found.chain if one.id != call.id),
-        _deduplicate(one for one in found.around if one.id != call.id),
+        _deduplicate(message for message in found.chain if message.id != call.id),
+        _deduplicate(message for message in found.around if message.id != call.id),
         [one for one in found.similar if one[0].id != call.id],
     )
 

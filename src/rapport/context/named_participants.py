@@ -29,10 +29,10 @@ def find_named_participants(question: str, participants: Iterable[Author]) -> Na
     """
     plain = _POSSESSIVE.sub("", question)
     by_name: dict[str, set[str]] = {}
-    for one in participants:
-        for word in _NAME.findall(one.name):
+    for participant in participants:
+        for word in _NAME.findall(participant.name):
             if len(word) > 1:
-                by_name.setdefault(word.casefold(), set()).add(one.id)
+                by_name.setdefault(word.casefold(), set()).add(participant.id)
     author_ids: set[str] = set()
     kept: list[str] = []
     last = 0

@@ -57,7 +57,7 @@ def build_system_prompt(
     if not traits.has_many_speakers:
         return prompt
     about = (
-        _GROUP.format(name=agent.name, handles=" or ".join(f"@{one}" for one in agent.handles))
+        _GROUP.format(name=agent.name, handles=" or ".join(f"@{handle}" for handle in agent.handles))
         + (_CALLED if called else "")
         + (_LOOKS_UP if looks_up else "")
     )
@@ -68,8 +68,11 @@ def build_window_selection(
     messages: Sequence[Message], *, call: Message | None = None, anchor: Message | None = None
 ) -> ContextSelection:
     """Return the newest messages as a selection, with the replied-to message if it is older."""
-    chosen = [ChosenMessage(one, ("anchor" if anchor and one.id == anchor.id else "recent",), 1.0) for one in messages]
-    if anchor is not None and all(one.id != anchor.id for one in messages):
+    chosen = [
+        ChosenMessage(message, ("anchor" if anchor and message.id == anchor.id else "recent",), 1.0)
+        for message in messages
+    ]
+    if anchor is not None and all(message.id != anchor.id for message in messages):
         chosen.insert(0, ChosenMessage(anchor, ("anchor",), 1.0))
     if call is not None:
         chosen.append(ChosenMessage(call, ("trigger",), 1.0))

@@ -77,7 +77,7 @@ def find_subject_words(text: str) -> tuple[str, ...]:
 
 def drop_empty_replies(messages: Sequence[Message]) -> list[Message]:
     """Return the messages without replies that were cancelled before they began."""
-    return [one for one in messages if one.role == "user" or one.text.strip()]
+    return [message for message in messages if message.role == "user" or message.text.strip()]
 
 
 def get_author_id(message: Message) -> str:

@@ -92,7 +92,7 @@ class TranscriptRenderer:
         self, selection: ContextSelection, *, recent: Sequence[Message] = (), replied_to: Message | None = None
     ) -> list[BaseMessage]:
         """Return the message before the call; `recent` is the unbroken run of messages that was selected from."""
-        messages = [one.message for one in selection.earlier]
+        messages = [chosen.message for chosen in selection.earlier]
         quoted = ""
         if messages:
             heading = _HEADING.format(zone=self._zone)
@@ -127,7 +127,7 @@ class TranscriptRenderer:
         With `in_order=False`, for messages that are not in the order of time, there are no such lines.
         """
         self._remember([*recent, *messages])
-        places = [_get_position(one) for one in recent]
+        places = [_get_position(message) for message in recent]
         lines: list[str] = []
         for before, message in pairwise([None, *messages]):
             assert message is not None

@@ -153,7 +153,7 @@ class CitationFilter:
     def _valid_ids(self) -> tuple[str, ...]:
         tags = _KEPT_TAG.findall("".join(self._kept))
         in_text = [one for content in tags for one in content.split(", ")]
-        return tuple(one for one in dict.fromkeys([*in_text, *self._generated]) if one in self._known)
+        return tuple(note_id for note_id in dict.fromkeys([*in_text, *self._generated]) if note_id in self._known)
 
     def _may_cite(self) -> bool:
         """Return whether the line, as far as it goes, may be a citation line."""

@@ -30,7 +30,7 @@ def quote_passages(passages: Sequence[Passage]) -> list[Passage]:
 
 def quote_history(history: Sequence[BaseMessage], ids: Collection[str]) -> list[BaseMessage]:
     """Return the history with everything that is not the agent's own unable to cite the notes of these ids."""
-    return [quote_prompt(one, ids) if isinstance(one, HumanMessage) else one for one in history]
+    return [quote_prompt(message, ids) if isinstance(message, HumanMessage) else message for message in history]
 
 
 def quote_prompt(message: HumanMessage, ids: Collection[str]) -> HumanMessage:

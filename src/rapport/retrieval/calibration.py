@@ -109,9 +109,9 @@ def judge(embedder: Embedder, positives: Sequence[Measured], negatives: Sequence
         return _make_unmeasured(embedder, "No question could be made from the notes: they have hardly any words.")
     # What comes nearer than half of the questions that have an answer probably has one too: in another version of the
     # note, or because the notes happen to be about a general question. It would count as a mistake of the guard's.
-    near = [one.similarity for one in positives]
+    near = [positive.similarity for positive in positives]
     usual = statistics.median(near)
-    kept = [one for one in negatives if one.similarity < usual]
+    kept = [negative for negative in negatives if negative.similarity < usual]
     if not kept:
         return _make_unmeasured(embedder, "All notes say the same: a question finds its answer in any of them.")
     answered, unanswered = (tuple(one.relevance for one in kind) for kind in (positives, kept))

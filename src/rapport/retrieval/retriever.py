@@ -75,7 +75,8 @@ class Retrieval:
     def audit(self) -> list[dict[str, Any]]:
         """Return what is kept beside what was cited of it."""
         return [
-            {"id": one.note_id, "position": one.position, "score": round(one.similarity, 4)} for one in self.passages
+            {"id": passage.note_id, "position": passage.position, "score": round(passage.similarity, 4)}
+            for passage in self.passages
         ]
 
 

@@ -1,4 +1,4 @@
-"""Answer one message: an event in, a stored reply out. Safe to repeat after a crash at any line."""
+"""Answer one message: turn an event into a stored reply. Safe to repeat after a crash at any line."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
     draft.begin()
     try:
         if draft.is_cancelled:
-            await asyncio.sleep(0)  # cancelled while it was loading: that takes effect here, and not at the commit
+            await asyncio.sleep(0)  # cancelled while loading: raise the cancellation here and not at the commit
         reply = await _make_reply(turn, draft)
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
             raise
-        reply = Reply("", metadata={"cancelled": True})  # before the model was asked
+        reply = Reply("", metadata={"cancelled": True})  # the model was not asked yet
     finally:
         draft.end()
     memories = await prepare_memories(turn, reply)
@@ -67,7 +67,7 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
 
 
 async def _make_reply(turn: Turn, draft: Draft) -> Reply:
-    """Return the guard reply, the model's or the fallback reply, with the receipt of what it was made from."""
+    """Return the guard reply, the model's reply or the fallback reply, with its receipt."""
     if turn.event.attempts > MAX_ATTEMPTS:
         return make_fallback_reply((), "attempts", f"tried {turn.event.attempts - 1} times", model=turn.deps.model)
     prompt_input = await PROMPT_BUILDERS[turn.event.kind].build_for_message(turn)
@@ -83,8 +83,8 @@ async def _make_reply(turn: Turn, draft: Draft) -> Reply:
         if is_strict and not findings.passages:
             reply = make_guard_reply(findings.retrieval.refusal if findings.retrieval else "no_notes")
         elif turn.input.is_breaker_open:
-            why = "the model failed too often in this conversation and rests for a while"
-            reply = make_fallback_reply(findings.passages, "breaker", why, problem="resting", model=turn.deps.model)
+            detail = "the model failed too often in this conversation and rests for a while"
+            reply = make_fallback_reply(findings.passages, "breaker", detail, problem="resting", model=turn.deps.model)
         else:
             reply = await _ask_and_check(turn, prompt_input, findings, draft)
             turn.timer.record("model")
@@ -92,12 +92,12 @@ async def _make_reply(turn: Turn, draft: Draft) -> Reply:
 
 
 async def _ask_and_check(turn: Turn, prompt_input: PromptInput, findings: Findings, draft: Draft) -> Reply:
-    """Return the model's reply with its citations checked; the fallback reply if it fails; what it said if cancelled."""
+    """Return the model's reply with checked citations; the fallback reply if it fails; the text so far if cancelled."""
     on_token = _stream_to(draft, findings) if draft.listeners else None
     try:
         answer = await ask_model(turn, prompt_input, findings, on_token=on_token, may_save=make_save_check(turn))
         reply = check_reply(answer, findings)
-        if not reply.content:  # it named sources and said nothing
+        if not reply.content:  # only citations
             raise ModelFailed("empty", "nothing is left of the model's answer")
     except ModelFailed as failure:
         model = turn.deps.model
@@ -112,7 +112,7 @@ async def _ask_and_check(turn: Turn, prompt_input: PromptInput, findings: Findin
     return reply
 
 
-# ---- what the steps above need
+# ---- the parts of these steps
 
 
 async def _load_turn(event: ClaimedEvent, deps: TurnDeps, *, push: bool) -> Turn:
@@ -166,6 +166,6 @@ async def _commit(turn: Turn, reply: Reply, plan: Plan | None, memories: Sequenc
 
 
 def _needs_summary(turn: Turn, reply: Reply, finished: Finished) -> bool:
-    """Return whether to summarize now: only if the model has just worked, or would with a shorter conversation."""
+    """Return True if a summary is needed, and the model works or refused only because the conversation is too long."""
     can_summarize = turn.event.traits.is_summarized and (reply.model_failed is False or reply.was_refused)
     return can_summarize and is_crowded([*turn.input.earlier, turn.input.message, finished.reply])

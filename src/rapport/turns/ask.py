@@ -1,4 +1,4 @@
-"""Ask the model: the one step that answers and follow-ups share."""
+"""Ask the model: the step that answers and follow-ups share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def ask_model(
     """Return the model's answer, unchecked. Raise ModelFailed.
 
     `hint` is added to the instructions. `fresh` says that there is no checkpoint of this event: by default, on the first
-    attempt. With `may_save` the model may ask to remember what that function accepts.
+    attempt. With `may_save` the model may save memories that this function accepts.
     """
     event = turn.event
     citable_ids = {passage.note_id for passage in findings.passages}
@@ -48,7 +48,7 @@ async def ask_model(
             abilities=situation.describe_abilities(event.traits, is_called=is_called),
         )
     ]
-    if not is_called:  # a trigger is given exactly as it is (AUTO-3), so the time is at the end of the instructions
+    if not is_called:  # a trigger's text is fixed (AUTO-3), so the time is at the end of the instructions
         instructions.append(_join_sentences(situation.time_sentence, situation.person_sentence))
     if hint:
         instructions.append(hint)

@@ -1,4 +1,4 @@
-"""Check the model's answer: the one step that answers and follow-ups share."""
+"""Check the model's answer: the step that answers and follow-ups share."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class OnToken(Protocol):
 
 
 class Agent(Protocol):
-    """The model behind an agent, as turns, summaries and reflections use it."""
+    """The methods of an agent's model that turns, summaries and reflections need."""
 
     @property
     def calls_tools(self) -> bool: ...
@@ -56,7 +56,7 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TurnDeps:
-    """Everything that turns, summaries and reflections work with."""
+    """The dependencies of turns, summaries and reflections."""
 
     database: Database
     agent: Agent
@@ -68,13 +68,13 @@ class TurnDeps:
     autonomy: bool = True
     """False if this server sends no follow-ups at all."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """The clock that prompts tell the time by."""
+    """The clock for the time that prompts state."""
     model: str = ""
-    """The name of the model, as RAPPORT_MODEL gives it."""
+    """The name of the model, from RAPPORT_MODEL."""
 
     def get_autonomy(self, profile: AgentProfile, traits: ConversationTraits, choice: bool | None) -> Autonomy | None:
-        """Return the agent's rules for follow-ups in such a conversation; None if there may be none.
+        """Return the agent's rules for follow-ups in such a conversation; None if follow-ups are off.
 
-        `choice` is what somebody has chosen for the conversation, if anybody has.
+        `choice` is the conversation's own setting; None if it is unset.
         """
         return profile.autonomy if self.autonomy and traits.wants_follow_ups(choice) else None

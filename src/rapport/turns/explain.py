@@ -1,4 +1,4 @@
-"""Explain a reply: the context it was made from, as stored with it or as it would be selected now (CTX-6)."""
+"""Explain a reply by its context: the stored receipt, or the selection that would be made now (CTX-6)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Explanation:
     receipt: Mapping[str, Any]
     """`{strategy, anchor_id, messages: [{id, reasons, score}], summary_id, looked_up?}`."""
     is_stored: bool
-    """True: the model was given this context. False: it would be selected now."""
+    """True if this is the context that the model got; False if it is what would be selected now."""
     context: GroupContext | None = None
-    """The group context it was selected from, if it was selected now."""
+    """The group context of a selection that was made now."""
 
     @property
     def memories(self) -> list[dict[str, Any]]:
@@ -46,13 +46,13 @@ class Explanation:
         facts: Mapping[str, Any] = self.reply.metadata if self.reply else {}
         given = bool(facts.get("notes_given", not facts.get("guard_used")))
         best: dict[str, float] = {}
-        for one in _read_scores(self.reply, "retrieved"):
-            best[one["id"]] = max(one["score"], best.get(one["id"], one["score"]))
+        for scored in _read_scores(self.reply, "retrieved"):
+            best[scored["id"]] = max(scored["score"], best.get(scored["id"], scored["score"]))
         return [{"id": id_, "score": score, "given": given} for id_, score in best.items()]
 
 
 async def explain_reply(
-    chooser: ContextSelector,
+    selector: ContextSelector,
     owner_id: str,
     conversation_id: str,
     message_id: str | None = None,
@@ -64,23 +64,23 @@ async def explain_reply(
     With a strategy, or for a message without a reply, return what would be selected for it now. Raise NotFound, also
     for another owner's message and for a trigger.
     """
-    async with chooser.database.statement() as connection:
+    async with selector.database.statement() as connection:
         conversation = await Conversations(connection).get(owner_id, conversation_id)
         if message_id is None:
             call, reply = await _find_latest_exchange(connection, conversation)
         else:
             call, reply = await _find_exchange(connection, conversation, message_id)
-    kept: Mapping[str, Any] | None = reply.metadata.get("context") if reply else None
-    if kept and strategy is None:
-        return Explanation(conversation, call, reply, kept, is_stored=True)
+    stored: Mapping[str, Any] | None = reply.metadata.get("context") if reply else None
+    if stored and strategy is None:
+        return Explanation(conversation, call, reply, stored, is_stored=True)
     subject = call or reply
     assert subject is not None
     if call is not None and (conversation.traits.selects_context or strategy is not None):
-        asked = call if conversation.traits.has_topics else replace(call, thread_id=None)
-        gathered = await chooser.load_and_select(owner_id, asked, strategy=strategy)
-        receipt = {**gathered.selection.receipt, "summary_id": None}
-        return Explanation(conversation, call, reply, receipt, is_stored=False, context=gathered)
-    receipt = await _select_window(chooser.database, conversation, subject, call=call)
+        scoped_call = call if conversation.traits.has_topics else replace(call, thread_id=None)
+        context = await selector.load_and_select(owner_id, scoped_call, strategy=strategy)
+        receipt = {**context.selection.receipt, "summary_id": None}
+        return Explanation(conversation, call, reply, receipt, is_stored=False, context=context)
+    receipt = await _select_window(selector.database, conversation, subject, call=call)
     return Explanation(conversation, call, reply, receipt, is_stored=False)
 
 
@@ -88,33 +88,36 @@ async def load_timeline(database: Database, explanation: Explanation) -> list[Me
     """Return the messages before the call, everything else that was selected for it, and the call; oldest first."""
     conversation, subject = explanation.conversation, explanation.call or explanation.reply
     assert subject is not None
-    where = (conversation.owner_id, conversation.id)
+    ids = (conversation.owner_id, conversation.id)
     async with database.statement() as connection:
         before = await load_recent(
             connection,
-            *where,
+            *ids,
             before=(subject.created_at, subject.id),
             limit=MAX_RECENT_MESSAGES,
             thread_id=subject.thread_id if conversation.traits.has_topics else None,
         )
-        shown = {one.id: one for one in [*before, *([explanation.call] if explanation.call else [])]}
-        for one in explanation.receipt["messages"]:
-            if one["id"] not in shown and (message := await Messages(connection).get(*where, one["id"])) is not None:
-                shown[message.id] = message
-    return sort_by_time(list(shown.values()))
+        timeline = {entry.id: entry for entry in [*before, *([explanation.call] if explanation.call else [])]}
+        for entry in explanation.receipt["messages"]:
+            if (
+                entry["id"] not in timeline
+                and (message := await Messages(connection).get(*ids, entry["id"])) is not None
+            ):
+                timeline[message.id] = message
+    return sort_by_time(list(timeline.values()))
 
 
 async def _find_exchange(
     connection: Connection, conversation: Conversation, message_id: str
 ) -> tuple[Message | None, Message | None]:
     messages = Messages(connection)
-    where = (conversation.owner_id, conversation.id)
-    message = await messages.get(*where, message_id) if is_id(message_id) else None
+    ids = (conversation.owner_id, conversation.id)
+    message = await messages.get(*ids, message_id) if is_id(message_id) else None
     if message is None or message.role == "system-summary":
         raise NotFound(f"There is no message {message_id[:64]!r} in this conversation.")
     if message.role == "assistant":
         return await _find_call(connection, conversation, message), message
-    return message, await messages.find_reply(*where, message.id)
+    return message, await messages.find_reply(*ids, message.id)
 
 
 async def _find_latest_exchange(connection: Connection, conversation: Conversation) -> tuple[Message | None, Message]:
@@ -125,7 +128,7 @@ async def _find_latest_exchange(connection: Connection, conversation: Conversati
 
 
 async def _find_call(connection: Connection, conversation: Conversation, reply: Message) -> Message | None:
-    """Return the message that a reply answers; None for a follow-up, because a trigger is nobody's message."""
+    """Return the message that a reply answers; None for a follow-up, because a trigger is no person's message."""
     if reply.event_id is None:
         return None
     return await Messages(connection).get(conversation.owner_id, conversation.id, reply.event_id)
@@ -134,15 +137,15 @@ async def _find_call(connection: Connection, conversation: Conversation, reply: 
 async def _select_window(
     database: Database, conversation: Conversation, subject: Message, *, call: Message | None
 ) -> dict[str, Any]:
-    where = (conversation.owner_id, conversation.id)
+    ids = (conversation.owner_id, conversation.id)
     async with database.statement() as connection:
         before: Sequence[Message] = await load_recent(
-            connection, *where, before=(subject.created_at, subject.id), limit=MAX_CHAT_HISTORY
+            connection, *ids, before=(subject.created_at, subject.id), limit=MAX_CHAT_HISTORY
         )
-        anchor = None if call is None else (await load_linked(connection, *where, call, depth=0, neighbours=0)).anchor
+        anchor = None if call is None else (await load_linked(connection, *ids, call, depth=0, neighbours=0)).anchor
     return {**build_window_selection(before, call=call, anchor=anchor).receipt, "summary_id": None}
 
 
 def _read_scores(reply: Message | None, name: str) -> list[dict[str, Any]]:
-    kept: Any = reply.metadata.get(name) if reply else None
-    return [{"id": one["id"], "score": one["score"]} for one in kept or ()]
+    stored: Any = reply.metadata.get(name) if reply else None
+    return [{"id": entry["id"], "score": entry["score"]} for entry in stored or ()]

@@ -1,4 +1,4 @@
-"""Recall memories and retrieve notes for a turn: the one step that answers and follow-ups share."""
+"""Recall memories and retrieve notes for a turn: the step that answers and follow-ups share."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The texts that memories and notes are looked up by."""
+    """The texts of the searches for memories and notes."""
 
     memory_query: Query | None
     """None: nothing is recalled."""
     question: str | None
-    """The question to the notes. None: nothing is retrieved."""
+    """The question for the search in notes. None: nothing is retrieved."""
     earlier_questions: Sequence[str] = ()
     """Earlier questions of the same person, which the question may refer to."""
 
@@ -42,7 +42,7 @@ class Findings:
 
     @property
     def description(self) -> str:
-        """Return a sentence on what the passages are, where no search found them."""
+        """Return a sentence that describes passages which were not found by a search."""
         return self.retrieval.about if self.retrieval is not None and self.passages else ""
 
     @property
@@ -58,7 +58,7 @@ class Findings:
 
 
 async def recall_and_retrieve(turn: Turn, lookup: Lookup, *, must_retrieve: bool = False) -> Findings:
-    """Return what the agent remembers and what the notes say.
+    """Return the relevant memories and passages.
 
     A search that fails gives no passages; with `must_retrieve` it raises Transient or Permanent.
     """
@@ -81,7 +81,7 @@ async def _recall_memories(turn: Turn, query: Query | None) -> Sequence[Recalled
 
 
 async def _retrieve_notes(turn: Turn, lookup: Lookup) -> Retrieval | None:
-    """Return what the notes say to the question; None if there is no question, or no note."""
+    """Return the passages for the question; None without a question or notes."""
     note_counts = turn.input.note_counts
     if lookup.question is None or not note_counts.chunks:
         return None

@@ -1,4 +1,4 @@
-"""Follow up: a timer's event in, a message that nobody asked for out, or nothing. Safe to repeat after a crash (AUTO)."""
+"""Follow up: turn a timer's event into a message, or end it without one. Safe to repeat after a crash (AUTO)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FollowUpResult:
     gate: Gate | None = None
     reply: Message | None = None
     has_more: bool = False
-    """Somebody waits for an answer."""
+    """True if another event of the conversation waits."""
     needs_summary: bool = False
     regenerated: bool = False
 
@@ -81,7 +81,7 @@ class FollowUpResult:
 
 @dataclass(frozen=True, slots=True)
 class _LoadedFollowUp:
-    """A follow-up that may be made so far."""
+    """A follow-up that has passed the gates so far."""
 
     turn: Turn
     trigger: HumanMessage
@@ -101,7 +101,7 @@ class _Attempt:
 
 
 async def follow_up(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, push: bool) -> FollowUpResult:
-    """Send a follow-up, if every gate is open before the model is asked and still is when it has answered."""
+    """Send a follow-up if every gate is open before the model is asked and after it has answered."""
     loaded = await _load_follow_up(event, deps)
     if isinstance(loaded, FollowUpResult):
         return loaded
@@ -113,26 +113,26 @@ async def follow_up(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, push: 
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
             raise
-        attempt = _Attempt("superseded")  # somebody has cancelled it
+        attempt = _Attempt("superseded")  # a person has cancelled it
     finally:
         draft.end()
     turn.timer.record("model")
-    past, plan = None, None
+    past_follow_up, plan = None, None
     if attempt.reply is not None:
-        past = _describe_past_follow_up(loaded, attempt.reply)
-        plan = plan_follow_up(turn, attempt.reply, just_made=[past])
+        past_follow_up = _describe_past_follow_up(loaded, attempt.reply)
+        plan = plan_follow_up(turn, attempt.reply, just_made=[past_follow_up])
     failpoints.reach("turn.answered")
-    result = await _commit(loaded, attempt, past, plan, push=push)
+    result = await _commit(loaded, attempt, past_follow_up, plan, push=push)
     if result.reply is None:
         return result
     turn.timer.record("commit")
     failpoints.reach("turn.committed")
-    crowded = event.traits.is_summarized and is_crowded([*turn.input.earlier, result.reply])
-    return replace(result, needs_summary=crowded)
+    needs_summary = event.traits.is_summarized and is_crowded([*turn.input.earlier, result.reply])
+    return replace(result, needs_summary=needs_summary)
 
 
 async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
-    """Return a reply that does not leak the hidden prompt, at the second attempt if need be; or how both failed."""
+    """Return a reply that does not leak the hidden prompt, after a second attempt if needed; or how it failed."""
     turn = loaded.turn
     findings = await recall_and_retrieve(turn, _choose_lookup(turn, loaded.trigger))
     prompt_input = PROMPT_BUILDERS[turn.event.kind].build_for_trigger(turn, loaded.trigger)
@@ -152,13 +152,13 @@ async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
         return _Attempt("failed")
     if not reply.content:
         return _Attempt("failed", regenerated=regenerated)
-    kept = {**findings.audit, "context": prompt_input.receipt}
+    receipt = {**findings.audit, "context": prompt_input.receipt}
     tags = {"autonomous": True, "trigger_type": turn.event.trigger_type}
-    return _Attempt("delivered", replace(reply, metadata={**reply.metadata, **kept, **tags}), regenerated)
+    return _Attempt("delivered", replace(reply, metadata={**reply.metadata, **receipt, **tags}), regenerated)
 
 
 async def _commit(
-    loaded: _LoadedFollowUp, attempt: _Attempt, past: PastFollowUp | None, plan: Plan | None, *, push: bool
+    loaded: _LoadedFollowUp, attempt: _Attempt, past_follow_up: PastFollowUp | None, plan: Plan | None, *, push: bool
 ) -> FollowUpResult:
     """Store the follow-up, or its end: under the conversation's lock, after the gates have been checked again."""
     turn, event, reply = loaded.turn, loaded.turn.event, attempt.reply
@@ -168,7 +168,7 @@ async def _commit(
         state = await _check_gates(followups, turn.event, turn.profile, turn.deps, lock=True, attempt=attempt)
         if isinstance(state, FollowUpResult):
             return state
-        if reply is None or past is None:
+        if reply is None or past_follow_up is None:
             return await end(attempt.state)
         if loaded.state.is_inferred and _repeats_earlier(loaded, reply):
             return await end("suppressed", gate="repeated")
@@ -180,7 +180,7 @@ async def _commit(
             push=push,
             plan=plan,
             regenerated=attempt.regenerated,
-            brought_up=past.sources,
+            brought_up=past_follow_up.sources,
         )
     return FollowUpResult(
         _get_trigger_type(event),
@@ -191,11 +191,11 @@ async def _commit(
     )
 
 
-# ---- what the steps above need
+# ---- the parts of these steps
 
 
 async def _load_follow_up(event: ClaimedEvent, deps: TurnDeps) -> _LoadedFollowUp | FollowUpResult:
-    """Load everything the follow-up may see; or end it if it may not be made."""
+    """Load the input of the follow-up; end it if a gate is closed."""
     timer = PhaseTimer(deps.metrics)
     profile = get_agent(event.agent_id, chat_handle=event.handle)
     trigger = _build_trigger(event, profile)
@@ -215,12 +215,12 @@ async def _load_follow_up(event: ClaimedEvent, deps: TurnDeps) -> _LoadedFollowU
         )
         if turn_input is None:
             return await _end(followups, event, "failed")
-        own = find_own_messages(turn_input.earlier, owner_id=get_sole_speaker(event))
-        past = turn_input.past_follow_ups
-        if state.is_inferred and is_closed(state.topic, state.sources, earlier=past, own=own):
+        own_messages = find_own_messages(turn_input.earlier, owner_id=get_sole_speaker(event))
+        past_follow_ups = turn_input.past_follow_ups
+        if state.is_inferred and is_closed(state.topic, state.sources, earlier=past_follow_ups, own=own_messages):
             return await _end(followups, event, "suppressed", gate="repeated")
     timer.record("load")
-    return _LoadedFollowUp(Turn(event, profile, turn_input, deps, timer), trigger, state, own)
+    return _LoadedFollowUp(Turn(event, profile, turn_input, deps, timer), trigger, state, own_messages)
 
 
 async def _check_gates(
@@ -232,12 +232,12 @@ async def _check_gates(
     lock: bool = False,
     attempt: _Attempt | None = None,
 ) -> GateInput | FollowUpResult:
-    """Return the conversation's state if the follow-up may be made; otherwise end it."""
+    """Return the gates' input if every gate is open; otherwise end the follow-up."""
     end = partial(_end, followups, event, regenerated=attempt is not None and attempt.regenerated)
     state = await followups.load_gate_input(event, lock=lock)
     if state is None:
         return await end("superseded")
-    if state.lateness_seconds > EXPIRY_SECONDS:  # it was due in time, and then no server was running
+    if state.lateness_seconds > EXPIRY_SECONDS:  # the timer fired in time, but then no server was running
         return await end("expired")
     gate = find_closed_gate(state, server=deps.autonomy, autonomy=profile.autonomy)
     return state if gate is None else await end("suppressed", gate=gate)
@@ -252,29 +252,29 @@ async def _end(
     regenerated: bool = False,
 ) -> FollowUpResult:
     """End the follow-up without a message."""
-    more = await followups.end(event, state, gate=gate, regenerated=regenerated)
-    return FollowUpResult(_get_trigger_type(event), state, gate, has_more=more, regenerated=regenerated)
+    has_more = await followups.end(event, state, gate=gate, regenerated=regenerated)
+    return FollowUpResult(_get_trigger_type(event), state, gate, has_more=has_more, regenerated=regenerated)
 
 
 def _choose_lookup(turn: Turn, trigger: HumanMessage) -> Lookup:
-    """Return the last message of a person to look up by: nothing is ever looked up by the trigger's text."""
+    """Return the last message of a person as the query. The trigger's text is never used as one."""
     query = query_for(trigger, turn.input.earlier, turn.input.summary)
     if query.source != "last_user_message":
         return Lookup(query, question=None)
     messages = [message for message in turn.input.earlier if message.role == "user"]
     asker = get_author_id(messages[-1])
     # The last message is the question itself, so it is not among the earlier ones.
-    return Lookup(query, query.text, [one.text for one in messages[:-1] if get_author_id(one) == asker])
+    return Lookup(query, query.text, [message.text for message in messages[:-1] if get_author_id(message) == asker])
 
 
 def _repeats_earlier(loaded: _LoadedFollowUp, reply: Reply) -> bool:
-    """Return whether the text mentions an earlier topic: no model is told what a follow-up was planned for."""
-    earlier = loaded.turn.input.past_follow_ups
-    return repeats(extract_text(reply.content), loaded.state.sources, earlier=earlier, own=loaded.own)
+    """Return True if the text mentions an earlier topic. The model does not know the planned topic, so this can happen."""
+    past_follow_ups = loaded.turn.input.past_follow_ups
+    return repeats(extract_text(reply.content), loaded.state.sources, earlier=past_follow_ups, own=loaded.own)
 
 
 def _describe_past_follow_up(loaded: _LoadedFollowUp, reply: Reply) -> PastFollowUp:
-    """Return this follow-up as later ones see it: its topic, and every message that its text mentions."""
+    """Return the record of this follow-up for later ones: its topic, and every message that its text mentions."""
     state = loaded.state
     sources = dict.fromkeys([*state.sources, *find_mentioned(extract_text(reply.content), loaded.own)])
     return PastFollowUp(state.topic, tuple(sources), state.now, state.is_inferred, in_this_silence=True)
@@ -291,7 +291,7 @@ def _build_trigger(event: ClaimedEvent, profile: AgentProfile) -> HumanMessage:
 
 
 def _build_trigger_message(event: ClaimedEvent, trigger: HumanMessage) -> Message:
-    """Return the trigger as it is stored, for an operator who looks into it."""
+    """Return the trigger as a message that can be stored, for operators."""
     tags = trigger.additional_kwargs
     return Message(event.id, event.conversation_id, "user", str(trigger.text), datetime.now(UTC), metadata=tags)
 

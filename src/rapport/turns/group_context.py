@@ -29,9 +29,9 @@ from rapport.storage.messages.neighbours import LinkedMessages, load_linked, loa
 log = structlog.get_logger()
 
 SEMANTIC_SEARCH_TIMEOUT_SECONDS = 3.0
-"""A call waits this long for messages close in meaning; then it goes on without them."""
+"""A call waits this long for the search by meaning; then it continues without its results."""
 EARLIER_QUESTIONS_LOOKBACK = 12
-"""Earlier questions of the asker are looked for among this many of the latest messages."""
+"""How many of the latest messages are searched for earlier questions of the asker."""
 MAX_QUERY_CHARACTERS = 500
 """The longest text that can be searched for."""
 _WORD = re.compile(r"[^\W_]{2,}")
@@ -46,39 +46,41 @@ class GroupContext:
     candidates: CandidateMessages
     selection: ContextSelection
     question: str
-    """The question, understandable by itself. For a call without one, the text that it points at. May be empty."""
+    """The question, understandable without context; for a call without one, the text that it refers to. May be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextSelector:
-    """Selects the messages that belong to a call. No transaction is open while anything is embedded."""
+    """Selects the messages that belong to a call. No transaction is open while the embedder works."""
 
     database: Database
     embedder: Embedder
     options: SelectionOptions
 
     def warm_up(self) -> None:
-        """Select once from made-up messages, so that the scorer's tables are loaded before the first call. Blocks:
-        don't run it on the event loop."""
-        at = datetime.now(UTC)
+        """Select once from sample messages, so that the scorer's tables are loaded before the first call.
+
+        It blocks: don't run it on the event loop.
+        """
+        start = datetime.now(UTC)
         lines = [
-            Message(str(number), "", "user", f"line {number}", at + timedelta(seconds=number))
+            Message(str(number), "", "user", f"line {number}", start + timedelta(seconds=number))
             for number in range(MAX_RECENT_MESSAGES + 1)
         ]
         select_context(lines[-1], CandidateMessages(lines[:-1]), replace(self.options, strategy="relevant"))
 
     async def load_and_select(self, owner_id: str, call: Message, *, strategy: Strategy | None = None) -> GroupContext:
         """Load the messages around a call, and select those that belong to it."""
-        where = (owner_id, call.conversation_id)
+        ids = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
             before = await load_recent(
                 connection,
-                *where,
+                *ids,
                 before=(call.created_at, call.id),
                 limit=MAX_RECENT_MESSAGES,
                 thread_id=call.thread_id,
             )
-            links = await load_linked(connection, *where, call)
+            links = await load_linked(connection, *ids, call)
         return await self.select(owner_id, call, before, links, strategy=strategy)
 
     async def select(
@@ -90,33 +92,33 @@ class ContextSelector:
         *,
         strategy: Strategy | None = None,
     ) -> GroupContext:
-        """Select what belongs to a call: from the messages `before` it, from those it is linked to, and by meaning."""
-        choice = self.options if strategy is None else replace(self.options, strategy=strategy)
-        told, bare = drop_empty_replies(before), is_bare(call.text)
-        points = bare if choice.strategy == "relevant" else choice.strategy == "thread"
-        if points and links.anchor is None:
-            links = await self._load_older_links(owner_id, call, told)
-        found = gather_candidates(told, links)
-        question = "" if bare else standalone(call.text, _find_earlier_questions(call, found))
-        # Of a chat that was loaded whole a call without a question needs no more; a question may be about any of it.
-        if choice.strategy == "relevant" and (len(before) >= MAX_RECENT_MESSAGES or (question and before)):
-            found = replace(found, similar=await self._find_similar(owner_id, call, found, question))
-        selection = select_context(call, found, choice)
+        """Select the messages that belong to a call: from those `before` it, from those it is linked to, and by meaning."""
+        options = self.options if strategy is None else replace(self.options, strategy=strategy)
+        messages, has_no_question = drop_empty_replies(before), is_bare(call.text)
+        needs_subject = has_no_question if options.strategy == "relevant" else options.strategy == "thread"
+        if needs_subject and links.anchor is None:
+            links = await self._load_older_links(owner_id, call, messages)
+        candidates = gather_candidates(messages, links)
+        question = "" if has_no_question else standalone(call.text, _find_earlier_questions(call, candidates))
+        # Search if the chat has older messages than the loaded ones, or if there is a question.
+        if options.strategy == "relevant" and (len(before) >= MAX_RECENT_MESSAGES or (question and before)):
+            candidates = replace(candidates, similar=await self._find_similar(owner_id, call, candidates, question))
+        selection = select_context(call, candidates, options)
         if not question:
-            question = standalone(derive_question(links.anchor, [one.message for one in selection.earlier]), ())
-        return GroupContext(call, found, selection, question)
+            question = standalone(derive_question(links.anchor, [chosen.message for chosen in selection.earlier]), ())
+        return GroupContext(call, candidates, selection, question)
 
     async def _load_older_links(self, owner_id: str, call: Message, before: Sequence[Message]) -> LinkedMessages:
         """Load the message that the subject of a call replies to, if it is older than the messages before the call."""
         target = find_subject_message(call, before)
-        if target is None or target.reply_to_id in {None, *(one.id for one in before)}:
+        if target is None or target.reply_to_id in {None, *(message.id for message in before)}:
             return NOTHING_LINKED
         async with self.database.statement() as connection:
             links = await load_linked(connection, owner_id, call.conversation_id, target, neighbours=0)
         return LinkedMessages(None, sort_by_time([*([links.anchor] if links.anchor else []), *links.chain]), ())
 
     async def _find_similar(
-        self, owner_id: str, call: Message, found: CandidateMessages, question: str
+        self, owner_id: str, call: Message, candidates: CandidateMessages, question: str
     ) -> Sequence[tuple[Message, float]]:
         """Return earlier messages close to the question; for a call without one, older messages like its subject.
         Return none if the search fails or takes too long."""
@@ -125,8 +127,8 @@ class ContextSelector:
                 if question:
                     hits = await self.search(owner_id, call.conversation_id, question, before=call.created_at)
                 else:
-                    hits = await self._find_like_subject(owner_id, call, found)
-                return [(one.message, _measure_closeness(one)) for one in hits]
+                    hits = await self._find_like_subject(owner_id, call, candidates)
+                return [(hit.message, _measure_closeness(hit)) for hit in hits]
         except (Transient, Permanent, TimeoutError) as error:
             log.warning(
                 "chat.error", errorType="context", message=f"nothing by meaning: {str(error) or 'no time left'}"
@@ -145,22 +147,22 @@ class ContextSelector:
     ) -> list[SearchHit]:
         """Return messages of a chat, older than `before`, that a question is about, the best first.
 
-        They are found by meaning and by words, without the names of participants; what a named participant wrote counts for
-        more. When the embedder can't be used, the words alone decide.
+        The search is by meaning and by words, without the names of participants; messages of a named participant get a bonus.
+        If the embedder fails, it is by words only.
         """
-        where = (owner_id, conversation_id)
+        ids = (owner_id, conversation_id)
         async with self.database.statement() as connection:
-            named = find_named_participants(question, await list_participants(connection, *where, before=before))
-        asked = plain(named.text) or plain(question)
-        vector = await self._embed_question(asked)
+            named = find_named_participants(question, await list_participants(connection, *ids, before=before))
+        query = plain(named.text) or plain(question)
+        vector = await self._embed_question(query)
         async with self.database.statement() as connection:
             return await search_chat(
                 connection,
-                *where,
+                *ids,
                 embedder=self.embedder.name,
                 before=before,
                 vector=vector,
-                words=asked,
+                words=query,
                 named=sorted(named.author_ids),
                 thread_id=thread_id,
                 limit=limit,
@@ -169,7 +171,7 @@ class ContextSelector:
     async def search_all(
         self, owner_id: str, conversation_id: str, question: str, *, thread_id: str | None = None, limit: int = 10
     ) -> list[SearchHit]:
-        """Search everything that was said in a conversation so far; raises NotFound if the owner has no such conversation."""
+        """Search all messages of a conversation; raise NotFound if the owner has no such conversation."""
         async with self.database.statement() as connection:
             conversation = await Conversations(connection).get(owner_id, conversation_id)
         after_all = conversation.last_at + timedelta(microseconds=1)
@@ -184,30 +186,33 @@ class ContextSelector:
             log.warning("chat.error", errorType="context", message=f"searched by words alone: {error}")
             return None
 
-    async def _find_like_subject(self, owner_id: str, call: Message, found: CandidateMessages) -> list[SearchHit]:
-        """Return older messages like the one that a call without a question points at. Its vector mostly is stored
-        already."""
-        likely = [found.anchor] if found.anchor else [find_subject_message(call, found.recent), *reversed(found.recent)]
-        target = next((one for one in likely if one and has_subject(one)), None)
+    async def _find_like_subject(self, owner_id: str, call: Message, candidates: CandidateMessages) -> list[SearchHit]:
+        """Return older messages like the one that a call without a question refers to. Mostly its vector is stored already."""
+        subjects = (
+            [candidates.anchor]
+            if candidates.anchor
+            else [find_subject_message(call, candidates.recent), *reversed(candidates.recent)]
+        )
+        target = next((message for message in subjects if message and has_subject(message)), None)
         if target is None:
             return []
-        where = (owner_id, call.conversation_id)
+        ids = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
-            vector = await load_vector(connection, *where, target.id, embedder=self.embedder.name)
+            vector = await load_vector(connection, *ids, target.id, embedder=self.embedder.name)
         if vector is None and (text := standalone(target.text, ())):
             vector = await self.embedder.embed_question(text)
         if vector is None:
             return []
-        before = found.recent[0].created_at
+        before = candidates.recent[0].created_at
         async with self.database.statement() as connection:
-            return await search_chat(connection, *where, embedder=self.embedder.name, before=before, vector=vector)
+            return await search_chat(connection, *ids, embedder=self.embedder.name, before=before, vector=vector)
 
 
-def check_query(text: str) -> str:
-    """Return the text to search for. Raise InvalidInput if it is too long or has no word."""
-    question = check_text(text, what="query", limit=MAX_QUERY_CHARACTERS).strip()
+def check_query(text: str, *, name: str) -> str:
+    """Return the text to search for. Raise InvalidInput, which names the parameter, if it is too long or has no word."""
+    question = check_text(text, what=name, limit=MAX_QUERY_CHARACTERS).strip()
     if not _WORD.search(plain(question)):
-        raise InvalidInput("`query` needs at least one word.")
+        raise InvalidInput(f"`{name}` needs at least one word.")
     return question
 
 
@@ -223,13 +228,13 @@ def gather_candidates(before: Sequence[Message], links: LinkedMessages) -> Candi
     return CandidateMessages(before, links.anchor, links.chain, links.around if is_old else ())
 
 
-def _find_earlier_questions(call: Message, found: CandidateMessages) -> list[str]:
+def _find_earlier_questions(call: Message, candidates: CandidateMessages) -> list[str]:
     """Return the texts that a question may refer to: the replied-to message, otherwise earlier messages of the asker."""
-    if found.anchor is not None:
-        return [found.anchor.text]
+    if candidates.anchor is not None:
+        return [candidates.anchor.text]
     asker = get_author_id(call)
     return [
-        one.text
-        for one in found.recent[-EARLIER_QUESTIONS_LOOKBACK:]
-        if one.role == "user" and get_author_id(one) == asker
+        message.text
+        for message in candidates.recent[-EARLIER_QUESTIONS_LOOKBACK:]
+        if message.role == "user" and get_author_id(message) == asker
     ]

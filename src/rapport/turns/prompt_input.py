@@ -27,13 +27,13 @@ from rapport.turns.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """A prompt without its instructions, and what it was made from."""
+    """A prompt without its instructions, and the selection that it was built from."""
 
     message: HumanMessage
     history: Sequence[BaseMessage]
     selection: ContextSelection
     question: str = ""
-    """The question to the notes."""
+    """The question for the search in notes."""
     earlier_questions: Sequence[str] = ()
     """Earlier questions of the same person."""
     summary_id: str | None = None
@@ -42,7 +42,7 @@ class PromptInput:
 
     @property
     def receipt(self) -> dict[str, Any]:
-        """Ids, reasons and scores, without any text, as they are stored with the reply under "context"."""
+        """Ids, reasons and scores without texts; stored with the reply under "context"."""
         looked_up = {"looked_up": list(self.lookups.used)} if self.lookups and self.lookups.used else {}
         return {**self.selection.receipt, "summary_id": self.summary_id, **looked_up}
 

@@ -29,16 +29,16 @@ from rapport.turns.turn import PhaseTimer, get_sole_speaker
 log = structlog.get_logger()
 
 PAUSE_SECONDS = 5.0
-"""The silence before the model is asked: a person who writes on meanwhile costs no call."""
+"""The silence before the model is asked: a person who writes again within it causes no call."""
 MAX_MEMORIES = 8
 MIN_SIMILARITY_TO_SOURCE = 0.2
-"""The similarity that a memory must have to a person's message: what the model made up has less."""
+"""The minimal similarity of a memory to a person's message: an invented memory has less."""
 
 
 async def reflect(event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps) -> None:
     """Let the model decide about the silence after this event. If it fails, the plan of the rules stays."""
-    began = time.monotonic()
-    clock = PhaseTimer(deps.metrics)
+    started_at = time.monotonic()
+    timer = PhaseTimer(deps.metrics)
     async with deps.database.statement() as connection:
         paused = await Reflections(connection).load_pause(
             event.owner_id, event.conversation_id, user_message_count=event.user_message_count
@@ -51,36 +51,36 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps) ->
         return
     try:
         prompt = f"{REFLECTION_PROMPT}\n\n{await _describe_local_time(event.owner_id, deps)}"
-        decided = await deps.agent.decide(prompt, transcript(paused.messages), Reflection)
+        decision = await deps.agent.decide(prompt, transcript(paused.messages), Reflection)
     except ModelFailed as failure:
         log.info("autonomy.not_decided", errorType=failure.kind, message=str(failure))
         return
     plan = None
     if autonomy is not None:
         plan = plan_from(
-            decided.follow_up,
+            decision.follow_up,
             said=paused.messages,
             earlier=paused.past_followups,
             autonomy=autonomy,
             owner_id=get_sole_speaker(event),
         )
-        # The silence is dated from our last message, and some of it has passed.
-        plan = plan and replace(plan, delay=max(plan.delay - PAUSE_SECONDS - (time.monotonic() - began), 1.0))
-    if unfounded := is_unfounded(decided.follow_up, said=paused.messages, owner_id=get_sole_speaker(event)):
+        # The delay counts from the last message, and some of it has passed.
+        plan = plan and replace(plan, delay=max(plan.delay - PAUSE_SECONDS - (time.monotonic() - started_at), 1.0))
+    if unfounded := is_unfounded(decision.follow_up, said=paused.messages, owner_id=get_sole_speaker(event)):
         log.info("autonomy.unfounded")
-    remarks = await deps.memory_store.prepare(
-        await _select_memories(decided.memories, paused, deps.memory_store.embedder, owner_id=event.owner_id)
+    memories = await deps.memory_store.prepare(
+        await _select_memories(decision.memories, paused, deps.memory_store.embedder, owner_id=event.owner_id)
         if remembers
         else []
     )
-    # What the rules planned stands where the model's plan is not made of the person's words.
+    # The rules' plan stays if the model's is not based on the person's words.
     decides = autonomy is not None and not unfounded
-    await _store_decision(event, deps, plan=plan, decides=decides, remarks=remarks, paused=paused)
-    clock.record("reflection")
+    await _store_decision(event, deps, plan=plan, decides=decides, memories=memories, paused=paused)
+    timer.record("reflection")
 
 
 async def _describe_local_time(owner_id: str, deps: TurnDeps) -> str:
-    """Return the date and time by the owner's clock, as a sentence."""
+    """Return the date and time in the owner's time zone, as a sentence."""
     async with deps.database.statement() as connection:
         preference = await Preferences(connection).get(owner_id)
     return Situation(deps.now(), preference.time_zone).time_sentence
@@ -92,22 +92,22 @@ async def _store_decision(
     *,
     plan: Plan | None,
     decides: bool,
-    remarks: Sequence[Prepared],
+    memories: Sequence[Prepared],
     paused: PausedConversation,
 ) -> None:
     """Store the decision, all of it, unless somebody has written or a follow-up was sent meanwhile."""
-    where = (event.owner_id, event.conversation_id)
+    ids = (event.owner_id, event.conversation_id)
     async with deps.database.transaction() as connection:
         reflections = Reflections(connection)
-        upto = paused.messages[-1].created_at
+        read_until = paused.messages[-1].created_at
         if not await reflections.mark_reflected(
-            *where, user_message_count=event.user_message_count, upto=upto, followups=paused.consecutive_followups
+            *ids, user_message_count=event.user_message_count, upto=read_until, followups=paused.consecutive_followups
         ):
             return
         timers = Timers(connection)
         if plan is not None:
             await timers.set(
-                *where,
+                *ids,
                 timer_id=PLANNED_TIMER_ID,
                 trigger_type=plan.trigger_type,
                 delay=plan.delay,
@@ -118,36 +118,38 @@ async def _store_decision(
                 user_message_count=event.user_message_count,
             )
         elif decides:
-            await timers.cancel(*where, PLANNED_TIMER_ID, origin="planner")
-        applied = await deps.memory_store.apply(connection, event.owner_id, event.agent_id, remarks)
+            await timers.cancel(*ids, PLANNED_TIMER_ID, origin="planner")
+        applied = await deps.memory_store.apply(connection, event.owner_id, event.agent_id, memories)
     deps.memory_store.announce(event.owner_id, applied.changes)
 
 
 async def _select_memories(
     memories: Sequence[str], paused: PausedConversation, embedder: Embedder, *, owner_id: str
 ) -> list[MemoryCandidate]:
-    """Return the memories that the model asked for, each with its source message, without those the owner did not
-    write."""
-    own = find_own_messages(paused.messages, owner_id=owner_id)
-    texts = [message.text for message in own]
-    said = [message for message in paused.fresh if message.id in {one.id for one in own} and message.text.strip()]
+    """Return the model's memories that are based on the owner's own messages, each with its source message."""
+    own_messages = find_own_messages(paused.messages, owner_id=owner_id)
+    texts = [message.text for message in own_messages]
+    own_ids = {message.id for message in own_messages}
+    new_messages = [message for message in paused.fresh if message.id in own_ids and message.text.strip()]
     stripped = [make_storable(memory).strip() for memory in memories[:MAX_MEMORIES]]
-    wanted = [memory for memory in stripped if memory and is_founded(memory, texts)]
-    if (refused := sum(map(bool, stripped)) - len(wanted)) > 0:
+    founded = [memory for memory in stripped if memory and is_founded(memory, texts)]
+    if (refused := sum(map(bool, stripped)) - len(founded)) > 0:
         log.info("memory.unfounded", count=refused)
-    if not wanted or not said:
+    if not founded or not new_messages:
         return []
-    vectors = await embedder.embed([*wanted, *(message.text for message in said)])
-    sources = list(zip(said, vectors[len(wanted) :], strict=True))
-    found: list[MemoryCandidate] = []
-    for text, vector in zip(wanted, vectors, strict=False):
-        nearness, source = max(((_dot(vector, other), message) for message, other in sources), key=lambda pair: pair[0])
-        if nearness >= MIN_SIMILARITY_TO_SOURCE:
-            found.append(MemoryCandidate(text, conversation_id=source.conversation_id, message_id=source.id))
+    vectors = await embedder.embed([*founded, *(message.text for message in new_messages)])
+    sources = list(zip(new_messages, vectors[len(founded) :], strict=True))
+    candidates: list[MemoryCandidate] = []
+    for text, vector in zip(founded, vectors, strict=False):
+        similarity, source = max(
+            ((_dot(vector, source_vector), message) for message, source_vector in sources), key=lambda pair: pair[0]
+        )
+        if similarity >= MIN_SIMILARITY_TO_SOURCE:
+            candidates.append(MemoryCandidate(text, conversation_id=source.conversation_id, message_id=source.id))
         else:
-            log.info("memory.unfounded", similarity=round(nearness, 3))
-    return found
+            log.info("memory.unfounded", similarity=round(similarity, 3))
+    return candidates
 
 
-def _dot(one: Vector, other: Vector) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True))
+def _dot(left: Vector, right: Vector) -> float:
+    return sum(a * b for a, b in zip(left, right, strict=True))

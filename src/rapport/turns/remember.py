@@ -35,8 +35,10 @@ def make_save_check(turn: Turn) -> MaySave | None:
 
 
 async def prepare_memories(turn: Turn, reply: Reply) -> Sequence[Prepared]:
-    """Return the memories that this turn adds, embedded: those that the model saved or, if it has no tools, those that
-    rules find. A failure is logged: the reply goes out without them."""
+    """Return the embedded memories of this turn: those that the model saved or, if it has no tools, those that rules find.
+
+    A failure is logged, and the reply is sent without them.
+    """
     if not turn.may_use_memory:
         return ()
     candidates = reply.memory_candidates if turn.deps.agent.calls_tools else _extract_by_rules(turn)
@@ -70,7 +72,7 @@ def _extract_by_rules(turn: Turn) -> list[MemoryCandidate]:
 
 
 def _list_own_texts(turn: Turn) -> list[str]:
-    """Return the texts that the author of the message wrote; none if that is not the owner."""
+    """Return the texts that the author of the message wrote; an empty list if the author is not the owner."""
     messages = [*turn.input.earlier, turn.input.message]
-    own = find_own_messages(messages, of=turn.input.message, owner_id=turn.event.owner_id)
-    return [message.text for message in own]
+    own_messages = find_own_messages(messages, of=turn.input.message, owner_id=turn.event.owner_id)
+    return [message.text for message in own_messages]

@@ -24,7 +24,7 @@ from rapport.storage.messages.summaries import Summaries
 log = structlog.get_logger()
 
 BATCH_MESSAGES = 1_000
-"""Messages read at once. A longer backlog is covered by several summaries, each including the one before."""
+"""How many messages are read at once. A longer backlog gets several summaries, each including the one before."""
 
 
 class SummaryWriter(Protocol):
@@ -34,14 +34,14 @@ class SummaryWriter(Protocol):
 
 
 async def summarize(owner_id: str, conversation_id: str, *, database: Database, writer: SummaryWriter) -> None:
-    """Cover the messages that have become too many for the model by a summary. If the model fails, change nothing."""
-    began = time.perf_counter()
+    """Summarize the oldest messages of a conversation that is too long for the model. If the model fails, change nothing."""
+    started_at = time.perf_counter()
     try:
         while await _summarize_once(owner_id, conversation_id, database, writer):
             pass
     except ModelFailed as failure:
         log.warning("chat.error", errorType=failure.kind, message=f"no summary this time: {failure}")
-    log.info("chat.metrics", phase="summary", ms=round((time.perf_counter() - began) * 1000, 2))
+    log.info("chat.metrics", phase="summary", ms=round((time.perf_counter() - started_at) * 1000, 2))
 
 
 async def _summarize_once(owner_id: str, conversation_id: str, database: Database, writer: SummaryWriter) -> bool:
@@ -61,18 +61,18 @@ async def _summarize_once(owner_id: str, conversation_id: str, database: Databas
             previous=backlog.summary,
             source_ids=collect_source_ids(backlog.summary, covered),
         )
-    if summary is None:  # somebody else was faster, or the conversation is gone
+    if summary is None:  # another process was faster, or the conversation was deleted
         return False
     log.info("chat.summary", replacedCount=summary.metadata["replaced"], summaryId=summary.id)
     return len(backlog.messages) == BATCH_MESSAGES
 
 
-async def _write_summary(earlier: Message | None, messages: Sequence[Message], writer: SummaryWriter) -> str:
-    """Return the summary's text: part by part, each added to the summary so far."""
-    text = earlier.text if earlier else ""
+async def _write_summary(previous: Message | None, messages: Sequence[Message], writer: SummaryWriter) -> str:
+    """Return the summary's text. Long transcripts are summarized part by part, each with the summary so far."""
+    text = previous.text if previous else ""
     for part in split_transcript(messages):
-        told = f"Summary so far:\n{text}\n\n{part}" if text else part
-        text = defuse(make_storable(await writer.ask(SUMMARY_PROMPT, told))).strip()[:MAX_SUMMARY_CHARACTERS]
-        if not text:  # an empty one would take the place of all that was known
+        text_to_cover = f"Summary so far:\n{text}\n\n{part}" if text else part
+        text = defuse(make_storable(await writer.ask(SUMMARY_PROMPT, text_to_cover))).strip()[:MAX_SUMMARY_CHARACTERS]
+        if not text:  # an empty summary would replace the earlier one
             raise ModelFailed("empty", "nothing that can be stored is left of the summary")
     return text

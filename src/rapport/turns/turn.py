@@ -19,7 +19,7 @@ from rapport.turns.group_context import NOTHING_LINKED
 log = structlog.get_logger()
 
 MAX_ATTEMPTS = 10
-"""After this many attempts an event gets the fallback reply: one message must not crash the process for ever."""
+"""After this many attempts an event gets the fallback reply, so that a message can't crash processes again and again."""
 
 
 class PhaseTimer:
@@ -56,7 +56,7 @@ class Turn:
 
     @property
     def autonomy(self) -> Autonomy | None:
-        """Return the rules for follow-ups in this conversation; None if there may be none."""
+        """Return the rules for follow-ups in this conversation; None if follow-ups are off."""
         return self.deps.get_autonomy(self.profile, self.event.traits, self.input.autonomy_enabled)
 
 

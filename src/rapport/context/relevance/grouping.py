@@ -106,10 +106,10 @@ def _find_asked_about(lines: Sequence[Line], words: WordVectors | None) -> list[
 def _measure_shares(lines: Sequence[Line]) -> list[float]:
     """Return how much of the last line's words each line before it has; a word counts as much as it is rare here."""
     said = [read_line(line.text).words for line in lines]
-    counts = Counter(word for one in said for word in dict.fromkeys(one))
+    counts = Counter(word for message in said for word in dict.fromkeys(message))
     rare = {word: math.log((len(lines) + 1) / counts[word]) for word in dict.fromkeys(said[-1])}
     whole = sum(rare.values()) or 1.0
-    return [sum(rare[word] for word in dict.fromkeys(one) if word in rare) / whole for one in said[:-1]]
+    return [sum(rare[word] for word in dict.fromkeys(message) if word in rare) / whole for message in said[:-1]]
 
 
 def _take_highest(values: Sequence[float], most: int, *, least: float) -> list[int]:

@@ -274,9 +274,9 @@ def _describe_lines(chat: _Chat, readings: Sequence[Reading]) -> Matrix:
     n = len(readings)
     about = np.zeros((len(LINE_FEATURES), n), np.float32)
     forms = len(FORMS)
-    about[:forms] = np.array([one.forms for one in readings], np.float32).T
-    about[forms] = [one.length for one in readings]
-    about[forms + 1] = [1 / (1 + len(one.words)) for one in readings]
+    about[:forms] = np.array([reading.forms for reading in readings], np.float32).T
+    about[forms] = [reading.length for reading in readings]
+    about[forms + 1] = [1 / (1 + len(reading.words)) for reading in readings]
     counts = np.bincount(chat.author, minlength=chat.authors)
     _, firsts = np.unique(chat.author, return_index=True)
     about[forms + 2, firsts] = 1

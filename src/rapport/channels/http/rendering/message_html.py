@@ -42,7 +42,7 @@ class Renderer:
         shown = {key: made[key] if key in made else self._recall(key) for key in keys}
         for key, html in made.items():
             self._remember(key, html)
-        views = (message_view(one, operator=operator) for one in messages)
+        views = (message_view(message, operator=operator) for message in messages)
         return [{**view, "html": shown[key]} for view, key in zip(views, keys, strict=True)]
 
     def _recall(self, key: _Key) -> str:

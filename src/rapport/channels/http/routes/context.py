@@ -132,10 +132,10 @@ def context_routes(core: Core, caller: Caller) -> APIRouter:
         topic: Annotated[str | None, Query(max_length=200, description="Only in this forum topic")] = None,
         owner: str = owner_id,
     ) -> Response:  # fmt: skip
-        question = check_query(q)
+        question = check_query(q, name="q")
         topic = None if topic is None else check_text(topic, what="topic", limit=200)
         hits = await core.explanations.search(owner, thread_id, question, thread_id=topic, limit=limit)
-        return json_response({"messages": [search_hit_view(one) for one in hits]})
+        return json_response({"messages": [search_hit_view(hit) for hit in hits]})
 
     return router
 

@@ -82,12 +82,12 @@ def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter
                 },
                 "phases": [
                     {
-                        "phase": one.phase,
-                        "count": one.count,
-                        "p50_ms": round(one.p50_ms, 2),
-                        "p95_ms": round(one.p95_ms, 2),
+                        "phase": phase.phase,
+                        "count": phase.count,
+                        "p50_ms": round(phase.p50_ms, 2),
+                        "p95_ms": round(phase.p95_ms, 2),
                     }
-                    for one in metrics.summarize_phases()
+                    for phase in metrics.summarize_phases()
                 ],
                 "guard": _share(sum(hour.guarded for hour in replies), replies),
                 "fallbacks": _share(sum(hour.fallen_back for hour in replies), replies),

@@ -59,7 +59,7 @@ def _point(location: telegram.Location) -> str:
 
 
 def _poll(poll: telegram.Poll) -> str:
-    return render_list("poll", poll.question, (one.text for one in poll.options))
+    return render_list("poll", poll.question, (option.text for option in poll.options))
 
 
 def _checklist(checklist: telegram.Checklist) -> str:
