@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from rapport.channels.http.requests.validation_errors import describe_errors
 from rapport.domain.errors import (
     Conflict,
     InvalidInput,
@@ -129,7 +130,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
     async def handle_invalid_request(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return problem(422, describe_validation_error(error))
+        return problem(422, describe_errors(error.errors()))
 
     async def handle_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -153,25 +154,3 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, handle_http_error)
     app.add_exception_handler(ClientDisconnect, handle_disconnect)
     app.add_exception_handler(Exception, handle_unexpected_error)
-
-
-def describe_validation_error(error: RequestValidationError) -> str:
-    """Return a sentence for each of the first three validation errors."""
-    return " ".join(_sentence(item) for item in error.errors()[:3])
-
-
-def _sentence(item: Mapping[str, Any]) -> str:
-    """Return a sentence for one validation error. The sent value is not repeated: it may be huge, or not text."""
-    where = ".".join(str(part) for part in item.get("loc", ()) if part != "body" and isinstance(part, str | int))
-    where = where.encode("utf-8", "replace").decode()[:80]
-    kind = str(item.get("type", ""))
-    if kind == "extra_forbidden":
-        return f"There is no field `{where}`."
-    if kind == "missing":
-        return f"The field `{where}` is missing." if where else "The body is missing: send a JSON object."
-    if kind in {"model_attributes_type", "dict_type", "model_type"}:
-        if where:
-            return f"`{where}` is not a JSON object."
-        return "The body is not a JSON object (is the header `Content-Type: application/json` set?)."
-    message = str(item.get("msg", "invalid")).encode("utf-8", "replace").decode()[:200]
-    return f"`{where}`: {message}." if where else f"{message}."

@@ -22,7 +22,6 @@ from rapport.channels.http.live.event_feed import (
 )
 from rapport.channels.http.problems import (
     SERVER_ERROR,
-    describe_validation_error,
     get_status,
     problem,
     problem_from_error,
@@ -30,6 +29,7 @@ from rapport.channels.http.problems import (
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.json_bodies import NewMessage, parse_body
+from rapport.channels.http.requests.validation_errors import describe_errors
 from rapport.channels.http.routes.conversations import Caller, parse_incoming
 from rapport.core.core import Core
 from rapport.core.turn_runner import Ticket
@@ -179,7 +179,7 @@ class _Connection:
             if isinstance(error, Unauthorized):
                 raise
         except RequestValidationError as error:
-            await self._refuse(request_id, 422, describe_validation_error(error))
+            await self._refuse(request_id, 422, describe_errors(error.errors()))
 
     async def _check_caller(self) -> None:
         """Raise Unauthorized unless the key or session is still valid and the owner's. Each message is checked."""

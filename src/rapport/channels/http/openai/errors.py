@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from rapport.channels.http.problems import SERVER_ERROR, get_status
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import StrictRoute
+from rapport.channels.http.requests.validation_errors import describe_errors, name_field
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, RapportError, TooLarge, TooMany, Transient
 
 log = structlog.get_logger()
@@ -125,13 +126,6 @@ def _value(status: int, message: str, *, param: str | None = None, code: str | N
 
 
 def _value_of(error: RequestValidationError) -> dict[str, Any]:
-    """Describe the first error of a body. The sent value is not repeated: it may be huge."""
-    item: Mapping[str, Any] = error.errors()[0]
-    where = ".".join(str(part) for part in item.get("loc", ()) if part != "body")
-    where = where.encode("utf-8", "replace").decode()[:80]
-    if not where:
-        return _value(400, "The body is not a JSON object (is the header `Content-Type: application/json` set?).")
-    if item.get("type") == "missing":
-        return _value(400, f"The field `{where}` is missing.", param=where)
-    message = str(item.get("msg", "invalid")).encode("utf-8", "replace").decode()[:200]
-    return _value(400, f"`{where}`: {message}.", param=where)
+    """Describe the errors of a body; `param` is the field of the first one."""
+    errors = error.errors()
+    return _value(400, describe_errors(errors), param=name_field(errors[0]) or None)
