@@ -1,1 +1,1 @@
-"""The outside: parse, hand to the core, render."""
+"""Channels: parse input, pass it to the core, render output."""

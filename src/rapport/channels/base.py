@@ -34,7 +34,7 @@ __all__ = [
 
 
 class PostNotice(Protocol):
-    """Queues a notice for sending. The same `name` again sends nothing."""
+    """Queues a notice for sending, once per `name`."""
 
     async def __call__(
         self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str
@@ -51,7 +51,7 @@ class ChannelServices:
     database: Database
     """For tables of the channel's own."""
     autonomy: bool
-    """True where the agent may write first on this server."""
+    """True if this server sends follow-ups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +68,4 @@ class Channel:
 SettingsT = TypeVar("SettingsT")
 
 OpenChannel: TypeAlias = Callable[[SettingsT, ChannelServices], AbstractAsyncContextManager["Channel | None"]]
-"""Opens a channel for the lifetime of the process; gives None where the settings do not configure it."""
+"""Opens a channel for the lifetime of the process; returns None if the settings do not configure it."""

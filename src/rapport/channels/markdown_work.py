@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 _WORK = {"\n": 2, "[": 5, **dict.fromkeys("!*_~|<&\\`", 1)}
-"""A line may begin a list or a table; a bracket is looked for its other half to the end of the text."""
+"""A line may begin a list or a table; for a bracket the parser searches the whole text for its counterpart."""
 
 
 def estimate_work(text: str) -> int:
-    """Return how much work parsing a text is at most: about 15 µs for each of it, however the text is made up."""
+    """Return an upper bound of the work of parsing a text, in units of about 15 µs."""
     return sum(weight * text.count(mark) for mark, weight in _WORK.items())

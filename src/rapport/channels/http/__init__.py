@@ -1,1 +1,1 @@
-"""The HTTP surface."""
+"""The HTTP channel: REST, live updates, OpenAI's API and the page."""

@@ -82,14 +82,14 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 """The error response of every route, for `/openapi.json`."""
 
 
-def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = None, **extra: Any) -> Response:
     """Return a problem+json response."""
     body = {
         "type": "about:blank",
         "title": _TITLES.get(status, "Error"),
         "status": status,
         "detail": detail,
-        **more,
+        **extra,
     }
     return Response(
         orjson.dumps(body),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
 
 READY_TIMEOUT_SECONDS = 1.0
-"""A database that takes longer to answer is not ready."""
+"""A database that takes longer than this to answer counts as not ready."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ PAGE_HEADER = "X-Rapport"
 PAGE = "page"
 
 _KEYLESS_CACHE_SECONDS = 2.0
-"""The server asks the database again after this time whether there are keys."""
+"""After this time the server checks again whether the database has keys."""
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -52,7 +52,7 @@ def make_authenticator(
 
 
 def require_operator(owner_id: str) -> None:
-    """Raise 403 unless the caller is the operator: the user `local`, whom keys are made for unless another is named."""
+    """Raise 403 unless the caller is the operator: the user `local`, to whom keys belong unless another user is named."""
     if not is_operator(owner_id):
         raise HTTPException(
             403, f"This is for the operator: it needs a key of the user `{LOCAL_USER}` (`rapport keys create NAME`)."
@@ -68,12 +68,12 @@ async def _authenticate_session(access: Access, connection: HTTPConnection, toke
 
 
 def is_operator(owner_id: str) -> bool:
-    """Return whether the caller is the operator: the user `local`."""
+    """Return True if the caller is the operator: the user `local`."""
     return owner_id == LOCAL_USER
 
 
 class Keyless:
-    """Tell whether the server has no keys and so answers without one. The answer is cached for a moment."""
+    """Checks whether the server has no keys and so accepts requests without one. The result is cached for a moment."""
 
     def __init__(self, access: Access, *, loopback: bool) -> None:
         self._access = access
@@ -82,7 +82,7 @@ class Keyless:
         self._until = 0.0
 
     def forget(self) -> None:
-        """Ask the database next time."""
+        """Clear the cached result."""
         self._until = 0.0
 
     async def is_open(self) -> bool:
@@ -115,9 +115,9 @@ def refuse_forged(connection: HTTPConnection) -> None:
 
 
 def _is_own_origin(connection: HTTPConnection, origin: str) -> bool:
-    """Return whether an Origin names this server, including its port."""
-    scheme, _, place = origin.lower().partition("://")
-    return scheme in {"http", "https"} and bool(place) and place in _list_own_hosts(connection)
+    """Return True if an Origin names this server, including its port."""
+    scheme, _, host = origin.lower().partition("://")
+    return scheme in {"http", "https"} and bool(host) and host in _list_own_hosts(connection)
 
 
 def _list_own_hosts(connection: HTTPConnection) -> set[str]:

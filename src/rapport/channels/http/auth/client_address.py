@@ -80,11 +80,11 @@ def find_client_address(peer: str | None, forwarded: Sequence[str], trusted: Ite
 
 def parse_address(text: str) -> Address | None:
     """Parse an address as proxies write it: with a port, in brackets, with a zone, IPv4 as IPv6. None if it is none."""
-    written = _WRITTEN.fullmatch(text.strip())
-    if written is None:
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None:
         return None
     try:
-        address = ipaddress.ip_address(written["bracketed"] or written["before_port"] or written["bare"] or "")
+        address = ipaddress.ip_address(match["bracketed"] or match["before_port"] or match["bare"] or "")
     except ValueError:
         return None
     if isinstance(address, ipaddress.IPv6Address):

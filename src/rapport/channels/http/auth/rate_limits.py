@@ -35,7 +35,7 @@ REDIS_RETRY_SECONDS = 5.0
 WARNING_INTERVAL_SECONDS = 60.0
 
 _ID_CHARACTERS = 64
-"""Longer than any conversation's id. Bounds the keys and log lines that a request's path can cause."""
+"""More than any conversation id has. Limits the length of the keys and log lines that a request's path can cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The rule that refuses, and the seconds until it would not."""
+    """The rule that refuses a request, and the seconds until it would accept it."""
 
     rule: Rule
     wait: float
@@ -75,7 +75,7 @@ CountedWindows = Sequence[tuple[Rule, str]]
 
 class Counts(Protocol):
     async def take(self, asked: CountedWindows) -> Refusal | None:
-        """Count a request in all of its windows, or in none and return the one that stays full longest."""
+        """Count a request in all of its windows; if one is full, count it in none and return the one that is full longest."""
         ...
 
 
@@ -97,8 +97,8 @@ class Limiter:
             "limit",
             f"Too many messages in this conversation: {most}.",
         )
-        # Five messages have four gaps: their mean is under two seconds exactly if the first is less than eight
-        # seconds old when the fifth comes, which is a fifth one in a window that holds four.
+        # Five messages have four gaps. Their mean is under two seconds if the first is less than eight seconds old when
+        # the fifth arrives: a fifth message in a window of eight seconds that holds four.
         gaps = rules.flood_messages - 1
         self._flood = Rule(
             RateLimitItemPerSecond(gaps, gaps * rules.flood_gap, namespace="flood"),
@@ -113,8 +113,8 @@ class Limiter:
             connection.headers.getlist("x-forwarded-for"),
             self._trusted,
         )
-        named = conversation_id[:_ID_CHARACTERS]
-        conversation = f"{owner}/{named}"  # no user can use up the window of another's conversation
+        short_id = conversation_id[:_ID_CHARACTERS]
+        conversation = f"{owner}/{short_id}"  # no user can use up the window of another's conversation
         refusal = await self._counts.take(
             [
                 (self._address, get_rate_limit_key(client)),
@@ -125,7 +125,7 @@ class Limiter:
         if refusal is None:
             return
         ip = UNKNOWN if client is None else str(client)
-        log.info("chat.rate_limit", conversationId=named, ip=ip, type=refusal.rule.type)
+        log.info("chat.rate_limit", conversationId=short_id, ip=ip, type=refusal.rule.type)
         seconds = max(1, math.ceil(refusal.wait))
         raise TooMany(
             f"{refusal.rule.sentence} Try again in {seconds} second{'s' if seconds > 1 else ''}.", retry_after=seconds
@@ -180,7 +180,7 @@ class SharedCounts:
         except (StorageError, OSError, TimeoutError, ValueError) as error:  # an invalid host name is a ValueError
             self._use_own_counts(error)
             return await self._own.take(asked)
-        if trying:  # a request from before the failure proves nothing
+        if trying:  # only a request after the failure shows that Redis works again
             self._away = False
             self._ask_again_at = -math.inf
             log.info("limits.available")
@@ -206,7 +206,7 @@ class MemoryWindows(MemoryStorage):
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
-        self._hits: OrderedDict[str, tuple[deque[float], int]] = OrderedDict()  # the one hit last is the last
+        self._hits: OrderedDict[str, tuple[deque[float], int]] = OrderedDict()  # ordered by the last hit
 
     def __len__(self) -> int:
         return len(self._hits)

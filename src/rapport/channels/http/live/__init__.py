@@ -1,1 +1,1 @@
-"""Send what happens while it happens: server-sent events and WebSockets."""
+"""Send live updates: server-sent events and WebSockets."""

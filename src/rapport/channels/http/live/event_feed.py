@@ -52,13 +52,15 @@ def parse_sequence(text: str | None) -> int | None:
     return int(text)
 
 
-async def follow_events(watcher: Subscription, connection: HTTPConnection, caller: Caller) -> AsyncGenerator[LiveEvent]:
+async def follow_events(
+    subscription: Subscription, connection: HTTPConnection, caller: Caller
+) -> AsyncGenerator[LiveEvent]:
     """Yield events while the subscription can be read; the client may subscribe again afterwards.
 
     Raises Unauthorized as soon as the caller's key or session is no longer valid.
     """
     known_until = time.monotonic() + ACCESS_CACHE_SECONDS
-    async with aclosing(watcher.events(silence=KEEPALIVE_SECONDS)) as events:
+    async with aclosing(subscription.events(silence=KEEPALIVE_SECONDS)) as events:
         try:
             async for event in events:
                 if isinstance(event, AccessChanged) or time.monotonic() >= known_until:
@@ -90,7 +92,7 @@ class EventRenderer:
     def __init__(self, renderer: Renderer, *, operator: bool) -> None:
         self._renderer = renderer
         self._operator = operator
-        self._by: MessageRenderer = self._show  # always the same object: it is the key of the cached result
+        self._by: MessageRenderer = self._show  # always the same object, because it is a cache key
 
     async def message(self, said: MessageStored) -> bytes:
         return await said.render(self._by)

@@ -56,7 +56,7 @@ class EventStream(StreamingResponse):
 def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
     owner_id = Depends(caller)
-    showings = EventRenderers(renderer)
+    renderers = EventRenderers(renderer)
 
     @router.get(
         "/{thread_id}/events",
@@ -79,32 +79,34 @@ def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter
         The first connection begins with `hello`, whose id is its starting point.
         """
         # A browser that reconnects sends the header; its address still has the first `after`.
-        known = parse_sequence(last_event_id)
-        known = parse_sequence(after) if known is None else known
-        watcher = await live.subscribe(owner, thread_id, after=known)
-        return EventStream(_frames(watcher, request, caller, showings.get_for(owner), says_hello=known is None))
+        last_known = parse_sequence(last_event_id)
+        last_known = parse_sequence(after) if last_known is None else last_known
+        subscription = await live.subscribe(owner, thread_id, after=last_known)
+        return EventStream(
+            _frames(subscription, request, caller, renderers.get_for(owner), says_hello=last_known is None)
+        )
 
     return router
 
 
 async def _frames(
-    watcher: Subscription, request: Request, caller: Caller, shown: EventRenderer, *, says_hello: bool
+    subscription: Subscription, request: Request, caller: Caller, renderer: EventRenderer, *, says_hello: bool
 ) -> AsyncGenerator[bytes]:
     yield f"retry: {RECONNECT_MS}\n\n".encode()
     if says_hello:
-        yield b"".join(_frame("hello", as_json({"seq": watcher.seq}), seq=watcher.seq))
+        yield b"".join(_frame("hello", as_json({"seq": subscription.seq}), seq=subscription.seq))
     # A client whose access ended gets a 401 with the reason when it reconnects.
     with suppress(Unauthorized):
-        async with aclosing(follow_events(watcher, request, caller)) as events:
+        async with aclosing(follow_events(subscription, request, caller)) as events:
             async for event in events:
-                for piece in _split_frame(await _render_event(event, shown)):
+                for piece in _split_frame(await _render_event(event, renderer)):
                     yield piece
 
 
-async def _render_event(event: LiveEvent, shown: EventRenderer) -> Frame:
+async def _render_event(event: LiveEvent, renderer: EventRenderer) -> Frame:
     match event:
         case MessageStored(seq=seq):
-            return _frame("message", await shown.message(event), seq=seq)
+            return _frame("message", await renderer.message(event), seq=seq)
         case TurnStarted(message_id):
             return _frame("started", as_json({"message_id": message_id}))
         case TextStreamed(message_id, text):
@@ -114,7 +116,7 @@ async def _render_event(event: LiveEvent, shown: EventRenderer) -> Frame:
         case TimersChanged():
             return _frame("timers", b"{}")
         case MemoryChanged(change):
-            return _frame(f"memory.{change}", shown.memory(event))
+            return _frame(f"memory.{change}", renderer.memory(event))
         case _:
             return b": still here", b"", b"\n\n"
 

@@ -50,13 +50,13 @@ class StallTimer:
             self._timer = None
 
     def _check_progress(self) -> None:
-        waiting = self._transport.get_write_buffer_size()
-        if waiting < self._waiting:
+        buffered = self._transport.get_write_buffer_size()
+        if buffered < self._waiting:
             self._since = self._loop.time()
-        self._waiting = waiting
+        self._waiting = buffered
         if self._loop.time() - self._since >= STALL_TIMEOUT_SECONDS:
             self._timer = None
-            log.info("client.stalled", waiting=waiting)
+            log.info("client.stalled", waiting=buffered)
             self._transport.abort()  # `close` would send the rest first
         else:
             self._timer = self._loop.call_later(CHECK_INTERVAL_SECONDS, self._check_progress)

@@ -31,11 +31,11 @@ def turn_stream(ticket: Ticket) -> StreamingResponse:
 
 
 async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
-    streamed = False
+    has_streamed = False
     try:
         async for token in ticket.tokens():
             if token:
-                streamed = True
+                has_streamed = True
                 yield event("token", {"token": token})
             else:
                 yield b": still here\n\n"  # keeps proxies from closing a silent connection
@@ -49,6 +49,6 @@ async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
     if reply.metadata.get("cancelled") is True:
         yield event("cancelled", view)
         return
-    if not streamed and reply.text:
+    if not has_streamed and reply.text:
         yield event("token", {"token": reply.text})  # the reply came from another process, or before a reconnect
     yield event("final", view)

@@ -173,9 +173,9 @@ class _Connection:
                     'A frame is {"type": "message", "requestId", "content", …} or {"type": "cancel", "requestId"}.'
                 )
         except RapportError as error:
-            more = {"retryAfter": error.retry_after} if isinstance(error, TooMany) else {}
+            extra = {"retryAfter": error.retry_after} if isinstance(error, TooMany) else {}
             detail = SERVER_ERROR if isinstance(error, Permanent) else str(error)
-            await self._refuse(request_id, get_status(error), detail, **more)
+            await self._refuse(request_id, get_status(error), detail, **extra)
             if isinstance(error, Unauthorized):
                 raise
         except RequestValidationError as error:
@@ -194,13 +194,13 @@ class _Connection:
         with suppress(WebSocketDisconnect, RuntimeError):  # either side may have closed it already
             await self.websocket.close(code, reason[:REASON_CHARACTERS])
 
-    async def _refuse(self, request_id: object, status: int, detail: str, **more: Any) -> None:
-        named = request_id if isinstance(request_id, str) else None
-        parts = {"requestId": named, "status": status, "detail": detail, **more}
+    async def _refuse(self, request_id: object, status: int, detail: str, **extra: Any) -> None:
+        known_id = request_id if isinstance(request_id, str) else None
+        parts = {"requestId": known_id, "status": status, "detail": detail, **extra}
         await self._send("error", **{name: as_json(value) for name, value in parts.items()})
 
     async def _accept_message(self, request_id: str, body: Mapping[str, Any], tasks: "anyio.abc.TaskGroup") -> None:
-        if any(waiting.request_id == request_id for waiting in self.pending.values()):
+        if any(request.request_id == request_id for request in self.pending.values()):
             raise InvalidInput("This `requestId` already waits for a reply: use another one for each message.")
         if len(self.pending) >= MAX_PENDING:
             raise TooMany(f"{MAX_PENDING} messages already wait for their replies.", retry_after=1)
@@ -227,7 +227,7 @@ class _Connection:
             await self._send_reply(MessageStored(0, reply))
 
     async def _cancel(self, request_id: str) -> None:
-        message_id = next((id_ for id_, waiting in self.pending.items() if waiting.request_id == request_id), None)
+        message_id = next((id_ for id_, request in self.pending.items() if request.request_id == request_id), None)
         if message_id is None or not await self.conversation.cancel(message_id):
             raise NotFound("No message with this `requestId` waits for a reply: the reply may have been sent already.")
 
@@ -263,18 +263,18 @@ class _Connection:
             case _:
                 pass
 
-    async def _send_reply(self, said: MessageStored) -> bool:
+    async def _send_reply(self, stored: MessageStored) -> bool:
         """Send a message as the reply to a pending request; return False if it is not one."""
-        request = self.pending.pop(said.message.event_id or "", None)
+        request = self.pending.pop(stored.message.event_id or "", None)
         if request is None:
             return False
-        request_id, text = as_json(request.request_id), said.message.text
-        kind = "cancelled" if said.message.metadata.get("cancelled") is True else "final"
+        request_id, text = as_json(request.request_id), stored.message.text
+        kind = "cancelled" if stored.message.metadata.get("cancelled") is True else "final"
         if kind == "final" and text and not request.has_tokens:
             await self._send(
                 "token", requestId=request_id, token=as_json(text)
             )  # another process wrote it, or it was not streamed
-        await self._send(kind, requestId=request_id, message=await self.renderer.message(said))
+        await self._send(kind, requestId=request_id, message=await self.renderer.message(stored))
         return True
 
 

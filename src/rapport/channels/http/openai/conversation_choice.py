@@ -54,20 +54,20 @@ class ConversationChoice:
         self, owner_id: str, conversation_id: str, agent: AgentProfile, before: Sequence[ParsedMessage]
     ) -> None:
         """Create a conversation for one reply, with these earlier messages."""
-        began = datetime.now(UTC) - timedelta(seconds=len(before))
+        started_at = datetime.now(UTC) - timedelta(seconds=len(before))
         history = [
             ArchivedMessage(
                 str(number),
-                said.role,
-                said.content,
-                began + timedelta(seconds=number),
-                author=said.author,
-                is_bot=said.is_bot,
+                message.role,
+                message.content,
+                started_at + timedelta(seconds=number),
+                author=message.author,
+                is_bot=message.is_bot,
             )
-            for number, said in enumerate(before)
+            for number, message in enumerate(before)
         ]
         await self._core.conversations.create_seeded(
-            owner_id, conversation_id, agent_id=agent.id, title=None, at=began, messages=history, prefix="openai:"
+            owner_id, conversation_id, agent_id=agent.id, title=None, at=started_at, messages=history, prefix="openai:"
         )
 
     async def end_ephemeral(self, owner_id: str, conversation_id: str) -> None:
@@ -85,15 +85,15 @@ class ConversationChoice:
             return
         self._look_at = time.monotonic() + CLEAN_UP_INTERVAL_SECONDS
         try:
-            left = await self._core.conversations.list_ephemeral(
+            leftover = await self._core.conversations.list_ephemeral(
                 before=datetime.now(UTC) - ORPHANED_AFTER, limit=_CLEAN_UP_BATCH
             )
         except (Transient, Permanent) as error:
             log.warning("openai.left_behind", conversationId=None, reason=str(error))
             return
-        for owner_id, conversation_id in left:
+        for owner_id, conversation_id in leftover:
             await self.end_ephemeral(owner_id, conversation_id)
-        if left:
-            log.info("openai.cleaned_up", conversations=len(left))
-        if len(left) == _CLEAN_UP_BATCH:
+        if leftover:
+            log.info("openai.cleaned_up", conversations=len(leftover))
+        if len(leftover) == _CLEAN_UP_BATCH:
             self._look_at = time.monotonic()  # there may be more

@@ -94,10 +94,10 @@ class Envelope:
             "rapport": self.rapport(reply),
         }
 
-    def chunk(self, delta: dict[str, Any], *, finish_reason: str | None = None, **more: Any) -> dict[str, Any]:
+    def chunk(self, delta: dict[str, Any], *, finish_reason: str | None = None, **extra: Any) -> dict[str, Any]:
         """Return one chunk of a streamed reply."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return {**self._frame("chat.completion.chunk"), "choices": [choice], **more}
+        return {**self._frame("chat.completion.chunk"), "choices": [choice], **extra}
 
     def usage_chunk(self, reply: Message) -> dict[str, Any]:
         return {**self._frame("chat.completion.chunk"), "choices": [], "usage": self.usage(reply)}

@@ -41,13 +41,13 @@ _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 def openai_routes(core: Core, caller: Caller, *, max_characters: int, limiter: Limiter | None = None) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute, responses=ERRORS)
-    places = ConversationChoice(core)
-    completions = _Completions(core, places, limiter, max_characters)
+    conversations = ConversationChoice(core)
+    completions = _Completions(core, conversations, limiter, max_characters)
     owner_id = Depends(caller)
 
     @router.get("/models", response_model=ModelsView, summary="List the agents as models")
     async def models(_owner: str = owner_id) -> Response:
-        await places.clean_up()
+        await conversations.clean_up()
         return json_response({"object": "list", "data": [model_view(agent) for agent in list_agents()]})
 
     @router.get("/models/{model_id}", response_model=ModelView, summary="Get an agent as a model")
@@ -89,20 +89,20 @@ class _Completions:
         self, request: Request, body: CompletionBody, owner: str, agent: AgentProfile, *, conversation_id: str | None
     ) -> Response:
         """Add the last message to a stored conversation and answer it; the other messages of the request are ignored."""
-        said = parse_last_message(body, max_characters=self.max_characters)
+        message = parse_last_message(body, max_characters=self.max_characters)
         key = _header(request, "Idempotency-Key") or _header(request, "X-Client-Message-Id")
         user = check_text(body.user or "", what="user", limit=MAX_NAME)
-        here = conversation_id or derive_conversation_id(owner, agent.id, user)
+        target_id = conversation_id or derive_conversation_id(owner, agent.id, user)
         if self.limiter is not None:
-            await self.limiter.admit(request, owner, here)
+            await self.limiter.admit(request, owner, target_id)
         if conversation_id is None:
             await self.conversations.find_or_create(owner, agent, user)
         else:
-            await self._refuse_other_agent(owner, here, agent)
-        incoming = Incoming(owner, here, said.content, said.author, client_message_id=key, awaits_reply=True)
+            await self._refuse_other_agent(owner, target_id, agent)
+        incoming = Incoming(owner, target_id, message.content, message.author, client_message_id=key, awaits_reply=True)
         ticket = await self.core.runner.accept(incoming, listen=body.stream is True)
         envelope = Envelope(ticket.accepted, count_sent_tokens(body), kept=True)
-        headers = {"X-Conversation-Id": here}
+        headers = {"X-Conversation-Id": target_id}
         if body.stream:
             return CompletionStream(ticket, envelope, headers=headers, counts_tokens=body.counts_tokens)
         try:
@@ -120,16 +120,16 @@ class _Completions:
 
         If the client disconnects, a streamed one is erased at once and another when its turn is over.
         """
-        said = parse_last_message(body, max_characters=self.max_characters)
+        message = parse_last_message(body, max_characters=self.max_characters)
         before = parse_earlier_messages(body, max_characters=self.max_characters)
-        here = new_ephemeral_id()
+        ephemeral_id = new_ephemeral_id()
         if self.limiter is not None:
-            await self.limiter.admit(request, owner, here)
+            await self.limiter.admit(request, owner, ephemeral_id)
         await self.conversations.clean_up()
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self.conversations.end_ephemeral, owner, here)
-            await self.conversations.begin_ephemeral(owner, here, agent, before)
-            incoming = Incoming(owner, here, said.content, said.author)
+            stack.push_async_callback(self.conversations.end_ephemeral, owner, ephemeral_id)
+            await self.conversations.begin_ephemeral(owner, ephemeral_id, agent, before)
+            incoming = Incoming(owner, ephemeral_id, message.content, message.author)
             ticket = await self.core.runner.accept(incoming, listen=body.stream is True)
             envelope = Envelope(ticket.accepted, count_sent_tokens(body), kept=False)
             if body.stream:

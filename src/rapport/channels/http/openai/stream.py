@@ -52,33 +52,33 @@ class CompletionStream(StreamingResponse):
 
 async def _frames(ticket: Ticket, envelope: Envelope, *, counts_tokens: bool) -> AsyncIterator[bytes]:
     # With usage requested, OpenAI sends the field in every chunk.
-    more: dict[str, Any] = {"usage": None} if counts_tokens else {}
-    yield _data(envelope.chunk({"role": "assistant", "content": "", "refusal": None}, **more))
+    extra: dict[str, Any] = {"usage": None} if counts_tokens else {}
+    yield _data(envelope.chunk({"role": "assistant", "content": "", "refusal": None}, **extra))
     streamed: list[str] = []
     try:
         async for token in ticket.tokens():
             if token:
                 streamed.append(token)
-                yield _data(envelope.chunk({"content": token}, **more))
+                yield _data(envelope.chunk({"content": token}, **extra))
             else:
                 yield b": still here\n\n"  # keeps proxies from closing a silent connection
         reply = await ticket.reply()
         if rest := _rest(reply, "".join(streamed)):
-            yield _data(envelope.chunk({"content": rest}, **more))
+            yield _data(envelope.chunk({"content": rest}, **extra))
     except RapportError as error:
         is_true = envelope.kept or isinstance(error, _Replaced)
         yield _data(error_value(error if is_true else as_not_kept(error)))
         return
     finally:
         ticket.close()
-    yield _data(envelope.chunk({}, finish_reason="stop", rapport=envelope.rapport(reply), **more))
+    yield _data(envelope.chunk({}, finish_reason="stop", rapport=envelope.rapport(reply), **extra))
     if counts_tokens:
         yield _data(envelope.usage_chunk(reply))
     yield b"data: [DONE]\n\n"
 
 
 def _rest(reply: Message, streamed: str) -> str:
-    """Return the text still to be streamed: all of it if another process made the reply, or before a reconnect."""
+    """Return the text still to be streamed: the whole text if another process made the reply."""
     if not reply.text.startswith(streamed):
         # The model failed midway, or another process started again: the streamed text can't be withdrawn.
         raise _Replaced(f"The text streamed so far is not the reply. The reply is: {reply.text}")

@@ -248,8 +248,8 @@ def thread_view(thread: ListedConversation) -> dict[str, Any]:
 
 def problem_view(message: Message | None, *, operator: bool) -> dict[str, str] | None:
     """Return what was wrong with the model when it made this reply; None for everybody but the operator."""
-    kept: Any = message.metadata.get("problem") if message is not None and operator else None
-    return kept and {"kind": kept["kind"], "text": advise(kept["kind"], kept["model"])}
+    stored: Any = message.metadata.get("problem") if message is not None and operator else None
+    return stored and {"kind": stored["kind"], "text": advise(stored["kind"], stored["model"])}
 
 
 def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:

@@ -23,7 +23,7 @@ MAX_WORK = 4_000
 """Work as `estimate_work` counts it: line breaks and markup characters, up to 15 µs each. Ordinary text has far fewer."""
 
 _MAX_EXPANSION = 20
-"""The most characters of HTML for each character of text: a wide table could make thousands of one."""
+"""Maximum characters of HTML per character of text: a wide table could expand one to thousands."""
 _MAX_CELLS = 20_000
 """The most cells of tables, estimated as lines times the widest line."""
 _MAX_DEPTH = 20
@@ -49,9 +49,9 @@ def as_html(text: str, *, sources: Collection[str] = ()) -> str:
     """Return the text as HTML. A `[source: id]` tag becomes a link to a note if the id is one of `sources`."""
     if len(text) <= MAX_FORMATTED_CHARACTERS and estimate_work(text) <= MAX_WORK and _cells(text) <= _MAX_CELLS:
         env: dict[str, Any] = {"sources": frozenset(sources), "is_too_deep": False}
-        made = _PARSER.render(text, env)
-        if not env["is_too_deep"] and len(made) <= _MAX_EXPANSION * len(text) + 10_000:
-            return _CLEANER.clean(made)
+        html = _PARSER.render(text, env)
+        if not env["is_too_deep"] and len(html) <= _MAX_EXPANSION * len(text) + 10_000:
+            return _CLEANER.clean(html)
     return as_it_stands(text)
 
 
@@ -78,7 +78,7 @@ class _Parser(MarkdownIt):
         self.add_render_rule("source", _show_source)
 
     def validateLink(self, url: str) -> bool:  # noqa: N802 - the library's name
-        """Return whether an address may be a link: only http, https and mailto, never a relative address."""
+        """Return True if an address may be a link: only http, https and mailto, never a relative address."""
         return _LINKED.fullmatch(url) is not None
 
 
@@ -86,15 +86,15 @@ def _read_source(state: StateInline, silent: bool) -> bool:
     """Parse a citation of one of the reply's sources; other tags are left to the other rules."""
     if not state.src.startswith("[source:", state.pos) or state.linkLevel:
         return False
-    found = _SOURCE_TAG.match(state.src, state.pos, min(state.posMax, state.pos + 2_000))
-    ids = _NOT_ID.split(found[1]) if found else []
-    known: frozenset[str] = state.env["sources"]
-    if found is None or not known.intersection(ids):
+    match = _SOURCE_TAG.match(state.src, state.pos, min(state.posMax, state.pos + 2_000))
+    ids = _NOT_ID.split(match[1]) if match else []
+    source_ids: frozenset[str] = state.env["sources"]
+    if match is None or not source_ids.intersection(ids):
         return False
     if not silent:
         for id_ in ids:
-            _push_source(state, id_, is_known=id_ in known)
-    state.pos = found.end()
+            _push_source(state, id_, is_known=id_ in source_ids)
+    state.pos = match.end()
     return True
 
 
@@ -133,11 +133,11 @@ def _mark_task(item: Token, inside: Sequence[Token]) -> None:
     if [token.type for token in inside] != ["paragraph_open", "inline"] or not inside[1].children:
         return
     first = inside[1].children[0]
-    if first.type != "text" or (found := _TASK.match(first.content)) is None:
+    if first.type != "text" or (match := _TASK.match(first.content)) is None:
         return
-    done = found[1] != " "
-    item.attrSet("class", "task done" if done else "task")
-    first.content = ("☑ " if done else "☐ ") + first.content[found.end() :]
+    is_done = match[1] != " "
+    item.attrSet("class", "task done" if is_done else "task")
+    first.content = ("☑ " if is_done else "☐ ") + first.content[match.end() :]
 
 
 def _for_a_line(tokens: Iterable[Token]) -> Iterator[Token]:
@@ -166,14 +166,14 @@ def _image(token: Token, *, linked: bool) -> Iterator[Token]:
 
 def _with_links(token: Token) -> Iterator[Token]:
     end = 0
-    for found in _ADDRESS.finditer(token.content):
-        address = _trim_address(found[0])
+    for match in _ADDRESS.finditer(token.content):
+        address = _trim_address(match[0])
         if len(address) <= len("https://"):
             continue
-        if found.start() > end:
-            yield _text(token.content[end : found.start()])
+        if match.start() > end:
+            yield _text(token.content[end : match.start()])
         yield from _link(address, address)
-        end = found.start() + len(address)
+        end = match.start() + len(address)
     if end == 0:
         yield token
     elif end < len(token.content):
@@ -207,8 +207,8 @@ def _link_sources(state: StateCore) -> None:
     if last is None or last.type != "inline" or not last.content.startswith("Sources: "):
         return
     line = last.content.rpartition("\n")[2]
-    found = _SOURCES_LINE.fullmatch(line) if line == last.content else None
-    ids = found[1].split(", ") if found else []
+    match = _SOURCES_LINE.fullmatch(line) if line == last.content else None
+    ids = match[1].split(", ") if match else []
     if not ids or not state.env["sources"].issuperset(ids):
         return
     children: list[Token] = [_text("Sources: ")]
@@ -225,8 +225,8 @@ def _keep_attribute(tag: str, name: str, value: str) -> str | None:
             is_source = value.startswith("#source-") and value[8:].replace("-", "").replace("_", "").isalnum()
             return value if is_source or _LINKED.fullmatch(value) else None
         case "class":
-            known = _LANGUAGE.fullmatch(value) if tag == "code" else value in _CLASSES.get(tag, ())
-            return value if known else None
+            is_allowed = _LANGUAGE.fullmatch(value) if tag == "code" else value in _CLASSES.get(tag, ())
+            return value if is_allowed else None
         case _:
             return value
 

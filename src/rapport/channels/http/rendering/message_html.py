@@ -38,9 +38,9 @@ class Renderer:
         """Return messages for their owner, each with `html`. A thread renders them, so that the event loop stays free."""
         keys = [_key(message) for message in messages]
         missing = [key for key in dict.fromkeys(keys) if key not in self._made]
-        made = await asyncio.to_thread(_render, missing) if missing else {}
-        shown = {key: made[key] if key in made else self._recall(key) for key in keys}
-        for key, html in made.items():
+        rendered = await asyncio.to_thread(_render, missing) if missing else {}
+        shown = {key: rendered[key] if key in rendered else self._recall(key) for key in keys}
+        for key, html in rendered.items():
             self._remember(key, html)
         views = (message_view(message, operator=operator) for message in messages)
         return [{**view, "html": shown[key]} for view, key in zip(views, keys, strict=True)]
@@ -59,24 +59,24 @@ class Renderer:
         self._made[key] = html
         self._kept += size
         while self._kept > self._max_cached:
-            (text, _), gone = self._made.popitem(last=False)
-            self._kept -= len(text) + len(gone)
+            (text, _), evicted_html = self._made.popitem(last=False)
+            self._kept -= len(text) + len(evicted_html)
 
     def __len__(self) -> int:
         return len(self._made)
 
 
 def _render(keys: Sequence[_Key]) -> dict[_Key, str]:
-    made: dict[_Key, str] = {}
-    left, work_left = MAX_CHARACTERS_PER_REQUEST, MAX_WORK_PER_REQUEST
+    rendered: dict[_Key, str] = {}
+    characters_left, work_left = MAX_CHARACTERS_PER_REQUEST, MAX_WORK_PER_REQUEST
     for key in reversed(keys):  # the latest first: they are in view
         text, sources = key
         work = min(estimate_work(text), MAX_WORK)  # a text with more is not parsed at all
-        is_enough = len(text) <= left and work <= work_left
-        made[key] = as_html(text, sources=sources) if is_enough else as_it_stands(text)
-        left -= len(text)
+        is_enough = len(text) <= characters_left and work <= work_left
+        rendered[key] = as_html(text, sources=sources) if is_enough else as_it_stands(text)
+        characters_left -= len(text)
         work_left -= work
-    return made
+    return rendered
 
 
 def _key(message: Message) -> _Key:

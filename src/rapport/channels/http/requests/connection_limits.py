@@ -116,8 +116,8 @@ class Connections:
             (Phase.IDLE, limits.idle_seconds),
             (Phase.REFUSED, limits.linger_seconds),
         ):
-            since = loop.time() - seconds
-            for connection in self._overdue(phase, since):
+            started_before = loop.time() - seconds
+            for connection in self._overdue(phase, started_before):
                 connection.handle_timeout()
         if self._cut_off and loop.time() - self._logged_at >= limits.log_seconds:
             # One line for all of them: a flood must not fill the log.
@@ -128,10 +128,10 @@ class Connections:
         if self._cut_off or any(self._waiting.values()):
             self._timer = loop.call_later(limits.sweep_seconds, self._sweep, loop)
 
-    def _overdue(self, phase: Phase, since: float) -> list[LimitedHttp]:
+    def _overdue(self, phase: Phase, started_before: float) -> list[LimitedHttp]:
         overdue: list[LimitedHttp] = []
-        for connection, began in self._waiting[phase].items():
-            if began > since:
+        for connection, started_at in self._waiting[phase].items():
+            if started_at > started_before:
                 break  # sorted by the start of the wait
             overdue.append(connection)
         return overdue
@@ -261,16 +261,16 @@ class LimitedHttp(HttpToolsProtocol):
                 self.transport.abort()
 
     def _check_body(self) -> None:
-        taken = self.loop.time() - self._body_since
+        seconds = self.loop.time() - self._body_since
         arrived = self._body_bytes - self._window_bytes
         if self.flow.read_paused:  # this server is the slow side
             self._body_since += self._limits.window_seconds
         elif self._is_upload() and self._is_answering():
-            if taken >= self._limits.upload_seconds:
+            if seconds >= self._limits.upload_seconds:
                 self._refuse(408, "The upload took too long to arrive; send it again.", "slow_upload")
             elif arrived < self._limits.upload_bytes_per_second * self._limits.window_seconds:
                 self._refuse(408, "The upload arrives too slowly; send it again on a faster connection.", "slow_upload")
-        elif taken >= self._limits.body_seconds:
+        elif seconds >= self._limits.body_seconds:
             self._refuse(408, "The body of the request did not arrive in time.", "slow_body")
         if self.phase is Phase.BODY:
             self._window_bytes = self._body_bytes

@@ -17,9 +17,9 @@ def format_cursor(at: datetime, id_: str) -> str:
 
 def parse_cursor(text: str, *, is_id: Callable[[str], object]) -> tuple[datetime, str]:
     """Return the time and the id of a cursor; raises InvalidInput for any other text."""
-    at, _, id_ = text.partition("~")
+    time, _, id_ = text.partition("~")
     try:
-        moment = datetime.strptime(at, _FORMAT).replace(tzinfo=UTC)
+        moment = datetime.strptime(time, _FORMAT).replace(tzinfo=UTC)
     except ValueError:
         moment = None
     if moment is None or not is_id(id_):

@@ -24,9 +24,9 @@ _DRAIN_BYTES = 200_000_000
 
 
 MAX_PER_OWNER = 4
-"""Uploads of one owner at a time: each is held in memory until it is stored as a note."""
+"""Concurrent uploads of one owner: each is held in memory until it is stored as a note."""
 MAX_SHARED = 8
-"""Uploads of all owners at a time; beyond it only an owner without a running upload may start one."""
+"""Concurrent uploads of all owners; above it only an owner without a running upload may start one."""
 MAX_UPLOADS = 32
 
 
@@ -39,10 +39,12 @@ class Uploads:
     @contextmanager
     def reserve(self, owner_id: str) -> Generator[None]:
         """Count one upload during the block; raises TooMany at the owner's limit, Busy at the server's limit."""
-        mine, all_ = self._under_way[owner_id], self._under_way.total()
-        if mine >= MAX_PER_OWNER:
-            raise TooMany(f"The server is still reading {mine} of your files. Send this one later.", retry_after=5)
-        if all_ >= (MAX_SHARED if mine else MAX_UPLOADS):
+        owner_count, total_count = self._under_way[owner_id], self._under_way.total()
+        if owner_count >= MAX_PER_OWNER:
+            raise TooMany(
+                f"The server is still reading {owner_count} of your files. Send this one later.", retry_after=5
+            )
+        if total_count >= (MAX_SHARED if owner_count else MAX_UPLOADS):
             raise Busy("The server is reading as many files as it can. Send this one again later.", retry_after=5)
         self._under_way[owner_id] += 1
         try:

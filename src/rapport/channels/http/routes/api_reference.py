@@ -43,14 +43,14 @@ _FRAME = """\
 def reference_routes(app: FastAPI) -> APIRouter:
     """Return the route `/docs`, which describes all routes of `app` at the first request."""
     router = APIRouter(include_in_schema=False)
-    made: list[bytes] = []
+    page: list[bytes] = []
     style = (resources.files("rapport.channels.http.routes") / "api_reference.css").read_bytes()
 
     @router.get("/docs")
     async def docs() -> Response:
-        if not made:
-            made.append(reference(app.openapi()).encode())
-        return Response(made[0], headers=HEADERS, media_type="text/html; charset=utf-8")
+        if not page:
+            page.append(reference(app.openapi()).encode())
+        return Response(page[0], headers=HEADERS, media_type="text/html; charset=utf-8")
 
     @router.get("/docs.css")
     async def css() -> Response:
@@ -61,7 +61,7 @@ def reference_routes(app: FastAPI) -> APIRouter:
 
 def reference(described: Json) -> str:
     """Return a page for an OpenAPI description. All text of the description is escaped."""
-    about: Json = described["info"]
+    info: Json = described["info"]
     by_tag: dict[str, list[str]] = {}
     for path, methods in described["paths"].items():
         for method, route in methods.items():
@@ -73,9 +73,9 @@ def reference(described: Json) -> str:
         *("".join(_shape(name, shape)) for name, shape in shapes.items()),
     ]
     return _FRAME.format(
-        title=escape(about["title"]),
-        version=escape(about["version"]),
-        description=_words(about.get("description", "")),
+        title=escape(info["title"]),
+        version=escape(info["version"]),
+        description=_words(info.get("description", "")),
         body="\n".join(parts),
     )
 
@@ -83,24 +83,26 @@ def reference(described: Json) -> str:
 def _route(path: str, method: str, route: Json) -> Iterator[str]:
     yield f"<section><h3><b>{escape(method.upper())}</b> <code>{escape(path)}</code></h3>\n"
     yield f"<p>{_words(route.get('summary', ''))}</p>\n"
-    named = {one["name"]: one["schema"] for one in route.get("parameters", [])}
-    yield from _fields(named, {one["name"] for one in route.get("parameters", []) if one.get("required")})
+    schemas = {parameter["name"]: parameter["schema"] for parameter in route.get("parameters", [])}
+    yield from _fields(
+        schemas, {parameter["name"] for parameter in route.get("parameters", []) if parameter.get("required")}
+    )
     for kind, body in route.get("requestBody", {}).get("content", {}).items():
         yield f"<p>Send {escape(kind)}: {_type(body['schema'])}</p>\n"
         yield from _fields(body["schema"].get("properties", {}), set(body["schema"].get("required", [])))
     yield "<ul>\n"
     for status, answer in route.get("responses", {}).items():
-        said = "" if answer["description"] == "Successful Response" else _words(answer["description"])
-        types = [_type(one["schema"]) for one in answer.get("content", {}).values() if one.get("schema")]
-        when = "otherwise" if status == "default" else escape(status)
-        yield f"<li><b>{when}</b> {': '.join(part for part in (said, ', '.join(types)) if part)}</li>\n"
+        description = "" if answer["description"] == "Successful Response" else _words(answer["description"])
+        types = [_type(content["schema"]) for content in answer.get("content", {}).values() if content.get("schema")]
+        status_text = "otherwise" if status == "default" else escape(status)
+        yield f"<li><b>{status_text}</b> {': '.join(part for part in (description, ', '.join(types)) if part)}</li>\n"
     yield "</ul></section>\n"
 
 
 def _shape(name: str, shape: Json) -> Iterator[str]:
     yield f'<section id="{escape(name)}"><h3>{escape(name)}</h3>\n'
-    if said := shape.get("description"):
-        yield f"<p>{_words(said)}</p>\n"
+    if description := shape.get("description"):
+        yield f"<p>{_words(description)}</p>\n"
     yield from _fields(shape.get("properties", {}), set(shape.get("required", [])))
     yield "</section>\n"
 
@@ -122,9 +124,9 @@ def _type(schema: Json) -> str:
         return f'<a href="#{name}">{name}</a>'
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema:
-            return " or ".join(_type(one) for one in schema[several])
-    if known := schema.get("enum") or ([schema["const"]] if "const" in schema else None):
-        return " or ".join(f"<code>{escape(str(one))}</code>" for one in known)
+            return " or ".join(_type(value) for value in schema[several])
+    if values := schema.get("enum") or ([schema["const"]] if "const" in schema else None):
+        return " or ".join(f"<code>{escape(str(value))}</code>" for value in values)
     if schema.get("type") == "array":
         return f"a list of {_type(schema.get('items', {}))}"
     return escape(str(schema.get("type", "anything")))

@@ -176,15 +176,18 @@ def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
 async def _load_texts(core: Core, explanation: Explanation) -> dict[str, Any]:
     """Return the texts behind the ids of an explanation; null for deleted ones."""
     details = await core.explanations.load_details(explanation)
-    why = {one["id"]: {"reasons": one["reasons"], "score": one["score"]} for one in explanation.receipt["messages"]}
+    reasons_by_id = {
+        chosen["id"]: {"reasons": chosen["reasons"], "score": chosen["score"]}
+        for chosen in explanation.receipt["messages"]
+    }
     return {
-        "timeline": [_moment_view(message, explanation, why) for message in details.messages],
+        "timeline": [_moment_view(message, explanation, reasons_by_id) for message in details.messages],
         "memories": [{**memory, "text": details.memory_texts.get(memory["id"])} for memory in explanation.memories],
         "notes": [{**note, "title": details.note_titles.get(note["id"])} for note in explanation.notes],
     }
 
 
-def _moment_view(message: Message, explanation: Explanation, why: Mapping[str, Any]) -> dict[str, Any]:
+def _moment_view(message: Message, explanation: Explanation, reasons_by_id: Mapping[str, Any]) -> dict[str, Any]:
     agent = get_agent(explanation.conversation.agent_id).name if message.role == "assistant" else "You"
     words = " ".join(message.text.split())
     return {
@@ -194,5 +197,5 @@ def _moment_view(message: Message, explanation: Explanation, why: Mapping[str, A
         "text": words if len(words) <= SHOWN_CHARACTERS else words[: SHOWN_CHARACTERS - 1] + "…",
         "created_at": message.created_at,
         "is_call": explanation.call is not None and message.id == explanation.call.id,
-        "chosen": why.get(message.id),
+        "chosen": reasons_by_id.get(message.id),
     }

@@ -41,8 +41,8 @@ def conversation_routes(
 
     @router.post("", status_code=201, response_model=CreatedView, summary="Create a conversation")
     async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
-        made = await create_conversation(core, owner, body or NewConversation(), default_agent=LIBRARIAN.id)
-        return json_response({"id": made.id}, 201)
+        conversation = await create_conversation(core, owner, body or NewConversation(), default_agent=LIBRARIAN.id)
+        return json_response({"id": conversation.id}, 201)
 
     @router.get("/{conversation_id}", response_model=ConversationView, summary="Get a conversation")
     async def get(conversation_id: str, owner: str = owner_id) -> Response:
@@ -109,7 +109,7 @@ def parse_incoming(owner: str, conversation_id: str, body: NewMessage, *, max_ch
         owner_id=owner,
         conversation_id=conversation_id,
         content=check_content(body.content, limit=max_characters),
-        author=_author(body.author, what="author"),
+        author=_author(body.author, field="author"),
         reply_to_id=body.reply_to_id,
         client_message_id=body.client_message_id,
         mentions=check_mentions(body.mentions),
@@ -122,20 +122,20 @@ def parse_incoming(owner: str, conversation_id: str, body: NewMessage, *, max_ch
         and check_snapshot(
             snapshot.text,
             id=snapshot.id,
-            author=_author(snapshot.author, what="context_snapshot.author"),
+            author=_author(snapshot.author, field="context_snapshot.author"),
             created_at=snapshot.created_at,
             limit=max_characters,
         ),
     )
 
 
-def _author(author: AuthorBody | str | None, *, what: str) -> Author | None:
+def _author(author: AuthorBody | str | None, *, field: str) -> Author | None:
     if author is None:
         return None
     if isinstance(author, str):
-        return Author(check_text(author, what=what, limit=200), author)
+        return Author(check_text(author, what=field, limit=200), author)
     return Author(
-        check_text(author.id, what=f"{what}.id", limit=200), check_text(author.name, what=f"{what}.name", limit=200)
+        check_text(author.id, what=f"{field}.id", limit=200), check_text(author.name, what=f"{field}.name", limit=200)
     )
 
 

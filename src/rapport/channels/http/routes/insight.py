@@ -92,7 +92,8 @@ def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter
                 "guard": _share(sum(hour.guarded for hour in replies), replies),
                 "fallbacks": _share(sum(hour.fallen_back for hour in replies), replies),
                 "followups": [
-                    _follow_up_view(kind, came) for kind, came in count_outcomes_by_type(activity.follow_ups).items()
+                    _follow_up_view(kind, outcomes)
+                    for kind, outcomes in count_outcomes_by_type(activity.follow_ups).items()
                 ],
             }
         )
@@ -101,17 +102,17 @@ def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter
 
 
 def _share(count: int, hours: Sequence[HourlyReplies]) -> dict[str, Any]:
-    every = sum(hour.replies for hour in hours)
-    return {"count": count, "share": round(count / every, 4) if every else None}
+    total = sum(hour.replies for hour in hours)
+    return {"count": count, "share": round(count / total, 4) if total else None}
 
 
-def _follow_up_view(kind: TriggerType, came: Outcomes) -> dict[str, Any]:
-    rate = came.response_rate
+def _follow_up_view(kind: TriggerType, outcomes: Outcomes) -> dict[str, Any]:
+    rate = outcomes.response_rate
     return {
         "trigger_type": kind,
-        "fired": came.fired,
-        "delivered": came.delivered,
-        "held_back": sum(came.suppressed.values()),
-        "answered": came.answered,
+        "fired": outcomes.fired,
+        "delivered": outcomes.delivered,
+        "held_back": sum(outcomes.suppressed.values()),
+        "answered": outcomes.answered,
         "answer_rate": None if rate is None else round(rate, 4),
     }

@@ -50,11 +50,11 @@ def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
         before: str | None = None,
         owner: str = owner_id,
     ) -> Response:
-        after = None if before is None else parse_cursor(before, is_id=is_id)
-        found = await memories.page(owner, _resolve_agent(agent), limit=limit + 1, before=after)
-        shown = found[:limit]
-        following = format_cursor(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
-        return json_response({"memories": [memory_view(one) for one in shown], "next": following})
+        cursor = None if before is None else parse_cursor(before, is_id=is_id)
+        rows = await memories.page(owner, _resolve_agent(agent), limit=limit + 1, before=cursor)
+        listed = rows[:limit]
+        following = format_cursor(listed[-1].created_at, listed[-1].id) if len(rows) > limit else None
+        return json_response({"memories": [memory_view(memory) for memory in listed], "next": following})
 
     @router.get("/search", response_model=FoundMemoriesView, summary="Search an agent's memories about you")
     async def search(
@@ -63,9 +63,9 @@ def memory_routes(memories: MemoryStore, caller: Caller) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=100)] = 10,
         owner: str = owner_id,
     ) -> Response:
-        found = await memories.search(owner, _resolve_agent(agent), q, limit)
+        rows = await memories.search(owner, _resolve_agent(agent), q, limit)
         return json_response(
-            {"memories": [{**memory_view(one), "similarity": similarity} for one, similarity in found]}
+            {"memories": [{**memory_view(memory), "similarity": similarity} for memory, similarity in rows]}
         )
 
     @router.get("/stats", response_model=MemoryStatsView, summary="Count an agent's memories about you")

@@ -82,11 +82,11 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
     async def page(
         limit: Annotated[int, Query(ge=1, le=500)] = 50, before: str | None = None, owner: str = owner_id
     ) -> Response:
-        after = None if before is None else parse_cursor(before, is_id=NOTE_ID.fullmatch)
-        found = await core.notes.list_recent(owner, limit=limit + 1, before=after)
-        shown = found[:limit]
-        following = format_cursor(shown[-1].updated_at, shown[-1].id) if len(found) > limit else None
-        return json_response({"notes": [note_view(note) for note in shown], "next": following})
+        cursor = None if before is None else parse_cursor(before, is_id=NOTE_ID.fullmatch)
+        rows = await core.notes.list_recent(owner, limit=limit + 1, before=cursor)
+        listed = rows[:limit]
+        following = format_cursor(listed[-1].updated_at, listed[-1].id) if len(rows) > limit else None
+        return json_response({"notes": [note_view(note) for note in listed], "next": following})
 
     @router.get("/search", response_model=PassagesView, summary="Search the notes")
     async def search(
@@ -95,13 +95,13 @@ def note_routes(core: Core, reader: FileReader, caller: Caller) -> APIRouter:
         owner: str = owner_id,
     ) -> Response:
         question = plain(check_text(q, what="q", limit=4000))
-        found = await core.notes.search(owner, question, limit=limit)
+        rows = await core.notes.search(owner, question, limit=limit)
         return json_response(
             {
-                "passages": [passage_view(passage) for passage in found.passages],
-                "best_similarity": found.best_similarity,
-                "relevance": found.relevance,
-                "min_similarity": found.min_similarity,
+                "passages": [passage_view(passage) for passage in rows.passages],
+                "best_similarity": rows.best_similarity,
+                "relevance": rows.relevance,
+                "min_similarity": rows.min_similarity,
             }
         )
 

@@ -51,18 +51,18 @@ class PageFile:
 
 def read_page(folder: Traversable | None = None) -> dict[str, PageFile]:
     """Read the files of the page, by their path below the folder."""
-    found: dict[str, PageFile] = {}
-    _read(folder or resources.files("rapport") / "page", "", found)
-    return found
+    files: dict[str, PageFile] = {}
+    _read(folder or resources.files("rapport") / "page", "", files)
+    return files
 
 
-def _read(folder: Traversable, above: str, found: dict[str, PageFile]) -> None:
+def _read(folder: Traversable, path: str, files: dict[str, PageFile]) -> None:
     for entry in folder.iterdir() if folder.is_dir() else ():
         suffix = entry.name[entry.name.rfind(".") :]
         if entry.is_dir():
-            _read(entry, f"{above}{entry.name}/", found)
+            _read(entry, f"{path}{entry.name}/", files)
         elif suffix in _KINDS:
-            found[above + entry.name] = PageFile(entry.read_bytes(), _KINDS[suffix])
+            files[path + entry.name] = PageFile(entry.read_bytes(), _KINDS[suffix])
 
 
 def page_routes(files: dict[str, PageFile]) -> APIRouter:
@@ -77,9 +77,9 @@ def page_routes(files: dict[str, PageFile]) -> APIRouter:
 
     @router.get("/page/{name:path}")
     async def file(request: Request, name: str) -> Response:
-        if (found := files.get(name)) is None:
+        if (page_file := files.get(name)) is None:
             raise HTTPException(404)
-        return _answer(request, found)
+        return _answer(request, page_file)
 
     return router
 
@@ -87,7 +87,7 @@ def page_routes(files: dict[str, PageFile]) -> APIRouter:
 def _answer(request: Request, file: PageFile) -> Response:
     tag = file.tag
     headers = {**HEADERS, "ETag": tag}
-    known = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
-    if known & {tag, "*"}:
+    client_tags = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+    if client_tags & {tag, "*"}:
         return Response(status_code=304, headers=headers)
     return Response(file.data, headers={**headers, "Content-Type": file.kind})

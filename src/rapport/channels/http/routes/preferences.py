@@ -45,9 +45,9 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
         summary="Count the outcomes of the follow-ups in your conversations",
     )
     async def get_stats(days: Annotated[int, Query(ge=1, le=3_660)] = 30, owner: str = owner_id) -> Response:
-        tallies = await core.follow_ups.load_outcomes(owner, days=days)
-        by_type = {kind: outcomes_view(counted) for kind, counted in count_outcomes_by_type(tallies).items()}
-        return json_response({"days": days, **outcomes_view(count_outcomes(tallies)), "by_trigger_type": by_type})
+        outcomes = await core.follow_ups.load_outcomes(owner, days=days)
+        by_type = {kind: outcomes_view(counts) for kind, counts in count_outcomes_by_type(outcomes).items()}
+        return json_response({"days": days, **outcomes_view(count_outcomes(outcomes)), "by_trigger_type": by_type})
 
     @router.get("/metrics", tags=["health"], summary="Get the metrics of this process, for Prometheus")
     async def get_metrics(owner: str = owner_id) -> Response:
@@ -62,12 +62,12 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
 def _merge_preference(body: PreferencesBody, *, before: Preference) -> Preference:
     """Return the fields that were sent, and the earlier value of the others."""
     sent = body.model_fields_set
-    begin = None if body.quiet_from is None else parse_time_of_day(body.quiet_from)
+    start = None if body.quiet_from is None else parse_time_of_day(body.quiet_from)
     end = None if body.quiet_to is None else parse_time_of_day(body.quiet_to)
     return check_preference(
         Preference(
             before.time_zone if body.time_zone is None else check_time_zone(body.time_zone),
-            begin if "quiet_from" in sent else before.quiet_from,
+            start if "quiet_from" in sent else before.quiet_from,
             end if "quiet_to" in sent else before.quiet_to,
         )
     )

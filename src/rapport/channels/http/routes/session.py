@@ -111,7 +111,7 @@ def _problem(server: Server) -> dict[str, str] | None:
 
 
 def _is_encrypted(request: Request) -> bool:
-    """Return whether the browser uses https, directly or to a proxy in front of this server.
+    """Return True if the browser uses https, directly or to a proxy in front of this server.
 
     The headers need not be trusted: a wrong claim only gives a cookie that the browser won't send.
     """

@@ -59,8 +59,8 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
 
     @router.post("", status_code=201, response_model=ConversationView, summary="Create a conversation")
     async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
-        made = await create_conversation(core, owner, body or NewConversation(), default_agent=COMPANION.id)
-        return json_response(conversation_view(made), 201)
+        conversation = await create_conversation(core, owner, body or NewConversation(), default_agent=COMPANION.id)
+        return json_response(conversation_view(conversation), 201)
 
     @router.get("", response_model=ThreadsView, summary="List conversations, latest first")
     async def list_recent(
@@ -68,10 +68,10 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
     ) -> Response:
         cursor = None if before is None else parse_cursor(before, is_id=is_id)
         words = "" if q is None else check_text(q, what="q", limit=200)
-        found = await core.conversations.list_recent(owner, limit=limit + 1, before=cursor, words=words)
-        page = found[:limit]
+        rows = await core.conversations.list_recent(owner, limit=limit + 1, before=cursor, words=words)
+        page = rows[:limit]
         last = page[-1].conversation if page else None
-        following = format_cursor(last.last_at, last.id) if last and len(found) > limit else None
+        following = format_cursor(last.last_at, last.id) if last and len(rows) > limit else None
         return json_response({"threads": [thread_view(one) for one in page], "next": following})
 
     @router.patch("/{thread_id}", response_model=ThreadView, summary="Rename a conversation; null removes its name")
@@ -86,9 +86,9 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
         thread_id: str, limit: Limit = 100, before: str | None = None, render: Render = None, owner: str = owner_id
     ) -> Response:
         """Return the newest messages, oldest first. `next` is the `before` of the previous page."""
-        found = await core.history.load_page(owner, thread_id, limit=limit + 1, before=before)
-        page = found[-limit:]
-        following = page[0].id if len(found) > limit else None
+        rows = await core.history.load_page(owner, thread_id, limit=limit + 1, before=before)
+        page = rows[-limit:]
+        following = page[0].id if len(rows) > limit else None
         operator = is_operator(owner)
         if render:
             shown = await renderer.views(page, operator=operator)
