@@ -24,12 +24,12 @@ class Access:
             return await ApiKeys(connection).find_owner(secret)
 
     async def find_session_owner(self, token: str) -> str | None:
-        """Return the owner of a session that lasts; None if it is not one."""
+        """Return the owner of a valid session; None if it is not one."""
         async with self.database.statement() as connection:
             return await Sessions(connection).find_owner(token)
 
     async def has_keys(self) -> bool:
-        """Return whether a key was ever made, revoked ones included."""
+        """Return True if a key was ever created, revoked ones included."""
         async with self.database.statement() as connection:
             return await ApiKeys(connection).has_any()
 

@@ -1,4 +1,4 @@
-"""Conversations: create, find, list and rename them, and seed them with messages from elsewhere."""
+"""Conversations: create, find, list and rename them, and create them with earlier messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rapport.storage.messages.import_export import Archives
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """The people who wrote lately, the latest first, and the agent with the handles it has there."""
+    """The people who wrote recently, the latest first, and the agent with its handles in this conversation."""
 
     people: Sequence[Author]
     agent: AgentProfile
@@ -96,7 +96,7 @@ class ConversationDirectory:
             return await ConversationListing(connection).get(owner_id, conversation_id)
 
     async def load_participants(self, owner_id: str, conversation_id: str, *, limit: int) -> Participants:
-        """Return who takes part in a conversation."""
+        """Return the participants of a conversation."""
         async with self.database.statement() as connection:
             conversation = await Conversations(connection).get(owner_id, conversation_id)
             listing = ConversationListing(connection)

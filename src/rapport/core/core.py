@@ -23,7 +23,7 @@ from rapport.turns.group_context import ContextSelector
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """All that channels read and write."""
+    """All operations of channels."""
 
     runner: TurnRunner
     access: Access

@@ -1,4 +1,4 @@
-"""Explanations: what a reply was made from, in words, and searching one conversation."""
+"""Explanations of replies with their texts, and the search in one conversation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rapport.turns.group_context import ContextSelector
 
 @dataclass(frozen=True, slots=True)
 class ExplanationDetails:
-    """The content behind the ids of an explanation. What was deleted since is missing from the mappings."""
+    """The content behind the ids of an explanation. Deleted content is missing from the mappings."""
 
     messages: Sequence[Message]
     """The messages before the reply, those that were chosen, and the quoted message it is about; oldest first."""
@@ -40,9 +40,9 @@ class Explanations:
         *,
         strategy: Strategy | None = None,
     ) -> Explanation:
-        """Return what a reply was made from: of that reply, of the message it answers, or of the latest reply.
+        """Return the context of a reply, given its id or that of the message it answers; without an id, of the latest reply.
 
-        With a strategy it is what that strategy would choose now.
+        With a strategy, return what that strategy would choose now.
         """
         return await explain_reply(self.selector, owner_id, conversation_id, message_id, strategy=strategy)
 

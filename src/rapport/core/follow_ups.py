@@ -30,7 +30,7 @@ class FollowUpListing:
 
 
 UNCHANGED: Literal["unchanged"] = "unchanged"
-"""Stands for a part of a permission that is not changed; None is a value there."""
+"""Marks a part of a permission that is not changed; None is a valid value there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class FollowUpControls:
     on_timers_changed: Callable[[], None] = lambda: None
 
     async def load(self, owner_id: str, conversation_id: str, *, past: int = 0) -> FollowUpListing:
-        """Return what waits in a conversation, the next first, and up to `past` that fired, the newest first."""
+        """Return the pending timers of a conversation, the next first, and up to `past` fired ones, the newest first."""
         async with self.database.statement() as connection:
             permission = await Conversations(connection).get_permission(owner_id, conversation_id)
             timers = Timers(connection)
@@ -138,7 +138,7 @@ class FollowUpControls:
             return await Preferences(connection).get(owner_id)
 
     async def update_preference(self, owner_id: str, update: Callable[[Preference], Preference]) -> Preference:
-        """Replace the owner's preference by what `update` makes of it, under a lock; nothing changes if it raises."""
+        """Replace the owner's preference by the result of `update`, under a lock; nothing changes if it raises."""
         async with self.database.transaction() as connection:
             preferences = Preferences(connection)
             preference = update(await preferences.get(owner_id, lock=True))
@@ -146,6 +146,6 @@ class FollowUpControls:
         return preference
 
     async def load_outcomes(self, owner_id: str, *, days: float) -> Sequence[OutcomeCount]:
-        """Count what became of the follow-ups that fired in the last `days`."""
+        """Count the outcomes of the follow-ups that fired in the last `days`."""
         async with self.database.statement() as connection:
             return await FollowUpTurns(connection).count_outcomes(owner_id, days=days)

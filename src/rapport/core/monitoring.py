@@ -30,7 +30,7 @@ class Activity:
 
 
 class Monitoring:
-    """Answers operators' questions about this server."""
+    """Figures about this server for operators."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -38,7 +38,7 @@ class Monitoring:
         self._pending_until = 0.0
 
     async def is_database_ready(self, *, timeout_seconds: float) -> bool:
-        """Return whether the database answers in time."""
+        """Return True if the database answers in time."""
         try:
             async with asyncio.timeout(timeout_seconds), self._database.statement() as connection:
                 await connection.execute("SELECT 1")
@@ -58,8 +58,8 @@ class Monitoring:
         return self._pending
 
     async def load_activity(self, owner_id: str, *, hours: int) -> Activity:
-        """Return what happened in an owner's conversations in the last hours."""
+        """Return the activity in an owner's conversations in the last hours."""
         async with self._database.statement() as connection:
-            since, replies = await ConversationStatistics(connection).count_replies(owner_id, hours=hours)
+            start, replies = await ConversationStatistics(connection).count_replies(owner_id, hours=hours)
             follow_ups = await FollowUpTurns(connection).count_outcomes(owner_id, days=hours / 24)
-        return Activity(since, replies, follow_ups)
+        return Activity(start, replies, follow_ups)

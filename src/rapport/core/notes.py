@@ -46,10 +46,10 @@ class Notebook:
         """Return the passages that a question is about, whether or not they are close enough to answer it."""
         async with self.database.statement() as connection:
             counts = await Notes(connection).get_counts(owner_id, self.retriever.embedder.name)
-        found = await self.retriever.find(owner_id, question, note_counts=counts, limit=max(limit, TOP))
+        retrieval = await self.retriever.find(owner_id, question, note_counts=counts, limit=max(limit, TOP))
         return NoteSearch(
-            found.passages[:limit],
-            found.best,
-            self.retriever.compute_relevance(found),
+            retrieval.passages[:limit],
+            retrieval.best,
+            self.retriever.compute_relevance(retrieval),
             self.retriever.threshold(counts),
         )

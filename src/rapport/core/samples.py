@@ -47,7 +47,7 @@ class Samples:
     """The texts of the notes by their ids."""
 
     async def load(self, owner_id: str) -> None:
-        """Add what is missing. A message written in the chat, or a change of a note, since then stays."""
+        """Add the missing samples. Messages that were added to the chat and changes of notes stay."""
         for note_id, text in self.texts.items():
             try:
                 title = text.partition("\n")[0].removeprefix("# ")
@@ -57,15 +57,15 @@ class Samples:
         await import_archive(self.database, read_chat(datetime.now(UTC)), owner_id=owner_id, agent_id=COMPANION.id)
 
     async def remove(self, owner_id: str) -> None:
-        """Delete the samples and what was written in the chat since. A note that only has the same id stays."""
-        found = await self.find(owner_id)
-        for note_id in found.notes:
+        """Delete the samples with all messages of the chat. A note that only has the same id stays."""
+        samples = await self.find(owner_id)
+        for note_id in samples.notes:
             try:
                 await self.library.delete(owner_id, note_id)
             except NotFound:  # deleted meanwhile
                 continue
-        if found.thread_id is not None:
-            await self.runner.erase(owner_id, found.thread_id)
+        if samples.thread_id is not None:
+            await self.runner.erase(owner_id, samples.thread_id)
 
     async def find(self, owner_id: str) -> LoadedSamples:
         """Return which samples the owner has."""

@@ -35,5 +35,5 @@ class TurnRunner(Protocol):
         ...
 
     async def erase(self, owner_id: str, conversation_id: str) -> None:
-        """Delete the conversation and all that belongs to it. Raises NotFound."""
+        """Delete the conversation and all its data. Raises NotFound."""
         ...

@@ -1,4 +1,4 @@
-"""Sends what the outbox holds, each through its channel, in order per conversation."""
+"""Send outbox rows through their channels, in order per conversation."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ log = structlog.get_logger()
 
 SEND_TIMEOUT_SECONDS = 60.0
 GIVE_UP_AFTER_SECONDS = 86_400.0
-"""Seconds after which what can't be sent is given up: an answer of yesterday answers nothing any more."""
+"""A row that can't be sent within this time is given up: the answer is outdated."""
 MAX_BACKOFF_SECONDS = 300.0
-"""Seconds between two tries, unless the channel asks for more."""
+"""The longest time between two attempts, unless the channel asks for more."""
 MARK_RETRY_SECONDS = 0.5
-"""Seconds before the outcome of a send is written again to a database that was unavailable."""
+"""Seconds between two attempts to store the outcome of a send while the database is unavailable."""
 
 
 async def claim_due(
     database: Database, channels: Collection[str], *, worker_id: str, limit: int, sending: Collection[str]
 ) -> list[Effect]:
-    """Claim the next effects that are due. This worker is already `sending` the others.
+    """Claim the next due rows. `sending` are the rows that this worker sends already.
 
-    A crash between send and mark leaves the row `sending`; then it is unconfirmed, and looked for before it is sent again.
+    A crash between send and mark leaves a row in the state `sending`: it is unconfirmed, and checked before it is sent again.
     """
     async with database.transaction() as connection:
         outbox = Outbox(connection)
         await outbox.mark_own_unconfirmed(worker_id=worker_id, except_for=sending)
-        if taken_back := await outbox.take_back():
-            log.info("deliver.taken_back", messages=taken_back)
+        if deleted := await outbox.take_back():
+            log.info("deliver.taken_back", messages=deleted)
         return await outbox.claim(worker_id=worker_id, channels=channels, limit=limit, patience=GIVE_UP_AFTER_SECONDS)
 
 
 async def deliver(database: Database, channels: Mapping[str, OutgoingChannel], effect: Effect) -> None:
-    """Send it, or look for it if it may have arrived; and mark what became of it."""
+    """Send a row, or check an unconfirmed one, and store the outcome."""
     bound = log.bind(conversationId=effect.conversation_id, messageId=effect.outgoing.id, channel=effect.channel)
-    act = _check_arrival if effect.is_unconfirmed else _send
+    process = _check_arrival if effect.is_unconfirmed else _send
     try:
-        await act(database, channels[effect.channel], effect)
+        await process(database, channels[effect.channel], effect)
     except (OutcomeUnknown, TimeoutError) as error:
         reason = str(error) or "no answer in time"
         if effect.is_unconfirmed:
@@ -62,8 +62,10 @@ async def deliver(database: Database, channels: Mapping[str, OutgoingChannel], e
             return
         pause = 0.0 if isinstance(error, NotYet) else min(2.0 ** min(effect.attempts, 10), MAX_BACKOFF_SECONDS)
         delay = max(error.retry_after, pause)
-        reason, doubt = str(error), effect.is_unconfirmed
-        await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_unconfirmed=doubt))
+        reason, is_unconfirmed = str(error), effect.is_unconfirmed
+        await _mark(
+            database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_unconfirmed=is_unconfirmed)
+        )
         bound.info("deliver.delayed", reason=str(error), delay=delay)
     except Unreachable as error:
         await _give_up(database, effect, error, unknown=False)
@@ -72,7 +74,7 @@ async def deliver(database: Database, channels: Mapping[str, OutgoingChannel], e
     except Permanent as error:
         await _give_up(database, effect, error, unknown=False)
         bound.error("deliver.failed", reason=str(error), attempts=effect.attempts)
-    except Exception as error:  # noqa: BLE001 - a channel may fail in any way; what may have arrived is not repeated
+    except Exception as error:  # noqa: BLE001 - a channel may fail in any way; a message that may have arrived is not repeated
         await _give_up(database, effect, error, unknown=True)
         bound.exception("deliver.unknown", reason=type(error).__name__)
     else:
@@ -80,12 +82,12 @@ async def deliver(database: Database, channels: Mapping[str, OutgoingChannel], e
 
 
 async def _send(database: Database, channel: OutgoingChannel, effect: Effect) -> None:
-    """Send it part by part, and mark each part that has arrived before the next one goes."""
-    arriving = aiter(channel.send(effect.outgoing))
+    """Send a row part by part, and mark each part before the next one is sent."""
+    platform_ids = aiter(channel.send(effect.outgoing))
     while True:
         try:
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-                platform_id = await anext(arriving)
+                platform_id = await anext(platform_ids)
         except StopAsyncIteration:
             break
         failpoints.reach("deliver.sent")
@@ -94,14 +96,14 @@ async def _send(database: Database, channel: OutgoingChannel, effect: Effect) ->
 
 
 async def _check_arrival(database: Database, channel: OutgoingChannel, effect: Effect) -> None:
-    """Mark the part whose send had no answer if it has arrived; queue what has not for sending."""
+    """Mark the unconfirmed part if it has arrived, and requeue the row to send the rest."""
     try:
         async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-            found = await channel.find_part(effect.outgoing)
-    except TimeoutError as error:  # who looks changes nothing, and may look again
+            platform_id = await channel.find_part(effect.outgoing)
+    except TimeoutError as error:  # the check changes nothing and can be repeated
         raise Transient("Not found within a minute.") from error
-    if found is not None:
-        await _mark(database, lambda outbox: outbox.mark_part_arrived(effect, found))
+    if platform_id is not None:
+        await _mark(database, lambda outbox: outbox.mark_part_arrived(effect, platform_id))
     await _mark(database, lambda outbox: outbox.try_again(effect, error=None))
 
 
@@ -110,8 +112,7 @@ async def _give_up(database: Database, effect: Effect, error: Exception, *, unkn
 
 
 async def _mark(database: Database, mark: Callable[[Outbox], Awaitable[None]]) -> None:
-    """Store what became of it, also if the database is away for a while: nobody else knows, and to forget that something
-    has arrived is to send it twice."""
+    """Store the outcome of a send, retrying while the database is unavailable: a lost outcome would send it twice."""
     while True:
         try:
             async with database.transaction() as connection:

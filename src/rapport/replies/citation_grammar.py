@@ -54,11 +54,13 @@ class KnownIds:
     """The ids that a reply may cite. An id that the spec's expression can't match is never one of them."""
 
     def __init__(self, retrieved: Collection[str]) -> None:
-        self._exact = frozenset(one for one in retrieved if ID.fullmatch(one))
-        self._beginnings = frozenset(one[:length] for one in self._exact for length in range(1, len(one) + 1))
+        self._exact = frozenset(note_id for note_id in retrieved if ID.fullmatch(note_id))
+        self._beginnings = frozenset(
+            note_id[:length] for note_id in self._exact for length in range(1, len(note_id) + 1)
+        )
         self._by_lower: dict[str, str | None] = {}
-        for one in self._exact:
-            self._by_lower[one.lower()] = None if one.lower() in self._by_lower else one
+        for note_id in self._exact:
+            self._by_lower[note_id.lower()] = None if note_id.lower() in self._by_lower else note_id
 
     def __contains__(self, written: str) -> bool:
         return written in self._exact
@@ -156,8 +158,8 @@ def line_state(state: int, char: str) -> int:
 
 def ids_in_tag(content: str) -> list[str]:
     """Return what a tag names, from what stands between its brackets."""
-    named = _COLON.split(content, maxsplit=1)[-1]
-    return [one for item in _SEPARATOR.split(named) for one in _ids_in_item(item)]
+    ids_text = _COLON.split(content, maxsplit=1)[-1]
+    return [note_id for item in _SEPARATOR.split(ids_text) for note_id in _ids_in_item(item)]
 
 
 def ids_in_brackets(content: str) -> list[str]:
@@ -175,8 +177,8 @@ def _ids_in_item(item: str) -> Iterator[str]:
         if word not in ("and", "&") or (word == "and" and not words):
             words.append(word)
             continue
-        if one := " ".join(words).strip(_QUOTES).strip():
-            yield one
+        if note_id := " ".join(words).strip(_QUOTES).strip():
+            yield note_id
         words = []
 
 
@@ -189,14 +191,14 @@ def ids_in_line(items: str, known: KnownIds, most_words: int = MAX_WORDS_ON_A_LI
     """Return what a citation line names, without the tags in it; None if it is prose."""
     if not _ITEMS.fullmatch(items):
         return None
-    named: list[str] = []
+    ids: list[str] = []
     words = 0
     has_word = has_unknown_brackets = False
     for token in _TOKEN.finditer(items):
         if bracketed := token["bracket"]:
             inside = [one for one in ids_in_tag(bracketed[1:-1]) if names_ids(one)]
             has_unknown_brackets |= any(known.find(one) is None for one in inside)
-            named += inside
+            ids += inside
         word = (token["word"] or "").translate(_PLAIN_ID)
         is_unknown = bool(word) and known.find(word) is None
         is_word = is_unknown and word.isalpha() and word.casefold() != "and"
@@ -205,8 +207,8 @@ def ids_in_line(items: str, known: KnownIds, most_words: int = MAX_WORDS_ON_A_LI
         if words > most_words:
             return None
         if names_ids(word) and not (is_unknown and word.casefold() in _NO_IDS):
-            named.append(word)
-    return None if has_word and has_unknown_brackets else named
+            ids.append(word)
+    return None if has_word and has_unknown_brackets else ids
 
 
 def ids_in_list_item(text: str, known: KnownIds) -> list[str] | None:

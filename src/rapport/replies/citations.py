@@ -222,8 +222,8 @@ class CitationFilter:
         return self._open is not None and self._open.line is self._line
 
     def _open_bracket(self, char: str) -> None:
-        place = (self._open, self._inside, self._code, self._line, self._line_state, self._is_item)
-        self._open = _Bracket(len(self._kept), self._solid, self._count_decided(), *place)
+        state = (self._open, self._inside, self._code, self._line, self._line_state, self._is_item)
+        self._open = _Bracket(len(self._kept), self._solid, self._count_decided(), *state)
         self._inside = Inside(is_known=not any(self._code))
         self._keep(char)
 
@@ -304,8 +304,8 @@ class CitationFilter:
     def _begin_line(self, header: _Line | None = None, *, is_listed: bool = False, row: int | None = None) -> None:
         start = len(self._kept)
         floor = header.floor if header else self._open.floor if self._open else self._solid
-        place = (self._open, self._inside, self._code, header, is_listed)
-        self._line = _Line(start, start if row is None else row, self._solid, floor, *place)
+        state = (self._open, self._inside, self._code, header, is_listed)
+        self._line = _Line(start, start if row is None else row, self._solid, floor, *state)
         self._line_state, self._is_item = START, header is not None or is_listed
 
     def _end_line(self) -> None:

@@ -13,18 +13,18 @@ _SOURCES = re.compile(rf"(?<![^\s*_>#.!?\]-]){_GAP.join('source')}{_GAP}s?+[\s*_
 
 def defuse(text: str) -> str:
     """Return the text with round brackets around what would read as a tag."""
-    kept = list(text)
+    characters = list(text)
     opened: list[tuple[int, int]] = []
     for position in _from_first_bracket(text):
         char = text[position]
         if char in OPENING:
             opened.append((position, START))
         elif char in CLOSING and opened and opened[-1][1] >= LIST:
-            kept[opened.pop()[0]], kept[position] = "(", ")"
+            characters[opened.pop()[0]], characters[position] = "(", ")"
             _follow(opened, "(")  # what is now quoted inside of an outer tag is part of its content
         else:
             _follow(opened, char)
-    return "".join(kept)
+    return "".join(characters)
 
 
 def defuse_ids(text: str, retrieved: Collection[str]) -> str:
@@ -34,7 +34,7 @@ def defuse_ids(text: str, retrieved: Collection[str]) -> str:
     """
     if not retrieved:
         return text
-    kept = list(text)
+    characters = list(text)
     known = KnownIds(retrieved)
     opened = -1
     inside = Inside()
@@ -44,26 +44,26 @@ def defuse_ids(text: str, retrieved: Collection[str]) -> str:
             opened, inside = position, Inside()
         elif char in CLOSING:
             if opened >= 0 and inside.cites(known):
-                kept[opened], kept[position] = "(", ")"
+                characters[opened], characters[position] = "(", ")"
             opened = -1
         elif opened >= 0:
             inside = inside.read(char, known)
-    lowered = {one.lower() for one in retrieved}
-    named = any(word.lower() in lowered for word in ID.findall(text))
-    return defuse_lines("".join(kept)) if named else "".join(kept)
+    lowered = {note_id.lower() for note_id in retrieved}
+    has_id = any(word.lower() in lowered for word in ID.findall(text))
+    return defuse_lines("".join(characters)) if has_id else "".join(characters)
 
 
 def defuse_lines(text: str) -> str:
     """Return the text without the beginning of a citation line: the colon of `Sources:` becomes a comma."""
-    kept = list(text)
-    for found in _SOURCES.finditer(text):
-        kept[found.start("colon")] = ","
-    return "".join(kept)
+    characters = list(text)
+    for match in _SOURCES.finditer(text):
+        characters[match.start("colon")] = ","
+    return "".join(characters)
 
 
 def _from_first_bracket(text: str) -> range:
     """Return the positions from the first opening bracket on; none if there is no bracket."""
-    first = min((place for bracket in OPENING if (place := text.find(bracket)) >= 0), default=len(text))
+    first = min((position for bracket in OPENING if (position := text.find(bracket)) >= 0), default=len(text))
     return range(first, len(text))
 
 

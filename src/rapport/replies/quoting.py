@@ -41,12 +41,12 @@ def quote_prompt(message: HumanMessage, ids: Collection[str]) -> HumanMessage:
     if not ids:
         return message
     content = cast("Content", message.content)  # pyright: ignore[reportUnknownMemberType]
-    return message.model_copy(update={"content": _rewrite(content, lambda whole: defuse_ids(whole, ids))})
+    return message.model_copy(update={"content": _rewrite(content, lambda text: defuse_ids(text, ids))})
 
 
 def _quote_passage(passage: Passage, ids: Collection[str]) -> Passage:
     texts = [passage.title, passage.heading, passage.text]
-    title, heading, text = _rewrite_joined(texts, lambda whole: defuse_ids(defuse(whole), ids))
+    title, heading, text = _rewrite_joined(texts, lambda joined: defuse_ids(defuse(joined), ids))
     return replace(passage, title=title, heading=heading, text=text)
 
 
@@ -73,9 +73,9 @@ def _is_text(block: Block) -> bool:
 
 def _rewrite_joined(texts: Sequence[str], rewrite: Callable[[str], str]) -> list[str]:
     """Return the texts rewritten as one; `rewrite` leaves each character in its place."""
-    whole = rewrite("".join(texts))
+    joined = rewrite("".join(texts))
     parts: list[str] = []
     for text in texts:
-        parts.append(whole[: len(text)])
-        whole = whole[len(text) :]
+        parts.append(joined[: len(text)])
+        joined = joined[len(text) :]
     return parts

@@ -21,15 +21,15 @@ FALLBACK = "Temporary issue generating response. Here are the relevant documents
 
 def make_model_reply(text: str, passages: Sequence[Passage]) -> Reply:
     """Return what the model said, with every citation that was not retrieved taken out and the sources of those that were."""
-    found = check_citations(make_storable(text), {passage.note_id for passage in passages})
-    if passages or found.generated:
+    checked = check_citations(make_storable(text), {passage.note_id for passage in passages})
+    if passages or checked.generated:
         log.info(
             "chat.citations",
-            generatedIds=_redact_ids(found.generated),
-            validIds=list(found.valid),
-            removed=_redact_ids(found.removed),
+            generatedIds=_redact_ids(checked.generated),
+            validIds=list(checked.valid),
+            removed=_redact_ids(checked.removed),
         )
-    return Reply(found.text, sources=make_snippets(passages, found.valid))
+    return Reply(checked.text, sources=make_snippets(passages, checked.valid))
 
 
 def _redact_ids(ids: Sequence[str]) -> list[str]:
@@ -52,11 +52,11 @@ def make_fallback_reply(
     must not quote what anybody said.
     """
     log.warning("chat.error", errorType=kind, message=reason)
-    found = make_snippets(passages, list(dict.fromkeys(passage.note_id for passage in passages)))
-    if found:
-        told = " ".join(f"{defuse_lines(snippet['text'])} [source: {snippet['id']}]" for snippet in found)
+    snippets = make_snippets(passages, list(dict.fromkeys(passage.note_id for passage in passages)))
+    if snippets:
+        summary = " ".join(f"{defuse_lines(snippet['text'])} [source: {snippet['id']}]" for snippet in snippets)
     else:
-        told = "there are none for this message. Your message is kept; please send it again in a moment."
-    text = check_citations(FALLBACK + told, [snippet["id"] for snippet in found]).text
+        summary = "there are none for this message. Your message is kept; please send it again in a moment."
+    text = check_citations(FALLBACK + summary, [snippet["id"] for snippet in snippets]).text
     wrong = {"kind": problem or kind, "model": model}
-    return Reply(text, sources=found, metadata={"fallback_used": True, "problem": wrong})
+    return Reply(text, sources=snippets, metadata={"fallback_used": True, "problem": wrong})

@@ -22,6 +22,6 @@ def _shorten(text: str) -> str:
     line = defuse(" ".join(text.split()))  # on one line there may be a tag that was none on several
     if len(line) <= MAX_SNIPPET_CHARACTERS:
         return line
-    cut = line[: MAX_SNIPPET_CHARACTERS - 1]
-    at_word = cut.rsplit(" ", 1)[0]
-    return f"{at_word if len(at_word) > MAX_SNIPPET_CHARACTERS // 2 else cut}…"
+    shortened = line[: MAX_SNIPPET_CHARACTERS - 1]
+    at_word = shortened.rsplit(" ", 1)[0]
+    return f"{at_word if len(at_word) > MAX_SNIPPET_CHARACTERS // 2 else shortened}…"

@@ -25,34 +25,34 @@ class Admission:
     def is_empty(self) -> bool:
         return not (self.chats or self.users)
 
-    def find_admitted_id(self, glance: UpdateOrigin, *, known_as: int | None = None) -> int | None:
+    def find_admitted_id(self, origin: UpdateOrigin, *, known_as: int | None = None) -> int | None:
         """Return the id by which a chat is admitted, or None. `known_as` is the id the chat had before it became a supergroup.
 
-        In a group that is let in everybody may speak; directly only who is named, as a user or as a chat, which is the same.
+        In an admitted group everybody may write to the bot. A direct chat needs an entry, in either list.
         """
-        for chat_id in (glance.chat_id, known_as):
-            if chat_id is not None and (chat_id in self.chats or (glance.traits is DIRECT and chat_id in self.users)):
+        for chat_id in (origin.chat_id, known_as):
+            if chat_id is not None and (chat_id in self.chats or (origin.traits is DIRECT and chat_id in self.users)):
                 return chat_id
         return None
 
     def choose_owner(self, admitted_as: int, *, first: int) -> str:
-        """Return the owner of the chat's conversation: the one the settings name, else the chat itself.
+        """Return the owner of the chat's conversation: the user that the settings name, else the chat itself.
 
-        `first` is the id that it had at first: under that it has what is its own, whatever its id is now.
+        `first` is the chat's first id: its own owner id is made from it and stays the same when the chat's id changes.
         """
-        named = self.chats.get(admitted_as) or self.users.get(admitted_as)
-        return named or f"telegram:{first}"
+        owner = self.chats.get(admitted_as) or self.users.get(admitted_as)
+        return owner or f"telegram:{first}"
 
 
 def read_admission(chats: str, users: str) -> Admission:
-    """Read the two lists of the settings; raises InvalidInput that says what to write instead."""
+    """Parse the two lists of the settings; raise InvalidInput that says what to write instead."""
     return Admission(_read_list(chats, "TELEGRAM_ALLOWED_CHATS"), _read_list(users, "TELEGRAM_ALLOWED_USERS"))
 
 
-def _read_list(written: str, setting: str) -> dict[int, str | None]:
-    """`-1001234567890, 99=ann`: ids, each perhaps with the Rapport user whose notes and memories it shares."""
-    found: dict[int, str | None] = {}
-    for entry in re.split(r"[,;\s]+", re.sub(r"(?<!\s)\s*+=\s*+", "=", written.strip())):
+def _read_list(text: str, setting: str) -> dict[int, str | None]:
+    """Parse `-1001234567890, 99=ann`: ids, each optionally with the Rapport user whose notes and memories it uses."""
+    owners: dict[int, str | None] = {}
+    for entry in re.split(r"[,;\s]+", re.sub(r"(?<!\s)\s*+=\s*+", "=", text.strip())):
         if not entry:
             continue
         number, _, owner = entry.partition("=")
@@ -64,5 +64,5 @@ def _read_list(written: str, setting: str) -> dict[int, str | None]:
             )
         if "=" in entry and _OWNER.fullmatch(owner) is None:
             raise InvalidInput(f"{setting}: after {number}= comes the name of a Rapport user, such as `local`.")
-        found[int(number)] = owner or None
-    return found
+        owners[int(number)] = owner or None
+    return owners

@@ -16,7 +16,7 @@ from telegram.warnings import PTBDeprecationWarning
 from rapport.domain.errors import Permanent, RapportError, Transient
 from telegram import Bot
 
-# The library warns on stderr, with every flood limit, of a type that is handled here.
+# With every flood limit the library warns on stderr about a type that is handled here.
 warnings.filterwarnings("ignore", message=r"(?s).*`retry_after`", category=PTBDeprecationWarning)
 
 OFFICIAL_URL = "https://api.telegram.org"
@@ -25,7 +25,7 @@ POLL_SECONDS = 30
 CONNECT_TIMEOUT_SECONDS = 10.0
 ANSWER_TIMEOUT_SECONDS = 20.0
 CONFLICT_SECONDS = 5.0
-"""Pause after another program asked for the same updates."""
+"""Pause after another program has polled the same bot."""
 MAX_CONNECTIONS = 16
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
@@ -37,7 +37,7 @@ class TokenRefused(Permanent):
 
 
 class UpdatesConflict(Transient):
-    """Another program asks for the same bot's updates."""
+    """Another program polls the same bot."""
 
 
 class NoAnswer(Transient):
@@ -45,7 +45,7 @@ class NoAnswer(Transient):
 
 
 class Blocked(Permanent):
-    """The bot may not write there: it was blocked, removed or muted, or the chat is gone."""
+    """The bot may not write there: it was blocked, removed or muted, or the chat was deleted."""
 
 
 class Refused(Permanent):
@@ -75,7 +75,7 @@ class BotApi(Bot):
 
     @property
     def number(self) -> int:
-        """Return the id that the bot's rows are stored under: the number its token begins with."""
+        """Return the bot's id, which its rows are stored with: the number that its token begins with."""
         first = self.token.partition(":")[0]
         if first.isascii() and first.isdigit() and len(first) < 19:
             return int(first)
@@ -101,40 +101,40 @@ class BotApi(Bot):
 
     async def call(self, method: str, **parameters: Any) -> Any:
         """Call a method and return its result. Raises one of the errors above, Transient or Permanent."""
-        given = {name: value for name, value in parameters.items() if value is not None}
+        arguments = {name: value for name, value in parameters.items() if value is not None}
         # Only the long poll for updates waits longer than a usual request.
-        reading = {"read_timeout": given["timeout"] + ANSWER_TIMEOUT_SECONDS} if method == "getUpdates" else {}
+        reading = {"read_timeout": arguments["timeout"] + ANSWER_TIMEOUT_SECONDS} if method == "getUpdates" else {}
         try:
-            return await self._post(method, given, **reading)
+            return await self._post(method, arguments, **reading)
         except (TelegramError, httpx.HTTPError) as error:
             raise self._translate(error) from None  # the cause contains the URL, and so the token
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise NoAnswer(f"Telegram gave no answer that can be read: {type(error).__name__}") from None
 
     def _translate(self, error: Exception) -> RapportError:
-        said = self.redact(str(error))
+        text = self.redact(str(error))
         match error:
             case RetryAfter():
-                return Transient(f"Telegram asks to wait: {said}", retry_after=_read_retry_seconds(error))
+                return Transient(f"Telegram asks to wait: {text}", retry_after=_read_retry_seconds(error))
             case ChatMigrated():
                 return BecameSupergroup(error.new_chat_id)
             case Conflict():
-                return UpdatesConflict(said, retry_after=CONFLICT_SECONDS)
+                return UpdatesConflict(text, retry_after=CONFLICT_SECONDS)
             case InvalidToken():
                 return TokenRefused("Telegram does not accept TELEGRAM_BOT_TOKEN.")
             case Forbidden():
-                return Blocked(said)
+                return Blocked(text)
             case BadRequest():
-                return _classify_refusal(said)
+                return _classify_refusal(text)
             case _:
-                return _classify_failure(error, said)
+                return _classify_failure(error, text)
 
 
-def _classify_failure(error: Exception, said: str) -> RapportError:
+def _classify_failure(error: Exception, text: str) -> RapportError:
     """Return Transient only if nothing was sent: a server that answers 500 or 502 may have done the work."""
     if isinstance(error.__cause__ or error, _NEVER_SENT):
-        return Transient(f"Telegram can't be reached: {said}")
-    return NoAnswer(f"Telegram gave no answer: {said}", retry_after=2)
+        return Transient(f"Telegram can't be reached: {text}")
+    return NoAnswer(f"Telegram gave no answer: {text}", retry_after=2)
 
 
 def _read_retry_seconds(error: RetryAfter) -> float:
@@ -166,5 +166,5 @@ _UNREACHABLE_PHRASES = (
 )
 
 
-def _classify_refusal(said: str) -> Permanent:
-    return Blocked(said) if any(word in said.lower() for word in _UNREACHABLE_PHRASES) else Refused(said)
+def _classify_refusal(text: str) -> Permanent:
+    return Blocked(text) if any(word in text.lower() for word in _UNREACHABLE_PHRASES) else Refused(text)

@@ -85,7 +85,7 @@ class TelegramBot:
         if self._reader is not None:
             self._reader.wake()
 
-    # ---- what is new
+    # ---- updates
 
     async def _poll(self) -> None:
         """Poll for updates, store them, and only then confirm them to Telegram; forever."""
@@ -93,18 +93,18 @@ class TelegramBot:
         offset: int | None = None
         pauses = _Backoff()
         while True:
-            began = time.monotonic()
+            started_at = time.monotonic()
             try:
-                found = await self.api.call(
+                result = await self.api.call(
                     "getUpdates", timeout=POLL_SECONDS, offset=offset, limit=BATCH, allowed_updates=UPDATE_KINDS
                 )
-                updates = _keep_updates(found)
+                updates = _keep_updates(result)
                 await self.inbox.store(updates)
                 # Without updates there is no offset: after a quiet week Telegram restarts its numbers at any value, and an
                 # old offset could skip updates.
                 before, offset = offset, _next_offset(updates)
                 pauses.reset()
-                if offset in (None, before) and time.monotonic() - began < MIN_POLL_SECONDS:
+                if offset in (None, before) and time.monotonic() - started_at < MIN_POLL_SECONDS:
                     await asyncio.sleep(MIN_POLL_SECONDS / 2)
             except UpdatesConflict as error:
                 await self._resolve_conflict(error, pauses)
@@ -162,15 +162,15 @@ class TelegramBot:
         log.warning("telegram.unreachable", reason=str(error))
         await pauses.sleep(at_least=error.retry_after if isinstance(error, Transient) else 1.0)
 
-    # ---- who I am
+    # ---- identity
 
     async def _identify(self) -> None:
-        """Load the bot's identity, which every message is read with, and register the commands."""
+        """Load the bot's identity, which reading a message needs, and register the commands."""
         pauses = _Backoff()
         while True:
             try:
-                told = await self.api.call("getMe")
-                self._me = BotIdentity(int(told["id"]), str(told["username"]), self._agent_id)
+                account = await self.api.call("getMe")
+                self._me = BotIdentity(int(account["id"]), str(account["username"]), self._agent_id)
                 await rename_bot(self._database, self._me.username, bot=self.api.number)
                 break
             except (KeyError, TypeError, ValueError):
@@ -178,16 +178,16 @@ class TelegramBot:
             except (Transient, Permanent) as error:
                 await self._back_off(error, pauses)
         self._known.set()
-        way = "called" if self.uses_webhook else "asking"
-        log.info("telegram.started", bot=self._me.username, way=way)
+        mode = "called" if self.uses_webhook else "asking"
+        log.info("telegram.started", bot=self._me.username, way=mode)
         if self.admission.is_empty:
             log.warning(
                 "telegram.nobody_allowed",
                 remedy="write to the bot; the log then says what to set TELEGRAM_ALLOWED_USERS or TELEGRAM_ALLOWED_CHATS to",
             )
-        if told.get("can_read_all_group_messages") is False and any(chat < 0 for chat in self.admission.chats):
+        if account.get("can_read_all_group_messages") is False and any(chat < 0 for chat in self.admission.chats):
             log.warning("telegram.privacy_mode", remedy=PRIVACY_REMEDY)
-        commands = json.dumps([{"command": name, "description": about} for name, about in COMMANDS])
+        commands = json.dumps([{"command": name, "description": description} for name, description in COMMANDS])
         try:
             await self.api.call("setMyCommands", commands=commands)
         except (Transient, Permanent) as error:
@@ -196,13 +196,13 @@ class TelegramBot:
     async def _handle_updates(self) -> None:
         await self._known.wait()
         assert self._me is not None
-        hearing = UpdateHandler(self.api, self.admission, self._context, self._post, self._database, self._me)
-        self._reader = UpdateWorker(self._database, hearing, bot=self.api.number)
+        handler = UpdateHandler(self.api, self.admission, self._context, self._post, self._database, self._me)
+        self._reader = UpdateWorker(self._database, handler, bot=self.api.number)
         await self._reader.run(self._me)
 
 
 class _Backoff:
-    """Sleep twice as long after each failure, until something works."""
+    """Sleep twice as long after each failure, until a request succeeds."""
 
     def __init__(self) -> None:
         self._next = 1.0
@@ -221,10 +221,10 @@ def make_webhook_url(url: str) -> str:
     return base if base.endswith(WEBHOOK_PATH) else base + WEBHOOK_PATH
 
 
-def _keep_updates(found: object) -> list[Mapping[str, Any]]:
+def _keep_updates(result: object) -> list[Mapping[str, Any]]:
     """Return the items that are JSON objects."""
-    each = cast("list[object]", found) if isinstance(found, list) else []
-    return [update for update in map(as_mapping, each) if update is not None]
+    items = cast("list[object]", result) if isinstance(result, list) else []
+    return [update for update in map(as_mapping, items) if update is not None]
 
 
 def _next_offset(updates: Sequence[Mapping[str, Any]]) -> int | None:

@@ -24,39 +24,39 @@ async def find_or_create_conversation(
 ) -> Conversation | None:
     """Return the conversation of a chat, created if needed; None if the chat is not admitted."""
     async with database.transaction() as connection:
-        places, conversations = ChatMapping(connection, bot), Conversations(connection)
-        place = await places.find_by_chat(chat.id)
-        glance = UpdateOrigin(chat.id, chat.kind, chat.title, None, None)
-        first = place.first_id if place else await places.get_first_id(chat.id)
-        admitted = admission.find_admitted_id(glance, known_as=first)
+        mapping, conversations = ChatMapping(connection, bot), Conversations(connection)
+        mapped = await mapping.find_by_chat(chat.id)
+        origin = UpdateOrigin(chat.id, chat.kind, chat.title, None, None)
+        first = mapped.first_id if mapped else await mapping.get_first_id(chat.id)
+        admitted = admission.find_admitted_id(origin, known_as=first)
         if admitted is None:
             return None
         owner = admission.choose_owner(admitted, first=first)
-        if place is not None and place.owner_id == owner:
+        if mapped is not None and mapped.owner_id == owner:
             with suppress(NotFound):  # erased concurrently
-                found = await conversations.get(owner, place.conversation_id)
-                if found.title != chat.title:
-                    await conversations.rename(found.id, chat.title)
-                return found
-        made = await conversations.create(
+                existing = await conversations.get(owner, mapped.conversation_id)
+                if existing.title != chat.title:
+                    await conversations.rename(existing.id, chat.title)
+                return existing
+        conversation = await conversations.create(
             owner, agent_id=me.agent_id, kind=chat.kind, channel=CHANNEL, title=chat.title, handle=me.username
         )
-        await places.map_chat(chat.id, made.id, owner)
-    log.info("telegram.conversation", conversationId=made.id, chat=chat.id, kind=chat.kind, owner=owner)
-    return made
+        await mapping.map_chat(chat.id, conversation.id, owner)
+    log.info("telegram.conversation", conversationId=conversation.id, chat=chat.id, kind=chat.kind, owner=owner)
+    return conversation
 
 
 async def find_chat_id(database: Database, conversation_id: str, *, bot: int) -> int:
     """Return the chat of a conversation; raises NotFound if it is no chat of this bot."""
     async with database.statement() as connection:
-        place = await ChatMapping(connection, bot).find_by_conversation(conversation_id)
-    if place is None:
+        mapped = await ChatMapping(connection, bot).find_by_conversation(conversation_id)
+    if mapped is None:
         raise NotFound("This conversation is no chat of this bot.")
-    return place.chat_id
+    return mapped.chat_id
 
 
 async def migrate_chat(database: Database, old: int, new: int, *, bot: int) -> bool:
-    """Give the conversation of a group the id of its supergroup; False if there is none to move."""
+    """Give the conversation of a group the id of its supergroup; return False if the group has no conversation."""
     async with database.transaction() as connection:
         was_moved = await ChatMapping(connection, bot).migrate_chat(old, new)
     if was_moved:
@@ -69,9 +69,9 @@ async def remember_migration(database: Database, admission: Admission, old: int,
     if admission.find_admitted_id(UpdateOrigin(old, "group", None, None, None)) is None:
         return
     async with database.transaction() as connection:
-        places = ChatMapping(connection, bot)
-        is_conversation = await places.find_by_chat(old) is not None or await places.find_by_chat(new) is not None
-        is_news = not is_conversation and await places.record_migration(old, new)
+        mapping = ChatMapping(connection, bot)
+        is_conversation = await mapping.find_by_chat(old) is not None or await mapping.find_by_chat(new) is not None
+        is_news = not is_conversation and await mapping.record_migration(old, new)
     if is_news:
         _log_migration(old, new)
 

@@ -1,4 +1,4 @@
-"""Handle what happened in a chat: pass a message to the core, run a command, or record a change."""
+"""Handle an update of a chat: pass a message to the core, run a command, or record a change."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ADMIN_STATUSES = frozenset({"creator", "administrator"})
 
 @dataclass(slots=True)
 class UpdateHandler:
-    """Handle the updates of one bot. Everything may be repeated without harm."""
+    """Handle the updates of one bot. Every step may be repeated."""
 
     api: BotApi
     admission: Admission
@@ -61,7 +61,7 @@ class UpdateHandler:
     """For Telegram's own tables."""
     me: BotIdentity
     _known_usernames: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
-    """The stored user ids by username, so that they are not written again with every message."""
+    """Cache of stored user ids by username, so that they are not written again with every message."""
     _albums: Albums = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,31 +81,31 @@ class UpdateHandler:
             case Ignored():
                 log.debug("telegram.nothing", updateId=update_id, why=happened.reason)
 
-    async def _handle_message(self, said: MessageReceived, update_id: int, payload: Mapping[str, Any]) -> None:
+    async def _handle_message(self, message: MessageReceived, update_id: int, payload: Mapping[str, Any]) -> None:
         for _ in range(2):
-            conversation = await self._find_conversation(said.chat)
+            conversation = await self._find_conversation(message.chat)
             if conversation is None:
                 return None
             try:
-                return await self._store_or_run(said, conversation, update_id, payload)
+                return await self._store_or_run(message, conversation, update_id, payload)
             except NotFound:  # erased concurrently: try again with a new conversation
                 continue
         raise Transient("The conversation is being erased.")
 
     async def _store_or_run(
-        self, said: MessageReceived, conversation: Conversation, update_id: int, payload: Mapping[str, Any]
+        self, message: MessageReceived, conversation: Conversation, update_id: int, payload: Mapping[str, Any]
     ) -> None:
-        if said.command is not None and said.edited_at is None and self._is_own_command(said):
-            await self._run_command(said, conversation, update_id)
+        if message.command is not None and message.edited_at is None and self._is_own_command(message):
+            await self._run_command(message, conversation, update_id)
             return
-        incoming = await self._make_incoming(said, conversation, payload)
-        if said.edited_at is not None:
+        incoming = await self._make_incoming(message, conversation, payload)
+        if message.edited_at is not None:
             # Changes of one second keep their order.
-            edited_at = said.edited_at + timedelta(microseconds=update_id % 1_000_000)
+            edited_at = message.edited_at + timedelta(microseconds=update_id % 1_000_000)
             incoming = replace(incoming, edited_at=edited_at)
             if await self.context.core.history.apply_edit(incoming):
                 return
-            if said.command is not None and self._is_own_command(said):
+            if message.command is not None and self._is_own_command(message):
                 return  # a command is not a message of the conversation
         try:
             ticket = await self.context.core.runner.accept(incoming)
@@ -116,90 +116,91 @@ class UpdateHandler:
             await self.context.core.history.apply_edit(incoming)
 
     async def _make_incoming(
-        self, said: MessageReceived, conversation: Conversation, payload: Mapping[str, Any]
+        self, message: MessageReceived, conversation: Conversation, payload: Mapping[str, Any]
     ) -> Incoming:
         return Incoming(
             owner_id=conversation.owner_id,
             conversation_id=conversation.id,
-            content=said.text,
-            author=said.author,
-            mentions=(*said.mentions, *await self._resolve_usernames(said))[:MAX_MENTIONS],
-            thread_id=said.thread_id,
-            is_bot=said.is_bot,
-            platform_id=said.platform_id,
-            reply_to_platform_id=said.reply_to_platform_id,
-            context_snapshot=said.context_snapshot,
+            content=message.text,
+            author=message.author,
+            mentions=(*message.mentions, *await self._resolve_usernames(message))[:MAX_MENTIONS],
+            thread_id=message.thread_id,
+            is_bot=message.is_bot,
+            platform_id=message.platform_id,
+            reply_to_platform_id=message.reply_to_platform_id,
+            context_snapshot=message.context_snapshot,
             payload=payload,
-            said_at=said.said_at,
-            mentions_agent=said.mentions_agent,
-            replies_to_agent=said.replies_to_agent,
-            is_album_rest=is_for_agent(said.facts) and not await self._albums.is_representative(said, conversation),
+            said_at=message.said_at,
+            mentions_agent=message.mentions_agent,
+            replies_to_agent=message.replies_to_agent,
+            is_album_rest=is_for_agent(message.facts)
+            and not await self._albums.is_representative(message, conversation),
         )
 
-    async def _resolve_usernames(self, said: MessageReceived) -> list[str]:
+    async def _resolve_usernames(self, message: MessageReceived) -> list[str]:
         """Return the ids of the people mentioned by username, and store the sender's own username."""
         async with self.database.statement() as connection:
             people = TelegramUsernames(connection)
-            if said.person is not None and said.person.username is not None:
-                name = said.person.username.lower()
-                if self._known_usernames.get(name) != said.person.id:
-                    await people.store(name, said.person.id)
-                    self._known_usernames[name] = said.person.id
+            if message.person is not None and message.person.username is not None:
+                name = message.person.username.lower()
+                if self._known_usernames.get(name) != message.person.id:
+                    await people.store(name, message.person.id)
+                    self._known_usernames[name] = message.person.id
                     if len(self._known_usernames) > _MAX_USERNAMES:
                         self._known_usernames.popitem(last=False)
-            if not said.usernames:
+            if not message.usernames:
                 return []
-            return [f"user{user_id}" for user_id in (await people.find_user_ids(said.usernames)).values()]
+            return [f"user{user_id}" for user_id in (await people.find_user_ids(message.usernames)).values()]
 
     # ---- commands
 
-    def _is_own_command(self, said: MessageReceived) -> bool:
-        assert said.command is not None
-        return said.command.name in _COMMAND_NAMES and not said.is_bot
+    def _is_own_command(self, message: MessageReceived) -> bool:
+        assert message.command is not None
+        return message.command.name in _COMMAND_NAMES and not message.is_bot
 
-    async def _run_command(self, said: MessageReceived, conversation: Conversation, update_id: int) -> None:
-        command = said.command
+    async def _run_command(self, message: MessageReceived, conversation: Conversation, update_id: int) -> None:
+        command = message.command
         assert command is not None
         parsed_command = Command(
             command.name,
             command.argument,
             conversation,
-            said.author,
-            lambda: self._is_admin(said.chat, said.person, anonymous=said.is_admin),
-            await self._find_parent(said, conversation),
+            message.author,
+            lambda: self._is_admin(message.chat, message.person, anonymous=message.is_admin),
+            await self._find_parent(message, conversation),
             self.me.username,
-            is_reply=said.reply_to_platform_id is not None,
-            thread_id=said.thread_id,
+            is_reply=message.reply_to_platform_id is not None,
+            thread_id=message.thread_id,
         )
         notice = await run_command(parsed_command, self.context)
         if notice is None:
             return
-        about = replace(notice, reply_to_platform_id=said.platform_id, thread_id=said.thread_id)
-        await self._post_notice(about, said.chat, update_id)
+        addressed_notice = replace(notice, reply_to_platform_id=message.platform_id, thread_id=message.thread_id)
+        await self._post_notice(addressed_notice, message.chat, update_id)
 
-    async def _handle_button(self, pressed: ButtonPressed, update_id: int) -> None:
-        conversation = await self._find_conversation(pressed.chat)
+    async def _handle_button(self, press: ButtonPressed, update_id: int) -> None:
+        conversation = await self._find_conversation(press.chat)
         if conversation is None:
             return
         try:
             notice = await press_button(
-                pressed.data,
+                press.data,
                 conversation,
-                pressed.person.author,
-                lambda: self._is_admin(pressed.chat, pressed.person),
+                press.person.author,
+                lambda: self._is_admin(press.chat, press.person),
                 self.context,
             )
         except NotFound:
             notice = None
         # Both are optional: the button may stay, and Telegram ends the press by itself.
-        told = NOT_YOURS if notice is None else None
-        await self._try_call("answerCallbackQuery", callback_query_id=pressed.callback_id, text=told)
+        alert = NOT_YOURS if notice is None else None
+        await self._try_call("answerCallbackQuery", callback_query_id=press.callback_id, text=alert)
         if notice is None:
             return
-        if pressed.message_id is not None:
-            await self._try_call("editMessageReplyMarkup", chat_id=pressed.chat.id, message_id=pressed.message_id)
-        about = replace(notice, reply_to_platform_id=pressed.platform_id, thread_id=pressed.thread_id)
-        await self._post_notice(about, pressed.chat, update_id)
+        if press.message_id is not None:
+            await self._try_call("editMessageReplyMarkup", chat_id=press.chat.id, message_id=press.message_id)
+        addressed_notice = replace(notice, reply_to_platform_id=press.platform_id, thread_id=press.thread_id)
+        await self._post_notice(addressed_notice, press.chat, update_id)
 
     async def _post_notice(self, notice: Notice, chat: Chat, update_id: int) -> None:
         """Post a notice; if the conversation was just erased, into the new one."""
@@ -208,11 +209,11 @@ class UpdateHandler:
             name = f"update {update_id}"
             await self.post(conversation.owner_id, conversation.id, notice, name=name, channel=CHANNEL)
 
-    async def _find_parent(self, said: MessageReceived, conversation: Conversation) -> Message | None:
-        if said.reply_to_platform_id is None:
+    async def _find_parent(self, message: MessageReceived, conversation: Conversation) -> Message | None:
+        if message.reply_to_platform_id is None:
             return None
         return await self.context.core.history.find_by_platform_id(
-            conversation.owner_id, conversation.id, said.reply_to_platform_id
+            conversation.owner_id, conversation.id, message.reply_to_platform_id
         )
 
     async def _is_admin(self, chat: Chat, person: Person | None, *, anonymous: bool = False) -> bool:
@@ -233,16 +234,16 @@ class UpdateHandler:
         return await find_or_create_conversation(self.database, self.admission, chat, bot=self.api.number, me=self.me)
 
     async def _handle_migration(self, move: GroupMigrated) -> None:
-        where = (move.old, move.new)
-        if not await migrate_chat(self.database, *where, bot=self.api.number):
-            await remember_migration(self.database, self.admission, *where, bot=self.api.number)
+        ids = (move.old, move.new)
+        if not await migrate_chat(self.database, *ids, bot=self.api.number):
+            await remember_migration(self.database, self.admission, *ids, bot=self.api.number)
 
-    async def _handle_membership(self, belongs: MembershipChanged) -> None:
+    async def _handle_membership(self, change: MembershipChanged) -> None:
         """Record whether the bot can still write in the chat."""
-        conversation = await self._find_conversation(belongs.chat)
+        conversation = await self._find_conversation(change.chat)
         if conversation is None:
             return
-        is_reachable = belongs.is_member and belongs.can_speak
+        is_reachable = change.is_member and change.can_speak
         await self.context.core.conversations.set_reachable(conversation.id, is_reachable)
 
     async def _try_call(self, method: str, **parameters: Any) -> None:

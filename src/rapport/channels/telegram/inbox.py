@@ -1,4 +1,4 @@
-"""Store updates of admitted chats under their number; only then may Telegram forget them."""
+"""Store updates of admitted chats under their number, before they are confirmed to Telegram."""
 
 from __future__ import annotations
 
@@ -39,39 +39,41 @@ class Inbox:
         self._logged_at: OrderedDict[int, float] = OrderedDict()
 
     async def store(self, updates: Sequence[Mapping[str, Any]]) -> int:
-        """Store all of them, or, if that can't be done now, none; returns how many are new. Raises Transient then.
+        """Store all updates or none; return how many are new. Raise Transient if they can't be stored now.
 
-        What comes from a chat that is not let in is not kept: only that it came.
+        The content of an update from a rejected chat is not stored, only the chat's id and name.
         """
-        new = 0
+        new_count = 0
         async with self._database.transaction() as connection:
             for update in sorted(
-                updates, key=lambda one: read_update_id(one) or 0
-            ):  # a move comes before what follows it
-                new += await self._store_one(connection, update)
-        if new:
+                updates, key=lambda item: read_update_id(item) or 0
+            ):  # in order: a migration comes before the messages of the new chat
+                new_count += await self._store_one(connection, update)
+        if new_count:
             self._on_stored()
-        return new
+        return new_count
 
     async def _store_one(self, connection: Connection, update: Mapping[str, Any]) -> bool:
-        update_id, glance = read_update_id(update), find_origin(update)
-        if update_id is None or glance is None:
+        update_id, origin = read_update_id(update), find_origin(update)
+        if update_id is None or origin is None:
             log.info("telegram.ignored", updateId=update_id, reason="no number or no chat")
             return False
-        if self._admission.find_admitted_id(glance) is None and not await self._is_admitted_supergroup(
-            connection, update, glance
+        if self._admission.find_admitted_id(origin) is None and not await self._is_admitted_supergroup(
+            connection, update, origin
         ):
-            await self._refuse(connection, glance, read_message_id(update, bot=self._bot))
+            await self._refuse(connection, origin, read_message_id(update, bot=self._bot))
             return False
         text = json.dumps(update, separators=(",", ":"))
         if len(text) > MAX_UPDATE_CHARACTERS:
             log.warning("telegram.too_large", updateId=update_id, characters=len(text))
             return False
-        said = read_message_id(update, bot=self._bot)
-        return await TelegramUpdates(connection, self._bot).store(update_id, glance.chat_id, text, message_id=said)
+        message_id = read_message_id(update, bot=self._bot)
+        return await TelegramUpdates(connection, self._bot).store(
+            update_id, origin.chat_id, text, message_id=message_id
+        )
 
     async def _is_admitted_supergroup(
-        self, connection: Connection, update: Mapping[str, Any], glance: UpdateOrigin
+        self, connection: Connection, update: Mapping[str, Any], origin: UpdateOrigin
     ) -> bool:
         """Return True if the update is from a supergroup that is admitted by its former group id."""
         old = (as_mapping(update.get("message")) or {}).get("migrate_from_chat_id")
@@ -80,30 +82,30 @@ class Inbox:
             and self._admission.find_admitted_id(UpdateOrigin(old, "group", None, None, None)) is not None
         ):
             return True
-        places = ChatMapping(connection, self._bot)
-        place = await places.find_by_chat(glance.chat_id)
-        first = place.first_id if place else await places.get_first_id(glance.chat_id)
-        if place is not None or first != glance.chat_id:
-            return self._admission.find_admitted_id(glance, known_as=first) is not None
-        return await TelegramUpdates(connection, self._bot).is_waiting(glance.chat_id)
+        mapping = ChatMapping(connection, self._bot)
+        mapped = await mapping.find_by_chat(origin.chat_id)
+        first = mapped.first_id if mapped else await mapping.get_first_id(origin.chat_id)
+        if mapped is not None or first != origin.chat_id:
+            return self._admission.find_admitted_id(origin, known_as=first) is not None
+        return await TelegramUpdates(connection, self._bot).is_waiting(origin.chat_id)
 
-    async def _refuse(self, connection: Connection, glance: UpdateOrigin, message_id: int | None) -> None:
-        name = glance.title or glance.person_name or ""
+    async def _refuse(self, connection: Connection, origin: UpdateOrigin, message_id: int | None) -> None:
+        name = origin.title or origin.person_name or ""
         await TelegramUpdates(connection, self._bot).reject_chat(
-            glance.chat_id, kind=glance.kind, name=name, message_id=message_id
+            origin.chat_id, kind=origin.kind, name=name, message_id=message_id
         )
         now = time.monotonic()
-        if now - self._logged_at.get(glance.chat_id, -LOG_AGAIN_SECONDS) < LOG_AGAIN_SECONDS:
+        if now - self._logged_at.get(origin.chat_id, -LOG_AGAIN_SECONDS) < LOG_AGAIN_SECONDS:
             return
-        self._logged_at[glance.chat_id] = now
-        self._logged_at.move_to_end(glance.chat_id)
+        self._logged_at[origin.chat_id] = now
+        self._logged_at.move_to_end(origin.chat_id)
         if len(self._logged_at) > _MAX_LOGGED_CHATS:
             self._logged_at.popitem(last=False)
         log.warning(
             "telegram.refused",
-            chat=glance.chat_id,
-            kind=glance.kind,
-            remedy=describe_remedy(glance.chat_id, glance.kind),
+            chat=origin.chat_id,
+            kind=origin.kind,
+            remedy=describe_remedy(origin.chat_id, origin.kind),
         )
 
 
@@ -123,9 +125,9 @@ def read_update_id(update: Mapping[str, Any]) -> int | None:
 def read_message_id(update: Mapping[str, Any], *, bot: int) -> int | None:
     """Return the number of the message in an update; None if there is none, or if it is the bot's own.
 
-    Where somebody presses a button the message is the bot's own: that it is known must not hide that it has arrived.
+    The message of a pressed button is the bot's own. If its number counted as known, the delivery check would skip it.
     """
-    told = as_mapping(update.get("message")) or as_mapping(update.get("edited_message")) or {}
-    number = told.get("message_id")
-    is_own = (as_mapping(told.get("from")) or {}).get("id") == bot
+    message = as_mapping(update.get("message")) or as_mapping(update.get("edited_message")) or {}
+    number = message.get("message_id")
+    is_own = (as_mapping(message.get("from")) or {}).get("id") == bot
     return number if is_number(number) and not is_own else None

@@ -105,7 +105,7 @@ class MessageReceived:
     context_snapshot: Mapping[str, Any] | None
     command: ParsedCommand | None
     edited_at: datetime | None
-    """Of a changed message: when it was changed."""
+    """The time of the edit; None for a new message."""
     album: str | None
     """Messages of one album were sent at once, and mostly only one of them has words."""
     has_words: bool
@@ -146,7 +146,7 @@ class GroupMigrated:
 
 @dataclass(frozen=True, slots=True)
 class MembershipChanged:
-    """The bot was added or removed, blocked or unblocked, or what it may do was changed."""
+    """The bot was added or removed, blocked or unblocked, or its rights were changed."""
 
     chat: Chat
     person: Person

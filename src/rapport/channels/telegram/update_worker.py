@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 BATCH = 100
 MAX_CONCURRENT_CHATS = 8
-"""Chats that are handled at once: one that hangs does not block the others."""
+"""How many chats are handled at once, so that one that hangs does not block the others."""
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
 """Pause of a chat whose next update cannot be handled now, unless Telegram asks for more."""
@@ -32,13 +32,13 @@ CLEANUP_SECONDS = 3_600.0
 
 
 class Handler(Protocol):
-    """Handle what happened. Safe to repeat."""
+    """Handles an event. Safe to repeat."""
 
     async def handle(self, happened: ChatEvent, *, update_id: int, payload: Mapping[str, Any]) -> None: ...
 
 
 class UpdateWorker:
-    """Handle one bot's updates; one process at a time does. After a crash the next process repeats what was unfinished."""
+    """Handles one bot's updates, in one process at a time. After a crash the next process repeats unfinished updates."""
 
     def __init__(self, database: Database, handler: Handler, *, bot: int) -> None:
         self._database = database
@@ -55,17 +55,17 @@ class UpdateWorker:
         self._woken.set()
 
     async def run(self, bot_identity: BotIdentity) -> None:
-        """Read until cancelled."""
+        """Handle updates until cancelled."""
         await asyncio.gather(*(self._work_chats(bot_identity) for _ in range(MAX_CONCURRENT_CHATS)))
 
-    async def _work_chats(self, me: BotIdentity) -> None:
+    async def _work_chats(self, bot: BotIdentity) -> None:
         """Handle one chat after the other, each until nothing waits or an update must be retried later."""
         while True:
             updates = await self._take_chat()
             chat_id = updates[0].chat_id
             rest = 0.0
             try:
-                rest = await self._handle_in_order(updates, me)
+                rest = await self._handle_in_order(updates, bot)
             except Exception as error:  # noqa: BLE001 - other chats must go on, and this one is retried
                 log.warning("telegram.waiting", chat=chat_id, reason=str(error), errorType=type(error).__name__)
                 rest = PAUSE_SECONDS
@@ -85,9 +85,9 @@ class UpdateWorker:
                 except (Transient, Permanent) as error:
                     log.warning("telegram.waiting", reason=str(error))
                     await asyncio.sleep(PAUSE_SECONDS)
-                rested = [until - time.monotonic() for until in self._paused_until.values()]
+                pauses = [until - time.monotonic() for until in self._paused_until.values()]
                 try:
-                    async with asyncio.timeout(max(0.0, min([POLL_SECONDS, *rested]))):
+                    async with asyncio.timeout(max(0.0, min([POLL_SECONDS, *pauses]))):
                         await self._woken.wait()
                 except TimeoutError:
                     pass
@@ -103,20 +103,20 @@ class UpdateWorker:
                 self._cleanup_at = now + CLEANUP_SECONDS
             return await updates.list_waiting(BATCH, except_for=[*self._busy_chats, *self._paused_until])
 
-    async def _handle_in_order(self, updates: Sequence[WaitingUpdate], me: BotIdentity) -> float:
+    async def _handle_in_order(self, updates: Sequence[WaitingUpdate], bot: BotIdentity) -> float:
         """Handle a chat's updates until one fails; return the seconds to pause the chat."""
         for update in updates:
-            if rest := await self._handle_update(update, me):
+            if rest := await self._handle_update(update, bot):
                 return rest
         return 0.0
 
-    async def _handle_update(self, update: WaitingUpdate, me: BotIdentity) -> float:
+    async def _handle_update(self, update: WaitingUpdate, bot: BotIdentity) -> float:
         """Handle one update; return the seconds after which to retry it, 0 if it is done."""
         error: str | None = None
         bound = log.bind(updateId=update.update_id, chat=update.chat_id)
         try:
             payload = json.loads(update.payload)
-            await self._handler.handle(read_update(payload, me), update_id=update.update_id, payload=payload)
+            await self._handler.handle(read_update(payload, bot), update_id=update.update_id, payload=payload)
         except (InvalidInput, NotFound) as refused:
             error = str(refused)
             bound.warning("telegram.unreadable", reason=error)

@@ -1,1 +1,1 @@
-"""Run the commands that people give the bot."""
+"""Run the bot's commands."""

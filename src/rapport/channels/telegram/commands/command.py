@@ -1,4 +1,4 @@
-"""Define a command as somebody gave it, and the context that it runs in."""
+"""Define a received command, and the context that it runs in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IsAdmin: TypeAlias = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command as somebody gave it."""
+    """A received command."""
 
     name: str
     argument: str
@@ -31,9 +31,9 @@ class Command:
     bot_username: str
     """The bot's username."""
     is_reply: bool = False
-    """It replies to a message, stored or not."""
+    """True if it replies to a message, stored or not."""
     thread_id: str | None = None
-    """The forum topic it was given in."""
+    """The forum topic that it was sent in."""
 
     @property
     def agent(self) -> AgentProfile:

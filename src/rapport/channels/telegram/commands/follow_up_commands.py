@@ -16,17 +16,17 @@ MAX_LISTED = 10
 
 async def mute(command: Command, context: CommandContext) -> str:
     """Mute follow-ups for a duration, or until `/unmute`. Raises InvalidInput."""
-    written = "".join(command.argument.split())
-    seconds = parse_duration(written) if written else None
+    duration = "".join(command.argument.split())
+    seconds = parse_duration(duration) if duration else None
     if seconds is not None and not 1 <= seconds <= MAX_MUTE_SECONDS:
         raise InvalidInput("Mute me for 1 second to 10 years, or without a duration until /unmute.")
     permission, preference = await _set_mute(command, context, until=FOREVER if seconds is None else seconds)
-    until = _describe_end(permission.muted_until or FOREVER, WallClock.for_preference(preference))
+    end = _describe_end(permission.muted_until or FOREVER, WallClock.for_preference(preference))
     before = (
         "" if _is_on(command, permission) and not _describe_ban(command, context) else " (Follow-ups were off before.)"
     )
     return (
-        f"Muted {until}: I don't write on my own here.{before} When you {_describe_call(command)}, I still answer."
+        f"Muted {end}: I don't write on my own here.{before} When you {_describe_call(command)}, I still answer."
         " /unmute ends it."
     )
 
@@ -38,19 +38,19 @@ async def unmute(command: Command, context: CommandContext) -> str:
 
 async def show_or_switch(command: Command, context: CommandContext) -> str:
     """List the waiting follow-ups; with `on` or `off`, switch follow-ups. Raises InvalidInput."""
-    wanted = command.argument.strip().lower()
-    if wanted in ("on", "off"):
-        return await _switch(command, context, on=wanted == "on")
-    if wanted:
+    argument = command.argument.strip().lower()
+    if argument in ("on", "off"):
+        return await _switch(command, context, on=argument == "on")
+    if argument:
         raise InvalidInput("Send /followups to see them, or /followups on or /followups off.")
-    where = (command.conversation.owner_id, command.conversation.id)
-    listing = await context.core.follow_ups.load(*where)
-    permission, preference, waiting = listing.permission, listing.preference, listing.waiting
+    ids = (command.conversation.owner_id, command.conversation.id)
+    listing = await context.core.follow_ups.load(*ids)
+    permission, preference, timers = listing.permission, listing.preference, listing.waiting
     clock = WallClock.for_preference(preference)
     parts = [_describe_state(command, context, permission)]
     can_be, is_on = not _describe_ban(command, context), _is_on(command, permission)
-    if waiting:
-        parts.append(_list_timers(waiting, clock))
+    if timers:
+        parts.append(_list_timers(timers, clock))
         cancelled = (
             "A new message here cancels them." if can_be and is_on else "I won't send them while follow-ups are off."
         )
@@ -69,34 +69,34 @@ async def _switch(command: Command, context: CommandContext, *, on: bool) -> str
     never = _describe_ban(command, context)
     if on and never:
         return never
-    where = (command.conversation.owner_id, command.conversation.id)
-    permission = await context.core.follow_ups.set_permission(*where, allowed=on)
-    preference = await context.core.follow_ups.get_preference(where[0])
-    held = _list_restrictions(permission, preference, WallClock.for_preference(preference)) if on else []
-    return "\n\n".join([_describe_state(command, context, permission), *held])
+    ids = (command.conversation.owner_id, command.conversation.id)
+    permission = await context.core.follow_ups.set_permission(*ids, allowed=on)
+    preference = await context.core.follow_ups.get_preference(ids[0])
+    restrictions = _list_restrictions(permission, preference, WallClock.for_preference(preference)) if on else []
+    return "\n\n".join([_describe_state(command, context, permission), *restrictions])
 
 
 async def _set_mute(
     command: Command, context: CommandContext, *, until: datetime | float | None
 ) -> tuple[Permission, Preference]:
-    where = (command.conversation.owner_id, command.conversation.id)
-    permission = await context.core.follow_ups.set_permission(*where, muted_until=until)
-    return permission, await context.core.follow_ups.get_preference(where[0])
+    ids = (command.conversation.owner_id, command.conversation.id)
+    permission = await context.core.follow_ups.set_permission(*ids, muted_until=until)
+    return permission, await context.core.follow_ups.get_preference(ids[0])
 
 
-def _list_timers(waiting: Sequence[Timer], clock: WallClock) -> str:
+def _list_timers(timers: Sequence[Timer], clock: WallClock) -> str:
     lines: list[str] = []
-    for timer in waiting[:MAX_LISTED]:
-        about = quote(timer.reason or timer.topic, limit=160)
-        when = f"- **{clock.format_time(timer.due_at)}** ({clock.format_distance(timer.due_at)}), {PURPOSES[timer.trigger_type]}"
-        lines.append(f"{when}: {about}" if about else when)
-    if len(waiting) > MAX_LISTED:
-        lines.append(f"- … and {len(waiting) - MAX_LISTED:,} more")
+    for timer in timers[:MAX_LISTED]:
+        subject = quote(timer.reason or timer.topic, limit=160)
+        line = f"- **{clock.format_time(timer.due_at)}** ({clock.format_distance(timer.due_at)}), {PURPOSES[timer.trigger_type]}"
+        lines.append(f"{line}: {subject}" if subject else line)
+    if len(timers) > MAX_LISTED:
+        lines.append(f"- … and {len(timers) - MAX_LISTED:,} more")
     return "\n".join(lines)
 
 
 def _list_restrictions(permission: Permission, preference: Preference, clock: WallClock) -> list[str]:
-    """Return what holds follow-ups back although they are allowed: a mute, quiet hours."""
+    """Return sentences about a mute and quiet hours, which suppress follow-ups although they are on."""
     parts: list[str] = []
     if permission.muted_until is not None:
         parts.append(f"I'm muted {_describe_end(permission.muted_until, clock)}. /unmute ends it.")
@@ -117,7 +117,7 @@ def _describe_state(command: Command, context: CommandContext, permission: Permi
 
 
 def _describe_ban(command: Command, context: CommandContext) -> str:
-    """Return why follow-ups are off whatever this chat allows; empty if they are not."""
+    """Return why follow-ups are off for the server or the agent, whatever the chat's setting is; empty if they are on."""
     if not context.autonomy:
         return "Follow-ups are off on this server: I never write on my own."
     return "" if command.agent.autonomy else f"{command.agent.name} never writes on its own."

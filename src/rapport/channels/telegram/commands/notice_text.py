@@ -58,11 +58,11 @@ class WallClock:
 
     def format_time(self, moment: datetime) -> str:
         """Return `14:30` for today, else the day too: `Mon 16 Nov, 14:30`."""
-        at, today = moment.astimezone(self.zone), self.now.astimezone(self.zone)
-        if at.date() == today.date():
-            return f"{at:%H:%M}"
-        year = "" if at.year == today.year else f" {at.year}"
-        return f"{at:%a} {at.day} {at:%b}{year}, {at:%H:%M}"
+        local, today = moment.astimezone(self.zone), self.now.astimezone(self.zone)
+        if local.date() == today.date():
+            return f"{local:%H:%M}"
+        year = "" if local.year == today.year else f" {local.year}"
+        return f"{local:%a} {local.day} {local:%b}{year}, {local:%H:%M}"
 
     def format_with_zone(self, moment: datetime) -> str:
         """Return the time with its zone, for a time that stands alone."""

@@ -1,4 +1,4 @@
-"""Run the commands that people give the bot. Neither a command nor its notice is stored as a message."""
+"""Run the bot's commands. Neither a command nor its notice is stored as a message."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
 """Name and description, as they are registered with the platform."""
 
 _PERSON_PREFIX = "user"
-"""The prefix of people's ids. Somebody who writes as a group or a channel has another, but presses buttons as a person."""
+"""The prefix of people's ids. A person who writes as a group or a channel has another, but presses buttons as a person."""
 _CAN = "I answer questions, find earlier messages of this chat, and search the notes that I was given."
 _MORE = "/help lists the commands."
 
@@ -35,8 +35,8 @@ _MORE = "/help lists the commands."
 async def run_command(command: Command, context: CommandContext) -> Notice | None:
     """Run a command and return its notice; None if the bot has no such command. Safe to repeat.
 
-    The caller adds where the notice goes. After a confirmed `/forget` the conversation is gone. Raises NotFound if it was
-    gone before, and Transient.
+    The caller adds the notice's target. A confirmed `/forget` deletes the conversation. Raise NotFound if it was deleted
+    before, and Transient.
     """
     name = command.name.lower()
     try:
@@ -53,7 +53,7 @@ async def press_button(
 ) -> Notice | None:
     """Run the action of a button and return its notice; None if it is unknown, or not for this person to press.
 
-    A button belongs to the conversation it was shown in: once that is erased, it erases nothing.
+    A button belongs to the conversation it was shown in: when that is erased, the button has no effect.
     """
     match data.split(":"):
         case ["forget", "yes" | "no" as answer, asker_id, conversation_id]:
@@ -134,30 +134,30 @@ async def _forget(command: Command, context: CommandContext) -> Notice:
 
 
 async def _list_erasures(conversation: Conversation, context: CommandContext) -> str:
-    waiting = len((await context.core.follow_ups.load(conversation.owner_id, conversation.id)).waiting)
-    goes = [
+    timer_count = len((await context.core.follow_ups.load(conversation.owner_id, conversation.id)).waiting)
+    erased = [
         f"all messages of this {conversation.traits.name} that I have stored, yours and mine",
-        f"the planned follow-ups ({_format_count(waiting)})",
+        f"the planned follow-ups ({_format_count(timer_count)})",
         "the settings of this chat: muted or not, follow-ups on or off",
     ]
     if conversation.traits.may_use_memory:
         count = (await context.core.memories.stats(conversation.owner_id, conversation.agent_id)).count
-        goes.append(f"all my memories about you ({_format_count(count)})")
-    return "\n".join(f"- {entry}" for entry in goes)
+        erased.append(f"all my memories about you ({_format_count(count)})")
+    return "\n".join(f"- {entry}" for entry in erased)
 
 
 async def _erase(conversation: Conversation, context: CommandContext) -> str:
     """Erase the conversation, and in a direct chat the memories. Safe to repeat."""
-    where = (conversation.owner_id, conversation.agent_id)
+    ids = (conversation.owner_id, conversation.agent_id)
     has_memories = conversation.traits.may_use_memory
-    # Memories first: after a crash between the two the conversation is still there, and a second attempt finds it.
-    # Memories again at the end: until the conversation was gone, a running turn may have stored some.
+    # Memories first: after a crash between the two deletions, a second attempt still finds the conversation.
+    # Memories again at the end: a running turn may have stored some before the conversation was deleted.
     if has_memories:
-        await context.core.memories.delete_all(*where)
+        await context.core.memories.delete_all(*ids)
     with suppress(NotFound):
         await context.core.runner.erase(conversation.owner_id, conversation.id)
     if has_memories:
-        await context.core.memories.delete_all(*where)
+        await context.core.memories.delete_all(*ids)
     also = ", and all my memories about you" if has_memories else ""
     return (
         f"Erased: all messages of this {conversation.traits.name}, its planned follow-ups and settings{also}."
@@ -176,8 +176,8 @@ async def _explain(command: Command, context: CommandContext) -> str:
     if command.is_reply and command.replied_to is None:
         return HOW_TO_ASK
     clock = WallClock.for_preference(await context.core.follow_ups.get_preference(command.conversation.owner_id))
-    where = (command.conversation, command.asker)
-    return await render_explanation(context.core, *where, command.replied_to, thread_id=command.thread_id, clock=clock)
+    target = (command.conversation, command.asker)
+    return await render_explanation(context.core, *target, command.replied_to, thread_id=command.thread_id, clock=clock)
 
 
 _ANSWERS: Mapping[str, Callable[[Command, CommandContext], Awaitable[str]]] = {

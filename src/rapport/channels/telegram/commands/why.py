@@ -1,4 +1,4 @@
-"""Run `/why`: say what a reply was made from, in words for people who do not know how the agent works."""
+"""Run `/why`: explain which messages, notes and memories a reply was made from, in plain words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CIRCUMSTANCES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _ChosenMessage:
-    """A message that was chosen for a reply, and why."""
+    """A message that was chosen for a reply, with the reasons."""
 
     message: Message
     reasons: Sequence[str]
@@ -60,13 +60,13 @@ async def render_explanation(
     """
     if message is not None and message.role != "assistant":
         return HOW_TO_ASK
-    where = (conversation.owner_id, conversation.id)
+    ids = (conversation.owner_id, conversation.id)
     if message is None and thread_id is not None:
-        message = await core.history.find_latest_reply(*where, thread_id=thread_id)
+        message = await core.history.find_latest_reply(*ids, thread_id=thread_id)
         if message is None:
             return NOTHING_SAID
     try:
-        explanation = await core.explanations.explain(*where, None if message is None else message.id)
+        explanation = await core.explanations.explain(*ids, None if message is None else message.id)
     except NotFound:
         return NOTHING_SAID
     details = await core.explanations.load_details(explanation)
@@ -83,7 +83,7 @@ class _ExplanationText:
     clock: WallClock
 
     def render_opening(self, shown: Sequence[_ChosenMessage]) -> str:
-        """Return what the reply was for, and what the list below it is."""
+        """Return the first lines: which message the reply answers, and what the list below contains."""
         explanation = self.explanation
         reply, call = explanation.reply, explanation.call
         facts: Mapping[str, Any] = reply.metadata if reply else {}
@@ -93,8 +93,8 @@ class _ExplanationText:
                 f"I wrote that on my own, {PURPOSES.get(str(facts.get('trigger_type')), PURPOSES['check_in'])}."
             )
         elif call is not None:
-            whose = "you" if self._is_asker(call) else self._name_speaker(call)
-            sentences.append(f"That was my answer to what {whose} said: “{_quote_message(call)}”.")
+            speaker = "you" if self._is_asker(call) else self._name_speaker(call)
+            sentences.append(f"That was my answer to what {speaker} said: “{_quote_message(call)}”.")
         sentences += [sentence for flag, sentence in _CIRCUMSTANCES.items() if facts.get(flag) is True]
         if not shown:
             sentences.append("I used no other messages.")
@@ -108,12 +108,12 @@ class _ExplanationText:
 
     def render_messages(self, shown: Sequence[_ChosenMessage]) -> str:
         """Return the messages with the highest scores as a list, oldest first."""
-        surest = sorted(
+        by_score = sorted(
             shown,
             key=lambda entry: ("anchor" not in entry.reasons, -entry.score, -entry.message.created_at.timestamp()),
         )
-        kept = {entry.message.id for entry in surest[:MAX_MESSAGES]}
-        lines = [self._render_line(entry) for entry in shown if entry.message.id in kept]
+        shown_ids = {entry.message.id for entry in by_score[:MAX_MESSAGES]}
+        lines = [self._render_line(entry) for entry in shown if entry.message.id in shown_ids]
         if len(shown) > len(lines):
             lines.append(f"- … and {len(shown) - len(lines):,} more")
         return "\n".join(lines)
@@ -133,8 +133,8 @@ class _ExplanationText:
 
     def _render_line(self, entry: _ChosenMessage) -> str:
         reason = self._describe_reason(entry)
-        at = self.clock.format_time(entry.message.created_at)
-        return f"- **{self._name_speaker(entry.message)}**, {at}: “{_quote_message(entry.message)}”{f' – {reason}' if reason else ''}"
+        time = self.clock.format_time(entry.message.created_at)
+        return f"- **{self._name_speaker(entry.message)}**, {time}: “{_quote_message(entry.message)}”{f' – {reason}' if reason else ''}"
 
     def _describe_reason(self, entry: _ChosenMessage) -> str:
         if "anchor" not in entry.reasons:
@@ -186,7 +186,7 @@ def _list_notes(explanation: Explanation, details: ExplanationDetails) -> list[s
 
 
 def _list_memories(explanation: Explanation, details: ExplanationDetails) -> list[str]:
-    if explanation.conversation.kind == "group":  # a group is not shown what one person told the agent
+    if explanation.conversation.kind == "group":  # a group must not see what one person told the agent
         return []
     ids = [memory["id"] for memory in explanation.memories[:MAX_SOURCES]]
     texts = [details.memory_texts[memory_id] for memory_id in ids if memory_id in details.memory_texts]

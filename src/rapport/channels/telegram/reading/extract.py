@@ -77,10 +77,10 @@ _ESSENTIAL = frozenset(
 )
 
 
-def read_update(raw: Mapping[str, Any], me: BotIdentity) -> ChatEvent:
-    """Return the event of an update; raises InvalidInput for what cannot be read, and nothing else."""
+def read_update(raw: Mapping[str, Any], bot: BotIdentity) -> ChatEvent:
+    """Return the event of an update; raise only InvalidInput, if the update cannot be read."""
     try:
-        return _read_event(raw, me)
+        return _read_event(raw, bot)
     except Exception as error:
         update_id = _as_mapping(raw).get("update_id")
         called = f"Update {update_id}" if is_number(update_id) else "An update without a number"
@@ -93,21 +93,21 @@ def find_origin(raw: object) -> UpdateOrigin | None:
     for kind in (
         *_READ,
         *update,
-    ):  # the kinds that are read first: admission must be checked for the part that is handled
-        told = _as_mapping(update.get(kind))
-        where = _as_mapping(told.get("message")) if kind == "callback_query" else told
-        chat = _as_mapping(where.get("chat"))
+    ):  # in the order in which updates are read: admission must check the part that is handled
+        payload = _as_mapping(update.get(kind))
+        message = _as_mapping(payload.get("message")) if kind == "callback_query" else payload
+        chat = _as_mapping(message.get("chat"))
         chat_id = chat.get("id")
         if is_number(chat_id):
-            return _make_origin(chat_id, chat, told)
+            return _make_origin(chat_id, chat, payload)
     return None
 
 
-def _make_origin(chat_id: int, chat: Mapping[str, Any], told: Mapping[str, Any]) -> UpdateOrigin:
+def _make_origin(chat_id: int, chat: Mapping[str, Any], payload: Mapping[str, Any]) -> UpdateOrigin:
     is_direct = chat.get("type") == PRIVATE
     title = choose_visible(_read_name(chat), chat.get("username")) or f"user{chat_id}"
-    person = _as_mapping(told.get("from")) or _as_mapping(told.get("user"))
-    if told.get("sender_chat") is not None:  # Telegram uses the same stand-in user for everybody who writes as a chat
+    person = _as_mapping(payload.get("from")) or _as_mapping(payload.get("user"))
+    if payload.get("sender_chat") is not None:  # Telegram uses one placeholder user for everybody who writes as a chat
         person = _as_mapping(None)
     person_id = person.get("id")
     return UpdateOrigin(
@@ -119,70 +119,70 @@ def _make_origin(chat_id: int, chat: Mapping[str, Any], told: Mapping[str, Any])
     )
 
 
-def _read_name(told: Mapping[str, Any]) -> str:
-    return join_names(told.get("first_name"), told.get("last_name"))
+def _read_name(payload: Mapping[str, Any]) -> str:
+    return join_names(payload.get("first_name"), payload.get("last_name"))
 
 
-def _read_event(raw: Mapping[str, Any], me: BotIdentity) -> ChatEvent:
+def _read_event(raw: Mapping[str, Any], bot: BotIdentity) -> ChatEvent:
     check_number(raw["update_id"])
     kind = next((name for name in _READ if raw.get(name) is not None), None)
     if kind is None:
-        known = next((name for name in telegram.Update.ALL_TYPES if name in raw), "of a kind not known here")
-        return Ignored(f"not about what people say to each other: {known}")
+        kind_name = next((name for name in telegram.Update.ALL_TYPES if name in raw), "of a kind not known here")
+        return Ignored(f"not about what people say to each other: {kind_name}")
     update = _parse(raw["update_id"], kind, _as_mapping(raw[kind]))
     if update.callback_query is not None:
         return _read_button(update.callback_query)
     if update.my_chat_member is not None:
-        return _read_membership(update.my_chat_member, me)
+        return _read_membership(update.my_chat_member, bot)
     if update.message is not None:
-        return _read_message(update.message, raw[kind], me, is_edited=False)
+        return _read_message(update.message, raw[kind], bot, is_edited=False)
     if update.edited_message is not None:
-        return _read_message(update.edited_message, raw[kind], me, is_edited=True)
+        return _read_message(update.edited_message, raw[kind], bot, is_edited=True)
     raise ValueError("nothing was read")
 
 
-def _parse(update_id: int, kind: str, told: Mapping[str, Any]) -> telegram.Update:
+def _parse(update_id: int, kind: str, payload: Mapping[str, Any]) -> telegram.Update:
     try:
-        return telegram.Update.de_json({"update_id": update_id, kind: dict(told)})
+        return telegram.Update.de_json({"update_id": update_id, kind: dict(payload)})
     except Exception:  # noqa: BLE001 - a broken attachment must not lose the text of its message
-        return telegram.Update.de_json({"update_id": update_id, kind: _reduce(kind, told)})
+        return telegram.Update.de_json({"update_id": update_id, kind: _reduce(kind, payload)})
 
 
-def _reduce(kind: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the update with only its essential fields; raises ValueError if it would lose its meaning."""
+def _reduce(kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the update with only its essential fields; raise ValueError if it would lose its meaning."""
     if kind == "callback_query":
-        message = {"message_id": 0, "date": 0} | _keep_essential(told.get("message"))
-        return {"chat_instance": "", **told, "message": message}
+        message = {"message_id": 0, "date": 0} | _keep_essential(payload.get("message"))
+        return {"chat_instance": "", **payload, "message": message}
     if kind == "my_chat_member":
-        member = _as_mapping(told.get("new_chat_member"))
-        if member.get("status") == "administrator":  # who is there as any other member, for all that is asked here
+        member = _as_mapping(payload.get("new_chat_member"))
+        if member.get("status") == "administrator":  # the same as another member for our purposes
             member = {"user": member.get("user"), "status": "member"}
-        return {**told, "old_chat_member": {"user": member.get("user"), "status": "left"}, "new_chat_member": member}
-    if kind not in _MESSAGES or not (told.get("text") or told.get("caption")):
+        return {**payload, "old_chat_member": {"user": member.get("user"), "status": "left"}, "new_chat_member": member}
+    if kind not in _MESSAGES or not (payload.get("text") or payload.get("caption")):
         raise ValueError("it has no words")
-    return _keep_essential(told)
+    return _keep_essential(payload)
 
 
 def _keep_essential(message: object, *, with_parent: bool = True) -> dict[str, Any]:
-    kept = {name: value for name, value in _as_mapping(message).items() if name in _ESSENTIAL}
-    parent = kept.pop("reply_to_message", None)
+    essential = {name: value for name, value in _as_mapping(message).items() if name in _ESSENTIAL}
+    parent = essential.pop("reply_to_message", None)
     if parent is not None and with_parent:
-        kept["reply_to_message"] = _keep_essential(parent, with_parent=False)
-    return kept
+        essential["reply_to_message"] = _keep_essential(parent, with_parent=False)
+    return essential
 
 
-def _read_message(message: telegram.Message, raw: Mapping[str, Any], me: BotIdentity, *, is_edited: bool) -> ChatEvent:
+def _read_message(message: telegram.Message, raw: Mapping[str, Any], bot: BotIdentity, *, is_edited: bool) -> ChatEvent:
     if message.business_connection_id is not None:
         return Ignored("a message of somebody's business account")
     if message.chat.type not in _TALKED_IN:
         return Ignored("a post in a channel")
-    if (moved := _read_migration(message)) is not None:
-        return moved
-    if message.from_user is not None and message.from_user.id == me.id:
+    if (migration := _read_migration(message)) is not None:
+        return migration
+    if message.from_user is not None and message.from_user.id == bot.id:
         return Ignored("the bot's own message")
     if is_edited and message.location is not None:  # no other location can be changed
         return Ignored("a live location has moved")
-    return _make_message(message, raw, me, is_edited=is_edited)
+    return _make_message(message, raw, bot, is_edited=is_edited)
 
 
 def _read_migration(message: telegram.Message) -> GroupMigrated | None:
@@ -195,19 +195,19 @@ def _read_migration(message: telegram.Message) -> GroupMigrated | None:
 
 
 def _make_message(
-    message: telegram.Message, raw: Mapping[str, Any], me: BotIdentity, *, is_edited: bool
+    message: telegram.Message, raw: Mapping[str, Any], bot: BotIdentity, *, is_edited: bool
 ) -> MessageReceived | Ignored:
     words = read_words(message, raw)
     text = render_text(message, words)
     if not text:
-        found = (kind.value for kind in MessageType if raw.get(kind.value) is not None)
-        return Ignored(f"a message in which nobody says anything: {next(found, 'of a kind not known here')}")
-    chat, speaker = make_chat(message.chat), find_speaker(message, me)
+        kinds = (kind.value for kind in MessageType if raw.get(kind.value) is not None)
+        return Ignored(f"a message in which nobody says anything: {next(kinds, 'of a kind not known here')}")
+    chat, speaker = make_chat(message.chat), find_speaker(message, bot)
     if speaker is None:
         raise ValueError("nobody said it")
     is_forwarded = message.forward_origin is not None and not message.is_automatic_forward
-    tags = Tags() if is_forwarded else find_tags(words, me)  # mentions in a forward were meant for others
-    reply = find_reply(message, me)
+    tags = Tags() if is_forwarded else find_tags(words, bot)  # mentions in a forward were meant for others
+    reply = find_reply(message, bot)
     return MessageReceived(
         chat=chat,
         person=speaker.person,
@@ -252,9 +252,9 @@ def _read_button(query: telegram.CallbackQuery) -> ButtonPressed | Ignored:
     )
 
 
-def _read_membership(change: telegram.ChatMemberUpdated, me: BotIdentity) -> MembershipChanged | Ignored:
+def _read_membership(change: telegram.ChatMemberUpdated, bot: BotIdentity) -> MembershipChanged | Ignored:
     member = change.new_chat_member
-    if member.user.id != me.id:
+    if member.user.id != bot.id:
         return Ignored("somebody else came or went")
     if change.chat.type not in _TALKED_IN:
         return Ignored("a change in a channel")

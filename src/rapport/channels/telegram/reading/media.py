@@ -1,6 +1,6 @@
-"""Render attachments as a line or a few of text; the files are not downloaded.
+"""Render attachments as one or a few lines of text; the files are not downloaded.
 
-An export of a chat, brought in, says the same of the same messages.
+An imported export of a chat gets the same texts for the same messages.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from rapport.ingest.placeholders import render_list, render_placeholder
 
 def render_media(message: telegram.Message | telegram.ExternalReplyInfo) -> str:
     """Return the placeholder for a message's attachment; empty if there is none, or an unknown one."""
-    for name, told in _KINDS.items():
+    for name, render in _KINDS.items():
         if sent := getattr(message, name, None):
-            return told(sent)
+            return render(sent)
     return ""
 
 
-def _bare(what: str) -> Callable[[object], str]:
-    return lambda _: render_placeholder(what)
+def _bare(label: str) -> Callable[[object], str]:
+    return lambda _: render_placeholder(label)
 
 
-def _file(what: str) -> Callable[[Any], str]:
-    return lambda file: render_placeholder(what, file.file_name)
+def _file(label: str) -> Callable[[Any], str]:
+    return lambda file: render_placeholder(label, file.file_name)
 
 
-def _title(what: str) -> Callable[[Any], str]:
-    return lambda thing: render_placeholder(what, thing.title)
+def _title(label: str) -> Callable[[Any], str]:
+    return lambda thing: render_placeholder(label, thing.title)
 
 
 def _audio(audio: telegram.Audio) -> str:
-    about = [audio.title, audio.performer]
-    return render_placeholder("audio", *(about if any(about) else [audio.file_name]))
+    details = [audio.title, audio.performer]
+    return render_placeholder("audio", *(details if any(details) else [audio.file_name]))
 
 
 def _sticker(sticker: telegram.Sticker) -> str:
@@ -75,7 +75,7 @@ def _giveaway(giveaway: telegram.Giveaway) -> str:
     return render_placeholder("giveaway", giveaway.prize_description)
 
 
-# What is sent twice for the sake of older programs comes before its plainer twin: an animation is a document, too.
+# Telegram also sends an animation as a document, for older programs: the more specific kind comes first.
 _KINDS: Mapping[str, Callable[[Any], str]] = {
     "animation": _file("animation"),
     "live_photo": _bare("photo"),

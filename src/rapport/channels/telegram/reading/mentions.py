@@ -15,8 +15,7 @@ from rapport.ingest.content import MAX_MENTIONS
 _QUOTED = frozenset({"blockquote", "expandable_blockquote", "pre", "code"})
 """A name that is quoted or written as code is not addressed."""
 
-# Not inside a word or an address ("me@bot.example"), nor the beginning of a longer name; in front of the @ may stand a
-# command.
+# Not inside a word or an address ("me@bot.example"), and not the beginning of a longer name. A command may precede the @.
 _NAME = re.compile(r"(?:(?<![\w@./])|(?<!\S)/\w{1,64})@(\w{1,64})(?![\w-]|\.\w)")
 _USERNAME = re.compile(r"[a-z0-9_]{1,64}")
 # As Telegram finds them: /etc/passwd is none.
@@ -38,7 +37,7 @@ class Tags:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text, or a caption, and what Telegram says of its parts."""
+    """A text or a caption, with Telegram's entities for its parts."""
 
     text: str
     entities: Sequence[telegram.MessageEntity] | None
@@ -49,22 +48,22 @@ class Words:
         """Return the text with the addresses of its links."""
         links = [(part, entity.url) for part, entity in self.parts() if entity.type == "text_link" and entity.url]
         units = self.text.encode("utf-16-le")
-        kept: list[str] = []
+        lines: list[str] = []
         end = 0
         for part, url in sorted(links, key=lambda link: link[0].end):
-            kept += [_decode(units[2 * end : 2 * part.end]), "" if url == part.text else f" ({url})"]
+            lines += [_decode(units[2 * end : 2 * part.end]), "" if url == part.text else f" ({url})"]
             end = part.end
-        return "".join([*kept, _decode(units[2 * end :])])
+        return "".join([*lines, _decode(units[2 * end :])])
 
     def parts(self) -> list[tuple[_Part, telegram.MessageEntity]]:
         """Return the marked parts of the text. Telegram counts in UTF-16 units, where an emoji is two."""
         units = self.text.encode("utf-16-le")
-        found: list[tuple[_Part, telegram.MessageEntity]] = []
+        marked: list[tuple[_Part, telegram.MessageEntity]] = []
         for entity in (self.entities or ())[:_MAX_ENTITIES]:
             begin, end = entity.offset, entity.offset + entity.length
             if 0 <= begin < end:
-                found.append((_Part(begin, end, _decode(units[2 * begin : 2 * end])), entity))
-        return found
+                marked.append((_Part(begin, end, _decode(units[2 * begin : 2 * end])), entity))
+        return marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,39 +76,42 @@ class _Part:
         return self.begin < other.end and other.begin < self.end
 
 
-def find_tags(words: Words, me: BotIdentity) -> Tags:
+def find_tags(words: Words, bot: BotIdentity) -> Tags:
     """Return the mentions in the words, each once."""
     if words.entities is None:
         names = [name.lower() for name in _NAME.findall(strip_quotes_and_code(words.text))] if "@" in words.text else []
-        return _make_tags(names, [], _parse_command(words.text, me), me)
+        return _make_tags(names, [], _parse_command(words.text, bot), bot)
     parts = words.parts()
     quoted = [part for part, entity in parts if entity.type in _QUOTED]
-    own = [(part, entity) for part, entity in parts if not any(part.touches(other) for other in quoted)]
-    names = [part.text.removeprefix("@").lower() for part, entity in own if entity.type == "mention"]
-    commands = [part for part, entity in own if entity.type == "bot_command"]
+    unquoted = [(part, entity) for part, entity in parts if not any(part.touches(other) for other in quoted)]
+    names = [part.text.removeprefix("@").lower() for part, entity in unquoted if entity.type == "mention"]
+    commands = [part for part, entity in unquoted if entity.type == "bot_command"]
     names += [part.text.partition("@")[2].lower() for part in commands]
-    people = [check_number(entity.user.id) for _, entity in own if entity.type == "text_mention" and entity.user]
-    begins = any(part.begin == 0 for part in commands)
-    return _make_tags(names, people, _parse_command(words.text, me) if begins else None, me)
+    people = [check_number(entity.user.id) for _, entity in unquoted if entity.type == "text_mention" and entity.user]
+    starts_with_command = any(part.begin == 0 for part in commands)
+    return _make_tags(names, people, _parse_command(words.text, bot) if starts_with_command else None, bot)
 
 
-def _make_tags(names: Iterable[str], people: Sequence[int], command: ParsedCommand | None, me: BotIdentity) -> Tags:
-    mine = me.username.lower()
-    others = dict.fromkeys(name for name in names if _USERNAME.fullmatch(name))
-    is_me = mine in others or me.id in people
-    others.pop(mine, None)
-    known = [*([me.agent_id] if is_me else []), *(f"user{person}" for person in people if person != me.id)]
-    mentions = tuple(dict.fromkeys(known))[:MAX_MENTIONS]
-    # Together they are no more than a message may name, once they are resolved.
-    return Tags(is_me, tuple(others)[: MAX_MENTIONS - len(mentions)], mentions, command)
+def _make_tags(names: Iterable[str], people: Sequence[int], command: ParsedCommand | None, bot: BotIdentity) -> Tags:
+    own_name = bot.username.lower()
+    usernames = dict.fromkeys(name for name in names if _USERNAME.fullmatch(name))
+    is_bot_named = own_name in usernames or bot.id in people
+    usernames.pop(own_name, None)
+    author_ids = [
+        *([bot.agent_id] if is_bot_named else []),
+        *(f"user{person}" for person in people if person != bot.id),
+    ]
+    mentions = tuple(dict.fromkeys(author_ids))[:MAX_MENTIONS]
+    # Limits the total number of mentions after usernames are resolved.
+    return Tags(is_bot_named, tuple(usernames)[: MAX_MENTIONS - len(mentions)], mentions, command)
 
 
-def _parse_command(text: str, me: BotIdentity) -> ParsedCommand | None:
+def _parse_command(text: str, bot: BotIdentity) -> ParsedCommand | None:
     """Return the command that the text begins with, unless it is for another bot."""
-    found = _COMMAND.match(text)
-    if found is None or (found[2] and found[2].lower() != me.username.lower()):
+    match = _COMMAND.match(text)
+    if match is None or (match[2] and match[2].lower() != bot.username.lower()):
         return None
-    return ParsedCommand(found[1].lower(), text[found.end() :].strip(), is_for_this_bot=bool(found[2]))
+    return ParsedCommand(match[1].lower(), text[match.end() :].strip(), is_for_this_bot=bool(match[2]))
 
 
 def _decode(units: bytes) -> str:

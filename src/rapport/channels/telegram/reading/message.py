@@ -46,14 +46,14 @@ class Reply:
     is_to_agent: bool = False
 
 
-def find_speaker(message: telegram.Message, me: BotIdentity) -> Speaker | None:
-    """Return the sender; None if the message names none. For a message in a chat's name, Telegram's stand-in user is ignored."""
+def find_speaker(message: telegram.Message, bot: BotIdentity) -> Speaker | None:
+    """Return the sender; None if the message has none. For a message in a chat's name, Telegram's placeholder user is ignored."""
     if message.sender_chat is not None:
         return Speaker(None, make_chat_author(message.sender_chat))
     if message.from_user is None:
         return None
     person = make_person(message.from_user)
-    author = Author(me.agent_id, person.name) if person.id == me.id else person.author
+    author = Author(bot.agent_id, person.name) if person.id == bot.id else person.author
     return Speaker(person, author, bool(message.from_user.is_bot))
 
 
@@ -92,54 +92,54 @@ def read_words(message: telegram.Message, raw: Mapping[str, Any] | None = None) 
 
 def render_text(message: telegram.Message, words: Words) -> str:
     """Return the text with its attachment's placeholder; empty if the message says nothing."""
-    carried, own = render_media(message), words.with_addresses if has_visible_text(words.text) else ""
-    if not carried and not own:
+    attachment, text = render_media(message), words.with_addresses if has_visible_text(words.text) else ""
+    if not attachment and not text:
         return ""
-    parts = (_render_origin(message), _render_quote(message), carried, own)
+    parts = (_render_origin(message), _render_quote(message), attachment, text)
     return make_storable("\n".join(part for part in parts if part))[:MAX_CHARACTERS]
 
 
-def find_reply(message: telegram.Message, me: BotIdentity) -> Reply:
-    """Return what it replies to: a message of the chat, one from elsewhere, or a story."""
+def find_reply(message: telegram.Message, bot: BotIdentity) -> Reply:
+    """Return what it replies to: a message of this chat, a message of another chat, or a story."""
     parent = message.reply_to_message
     if parent is not None:
         text = render_text(parent, read_words(parent))
         if not _is_topic_start(parent, message, text):
-            return _make_reply(parent, message, text, me)
+            return _make_reply(parent, message, text, bot)
     if message.external_reply is not None:
-        return _make_external_reply(message.external_reply, message, me)
+        return _make_external_reply(message.external_reply, message, bot)
     if message.reply_to_story is not None:
         return Reply(snapshot=check_snapshot("[story]", author=make_chat_author(message.reply_to_story.chat)))
     return Reply()
 
 
 def _is_topic_start(parent: telegram.Message, message: telegram.Message, text: str) -> bool:
-    """Everything in a forum topic replies at least to its beginning, which nobody said."""
+    """Return True if it is the start of a forum topic, which Telegram gives as the parent of every message there."""
     return parent.forum_topic_created is not None or (not text and parent.message_id == message.message_thread_id)
 
 
-def _make_reply(parent: telegram.Message, message: telegram.Message, text: str, me: BotIdentity) -> Reply:
+def _make_reply(parent: telegram.Message, message: telegram.Message, text: str, bot: BotIdentity) -> Reply:
     is_here = parent.chat.id == message.chat.id
     platform_id = make_platform_id(check_number(parent.chat.id), parent.message_id) if is_here else None
-    speaker = find_speaker(parent, me)
+    speaker = find_speaker(parent, bot)
     snapshot = None
     if text:
         created_at = read_time(parent).isoformat() if _is_plausible(parent.date) else None
         author = None if speaker is None else speaker.author
         snapshot = check_snapshot(text, id=platform_id, author=author, created_at=created_at)
-    is_to_me = speaker is not None and speaker.person is not None and speaker.person.id == me.id
+    is_to_me = speaker is not None and speaker.person is not None and speaker.person.id == bot.id
     return Reply(platform_id, snapshot, is_to_me)
 
 
-def _make_external_reply(external: telegram.ExternalReplyInfo, message: telegram.Message, me: BotIdentity) -> Reply:
+def _make_external_reply(external: telegram.ExternalReplyInfo, message: telegram.Message, bot: BotIdentity) -> Reply:
     """Return a reply to another chat, or to another topic of this chat, whose message has a platform id here."""
     origin, quote = external.origin, message.quote
     is_here = external.chat is not None and external.chat.id == message.chat.id and external.message_id is not None
     platform_id = make_platform_id(message.chat.id, external.message_id) if is_here else None
-    is_mine = isinstance(origin, telegram.MessageOriginUser) and origin.sender_user.id == me.id
+    is_mine = isinstance(origin, telegram.MessageOriginUser) and origin.sender_user.id == bot.id
     author = find_origin_author(origin)
     if is_mine and author is not None:
-        author = Author(me.agent_id, author.name)
+        author = Author(bot.agent_id, author.name)
     parts = (render_media(external), make_storable(quote.text) if quote else "")
     text = make_storable("\n".join(part for part in parts if part))[:MAX_CHARACTERS]
     snapshot = None
@@ -162,7 +162,7 @@ def _render_origin(message: telegram.Message) -> str:
 
 
 def _render_quote(message: telegram.Message) -> str:
-    """Return the passage that the sender quoted; what Telegram quotes by itself is left out."""
+    """Return the passage that the sender quoted; quotes that Telegram adds are left out."""
     quote = message.quote
     if quote is None or not quote.is_manual:
         return ""

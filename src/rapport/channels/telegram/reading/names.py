@@ -13,17 +13,17 @@ from rapport.ingest.placeholders import join_lines
 
 PRIVATE = "private"
 _CHANNEL_ID_OFFSET = 1_000_000_000_000
-"""Bots see the ids of channels and supergroups lower by this much than exports do."""
+"""The difference between the ids of channels and supergroups in exports and in the Bot API."""
 _INVISIBLE_LETTERS = str.maketrans("", "", "\u115f\u1160\u2800\u3164\uffa0")
-"""Letters by their category, and yet nothing to see: people use them to have no name."""
+"""Letters by their Unicode category, but invisible: people use them to have an empty name."""
 
 
 def make_storable(text: object) -> str:
-    """Return the text with NUL and halves of surrogate pairs replaced; no offset in it moves."""
+    """Return the text with NUL and halves of surrogate pairs replaced; all offsets stay the same."""
     if not isinstance(text, str):
         raise TypeError("a text was expected")
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole.replace("\x00", "\ufffd")
+    valid = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return valid.replace("\x00", "\ufffd")
 
 
 def check_number(value: object) -> int:
@@ -41,9 +41,9 @@ def is_number(value: object) -> TypeIs[int]:
 def choose_visible(*names: object) -> str | None:
     """Return the first visible name, on one line and shortened; None if there is none."""
     for name in names:
-        shown = join_lines(make_storable(name))[:MAX_NAME_CHARACTERS].rstrip() if isinstance(name, str) else ""
-        if has_visible_text(shown.translate(_INVISIBLE_LETTERS)):
-            return shown
+        line = join_lines(make_storable(name))[:MAX_NAME_CHARACTERS].rstrip() if isinstance(name, str) else ""
+        if has_visible_text(line.translate(_INVISIBLE_LETTERS)):
+            return line
     return None
 
 
@@ -82,7 +82,7 @@ def make_chat_author(chat: telegram.Chat) -> Author:
 
 
 def find_origin_author(origin: telegram.MessageOrigin) -> Author | None:
-    """Return who wrote what was forwarded or is replied to elsewhere; None if the kind of origin is unknown."""
+    """Return the author of a forwarded message, or of a replied-to message of another chat; None for an unknown kind."""
     if isinstance(origin, telegram.MessageOriginUser):
         return make_person(origin.sender_user).author
     if isinstance(origin, telegram.MessageOriginHiddenUser):

@@ -21,11 +21,11 @@ from rapport.storage.telegram import SHARED_NUMBERS_ABOVE, ChatMapping
 TOKEN_RETRY_SECONDS = 60.0
 """Retry interval while the token is refused."""
 CHECK_DELAY_SECONDS = 5.0
-"""After this long a message that was being sent has arrived, or will not."""
+"""After this time an unconfirmed message has arrived, or will not arrive."""
 MAX_INLINE_CHARACTERS = 4_000
 """Shorter texts are rendered without a thread: it takes a few milliseconds."""
 _NO_PREVIEW = json.dumps({"is_disabled": True})
-"""No address is fetched only because the agent names it."""
+"""No link preview: an address in a reply must not be fetched."""
 
 
 class TelegramChannel:
@@ -43,13 +43,13 @@ class TelegramChannel:
         is_short = len(outgoing.text) <= MAX_INLINE_CHARACTERS
         pieces = render_parts(outgoing.text) if is_short else await asyncio.to_thread(render_parts, outgoing.text)
         for number, part in enumerate(pieces[len(outgoing.arrived_ids) :], len(outgoing.arrived_ids)):
-            where = _make_target(outgoing, chat_id, is_first=number == 0, is_last=number == len(pieces) - 1)
+            target = _make_target(outgoing, chat_id, is_first=number == 0, is_last=number == len(pieces) - 1)
             try:
-                sent = await self._send(part, where)
+                sent = await self._send(part, target)
             except BecameSupergroup as error:
                 await migrate_chat(self._database, chat_id, error.new_chat_id, bot=self._api.number)
                 chat_id = error.new_chat_id
-                sent = await self._send(part, {**where, "chat_id": chat_id, "reply_parameters": None})
+                sent = await self._send(part, {**target, "chat_id": chat_id, "reply_parameters": None})
             yield f"{chat_id}/{sent['message_id']}"
 
     async def find_part(self, outgoing: Outgoing) -> str | None:
@@ -57,25 +57,25 @@ class TelegramChannel:
         chat_id = await self._find_chat(outgoing)
         await self._delivery_check.require_caught_up()
         async with self._database.statement() as connection:
-            places, where = ChatMapping(connection, self._api.number), (chat_id, outgoing.conversation_id, outgoing.id)
-            told = await places.list_platform_ids(*where)
-            shared = [] if chat_id < SHARED_NUMBERS_ABOVE else await places.list_platform_ids_elsewhere(*where)
-        mine = [(name, True) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived_ids)]
-        here, others = _read_numbers((*told, *mine), chat_id), _read_numbers(shared, None)
-        before = [number for number, was_there in (*here, *others) if was_there]
+            mapping, ids = ChatMapping(connection, self._api.number), (chat_id, outgoing.conversation_id, outgoing.id)
+            stored_ids = await mapping.list_platform_ids(*ids)
+            shared_ids = [] if chat_id < SHARED_NUMBERS_ABOVE else await mapping.list_platform_ids_elsewhere(*ids)
+        own_ids = [(name, True) for name in (outgoing.reply_to_platform_id or "", *outgoing.arrived_ids)]
+        numbers, shared_numbers = _read_numbers((*stored_ids, *own_ids), chat_id), _read_numbers(shared_ids, None)
+        before = [number for number, was_there in (*numbers, *shared_numbers) if was_there]
         if not before:
             raise OutcomeUnknown("No earlier message of the chat is known.")
-        known, elsewhere = {number for number, _ in here}, {number for number, _ in others}
+        known, elsewhere = {number for number, _ in numbers}, {number for number, _ in shared_numbers}
         name = f"{outgoing.conversation_id} {outgoing.id} {len(outgoing.arrived_ids)}"
         try:
-            found = await self._delivery_check.find(
+            found_number = await self._delivery_check.find(
                 name, chat_id, after=max(before), known=known, elsewhere=elsewhere - known
             )
         except TokenRefused as error:
             raise Transient(str(error), retry_after=TOKEN_RETRY_SECONDS) from error
         except (Blocked, BecameSupergroup) as error:
             raise OutcomeUnknown(str(error)) from error
-        return None if found is None else f"{chat_id}/{found}"
+        return None if found_number is None else f"{chat_id}/{found_number}"
 
     async def show_typing(self, conversation_id: str, message_id: str) -> None:
         chat_id = await find_chat_id(self._database, conversation_id, bot=self._api.number)
@@ -88,16 +88,16 @@ class TelegramChannel:
         except NotFound as error:
             raise Unreachable(str(error)) from error
 
-    async def _send(self, part: Part, where: dict[str, Any]) -> dict[str, Any]:
-        """Send one part; without formatting if Telegram refuses it, outside a topic that is gone."""
+    async def _send(self, part: Part, target: dict[str, Any]) -> dict[str, Any]:
+        """Send one part; without formatting if Telegram refuses the formatting, outside the topic if the topic was deleted."""
         try:
-            return await self._call_send(text=part.html, parse_mode="HTML", **where)
+            return await self._call_send(text=part.html, parse_mode="HTML", **target)
         except Refused as error:
-            said = str(error).lower()
-            if "can't parse" in said or "too long" in said:
-                return await self._call_send(text=part.plain, **where)
-            if "thread not found" in said and where["message_thread_id"] is not None:
-                return await self._call_send(text=part.html, parse_mode="HTML", **{**where, "message_thread_id": None})
+            text = str(error).lower()
+            if "can't parse" in text or "too long" in text:
+                return await self._call_send(text=part.plain, **target)
+            if "thread not found" in text and target["message_thread_id"] is not None:
+                return await self._call_send(text=part.html, parse_mode="HTML", **{**target, "message_thread_id": None})
             raise
 
     async def _call_send(self, **parameters: Any) -> dict[str, Any]:
@@ -114,9 +114,9 @@ class TelegramChannel:
 def _make_target(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: bool) -> dict[str, Any]:
     """Return the target's parameters: the first part is a reply, the last has the buttons."""
     reply, keyboard = None, None
-    chat, _, answered = (outgoing.reply_to_platform_id or "").partition("/")
+    chat, _, reply_number = (outgoing.reply_to_platform_id or "").partition("/")
     if is_first and chat == str(chat_id):  # messages of the former group have other numbers
-        reply = json.dumps({"message_id": _parse_number(answered), "allow_sending_without_reply": True})
+        reply = json.dumps({"message_id": _parse_number(reply_number), "allow_sending_without_reply": True})
     if is_last and outgoing.buttons:
         row = [{"text": button.label, "callback_data": button.data} for button in outgoing.buttons]
         keyboard = json.dumps({"inline_keyboard": [row]})
@@ -128,15 +128,15 @@ def _make_target(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: b
     }
 
 
-def _read_numbers(told: Iterable[tuple[str, bool]], chat_id: int | None) -> list[tuple[int, bool]]:
+def _read_numbers(platform_ids: Iterable[tuple[str, bool]], chat_id: int | None) -> list[tuple[int, bool]]:
     """Return the message numbers in platform ids of that chat (of any chat, without one)."""
-    found: list[tuple[int, bool]] = []
-    for name, was_there in told:
-        chat, _, written = name.partition("/")
-        if (chat_id is None or chat == str(chat_id)) and (number := _parse_number(written)) is not None:
-            found.append((number, was_there))
-    return found
+    numbers: list[tuple[int, bool]] = []
+    for name, was_there in platform_ids:
+        chat, _, digits = name.partition("/")
+        if (chat_id is None or chat == str(chat_id)) and (number := _parse_number(digits)) is not None:
+            numbers.append((number, was_there))
+    return numbers
 
 
-def _parse_number(written: str | None) -> int | None:
-    return int(written) if written and written.isascii() and written.isdigit() else None
+def _parse_number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() else None

@@ -1,6 +1,6 @@
-"""Find out whether a message arrived whose sending had no answer.
+"""Check whether an unconfirmed message has arrived.
 
-The platform has no question for that. But it says of any message number whether the bot may edit that message, and the
+The platform has no method for that. But it says for any message number whether the bot may edit that message, and the
 numbers of a chat rise.
 """
 
@@ -28,7 +28,7 @@ MAX_PENDING_UPDATES = 10
 BACKLOG_RETRY_SECONDS = 2.0
 """Retry interval while more updates wait."""
 MAX_FAILURES = 3
-"""After this many failures in a row to learn how many updates wait, search without knowing it."""
+"""After this many consecutive failed requests for the number of waiting updates, search without it."""
 _MAX_SEARCHES = 100
 
 _OURS = "message is not modified"
@@ -57,14 +57,14 @@ class DeliveryCheck:
 
     api: CallsApi
     _failures: int = 0
-    """Failures in a row to learn how many updates wait."""
+    """Consecutive failed requests for the number of waiting updates."""
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     _progress: OrderedDict[str, Progress] = field(default_factory=OrderedDict[str, Progress])
 
     async def require_caught_up(self) -> None:
         """Raise NotYet while many updates wait: their numbers must not be taken for unused ones."""
         try:
-            told = as_mapping(await self.api.call("getWebhookInfo")) or {}
+            info = as_mapping(await self.api.call("getWebhookInfo")) or {}
         except Permanent:  # the server does not support the method
             return
         except NoAnswer as error:
@@ -73,27 +73,27 @@ class DeliveryCheck:
                 raise NotYet(str(error), retry_after=BACKLOG_RETRY_SECONDS) from error
             return
         self._failures = 0
-        waiting = told.get("pending_update_count")
-        if isinstance(waiting, int) and waiting > MAX_PENDING_UPDATES:
-            raise NotYet(f"{waiting} updates must be received first.", retry_after=BACKLOG_RETRY_SECONDS)
+        pending = info.get("pending_update_count")
+        if isinstance(pending, int) and pending > MAX_PENDING_UPDATES:
+            raise NotYet(f"{pending} updates must be received first.", retry_after=BACKLOG_RETRY_SECONDS)
 
     async def find(
         self, message: str, chat_id: int, *, after: int, known: Collection[int], elsewhere: Collection[int] = ()
     ) -> int | None:
         """Return the bot's first unknown message after that number; None if there is none.
 
-        Numbers that are known to be `elsewhere` are nobody's here; and before the last number that anybody is known to have,
-        nothing has come to its end. `message` is under what name it is gone on with, if this is interrupted. Raises
-        OutcomeUnknown if the answers don't tell, and Transient.
+        `elsewhere` are numbers of other chats: no message here has them. The search goes at least to the last known number.
+        `message` is the name under which an interrupted search is continued. Raise OutcomeUnknown if the answers do not
+        decide it, and Transient.
         """
         name = f"{chat_id} {message}"  # a supergroup numbers its messages from 1 again
         progress = self._progress.setdefault(name, Progress(after))
         progress.after = max(progress.after, after)
         if len(self._progress) > _MAX_SEARCHES:
             self._progress.popitem(last=False)
-        found = await self._search(chat_id, progress, known, elsewhere)
+        number = await self._search(chat_id, progress, known, elsewhere)
         self._progress.pop(name, None)
-        return found
+        return number
 
     async def _search(
         self, chat_id: int, progress: Progress, known: Collection[int], elsewhere: Collection[int]
@@ -105,13 +105,13 @@ class DeliveryCheck:
             if number not in known and number not in elsewhere:
                 if progress.requests >= MAX_REQUESTS:
                     raise OutcomeUnknown("Too many messages came since to find out whether it has arrived.")
-                said = await self._ask(chat_id, number)
+                answer = await self._ask(chat_id, number)
                 progress.requests += 1
-                if _OURS in said:
+                if _OURS in answer:
                     return number
-                if _THEIRS not in said and _NOBODYS not in said:
+                if _THEIRS not in answer and _NOBODYS not in answer:
                     raise OutcomeUnknown("Telegram does not say whether it has arrived.")
-                last = max(last, number) if _THEIRS in said else last
+                last = max(last, number) if _THEIRS in answer else last
             # Only numbers after the last known message may still be assigned.
             misses = misses + 1 if number > last else 0
             progress.after = min(number, last)

@@ -34,12 +34,12 @@ _PRE = Tag("pre", "<pre>", "</pre>")
 _QUOTE = Tag("blockquote", "<blockquote>", "</blockquote>")
 _EMPHASIS = {"strong_open": _BOLD, "em_open": Tag("i", "<i>", "</i>"), "s_open": Tag("s", "<s>", "</s>")}
 
-# Telegram turns them into spaces and trims those.
+# Telegram replaces them by spaces, which it trims.
 _CONTROLS = {code: " " for code in range(32) if chr(code) not in "\t\n"}
 
 
 def render_parts(markdown: str, *, limit: int = 4096) -> list[Part]:
-    """Return the text as parts of at most `limit` UTF-16 units (64 at least), each valid alone; none if it shows nothing."""
+    """Return the text as parts of at most `limit` UTF-16 units (64 or more), each valid alone; empty if nothing is visible."""
     source = _clean(markdown)
     flow = Flow(limit)
     if len(source) > MAX_FORMATTED_CHARACTERS or estimate_work(source) > MAX_MARKDOWN_WORK:
@@ -53,13 +53,13 @@ def render_parts(markdown: str, *, limit: int = 4096) -> list[Part]:
 
 def _clean(markdown: str) -> str:
     """Return the text without control characters and halves of surrogate pairs, which cannot be sent."""
-    whole = markdown.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
+    valid = markdown.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return valid.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
 
 
 @dataclass(slots=True)
 class _Level:
-    """A quote, a list or an item of one, while its inside is read; the outermost is the text itself."""
+    """A quote, a list or a list item while its content is read; the outermost level is the text itself."""
 
     tags: Tags = ()
     indent: str = ""
@@ -118,7 +118,7 @@ class _Renderer:
             if handler := handlers.get(token.type):
                 handler(token)
 
-    # Words and the gaps between them
+    # ---- words and the gaps between them
 
     def _add_words(self, text: str, tags: Tags, *, indent: bool = True) -> None:
         """Add words, after the gap that is due."""
@@ -140,11 +140,11 @@ class _Renderer:
             return
         line = token.map[0] if token.map else 0
         # Under quotes an empty line has their markers.
-        apart = token.type == "heading_open" or not self._lines[line - 1].strip("> \t")
+        is_separate = token.type == "heading_open" or not self._lines[line - 1].strip("> \t")
         # The previous block may be invisible: then its distance counts.
-        self._gap = "\n\n" if apart or self._gap == "\n\n" else "\n"
+        self._gap = "\n\n" if is_separate or self._gap == "\n\n" else "\n"
         self._gap_tags = self._levels[-1].tags
-        self._gap_rank = OUTER if apart and len(self._levels) == 1 else INNER
+        self._gap_rank = OUTER if is_separate and len(self._levels) == 1 else INNER
         if self._after_heading:
             # A heading stays with the text below it.
             self._gap_rank = None
@@ -249,19 +249,19 @@ class _Renderer:
             self._rows[-1].append(_join_text(children))
             return
         tags = self._levels[-1].tags
-        around = [_nest(tags, _BOLD) if self._heading else tags]
-        for at, child in enumerate(children):
+        tag_stack = [_nest(tags, _BOLD) if self._heading else tags]
+        for number, child in enumerate(children):
             if child.nesting > 0:
                 tag = (
-                    self._make_link(child, islice(children, at + 1, None))
+                    self._make_link(child, islice(children, number + 1, None))
                     if child.type == "link_open"
                     else _EMPHASIS.get(child.type)
                 )
-                around.append(_nest(around[-1], tag))
+                tag_stack.append(_nest(tag_stack[-1], tag))
             elif child.nesting < 0:
-                around.pop()
+                tag_stack.pop()
             else:
-                self._add_leaf(child, around[-1])
+                self._add_leaf(child, tag_stack[-1])
 
     def _add_leaf(self, token: Token, tags: Tags) -> None:
         if token.type in {"softbreak", "hardbreak"}:
@@ -291,7 +291,7 @@ class _Renderer:
 
 
 def _nest(tags: Tags, tag: Tag | None) -> Tags:
-    """Return the tags with one more inside them; no tag holds another of its name."""
+    """Return the tags with one more inside them, unless there is one of the same name."""
     return tags if tag is None or any(tag.name == other.name for other in tags) else (*tags, tag)
 
 
@@ -348,7 +348,7 @@ class _Definitions:
 
 
 def _define(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a definition, keeping its text; `[note-1]: yes` is none, for it leads nowhere."""
+    """Read a link definition and keep its text. `[note-1]: yes` is none, because `yes` is not an address."""
     if not read_definition(state, start, end, silent):
         return False
     if not silent:

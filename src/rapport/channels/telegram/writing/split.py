@@ -10,7 +10,7 @@ from itertools import accumulate
 import regex
 
 ROOM = 32
-"""UTF-16 units of a part that tags must leave for its words."""
+"""The minimal number of UTF-16 units of a part that tags must leave for its words."""
 
 OUTER, INNER = 0, 1
 """Ranks of places to cut: between the blocks of a text, between the items of a list or a quote."""
@@ -94,23 +94,23 @@ class Flow:
     def split(self) -> list[Part]:
         """Return everything added, in parts within the limit, none of them blank."""
         self._whole = "".join(self._texts)
-        found: list[Part] = []
-        begin = self._find_start(0)
-        while begin < self._length:
-            reach = self._measure_reach(begin)
-            cut = reach if reach == self._length else self._find_cut(begin, reach)
-            end = begin + len(self._whole[begin:cut].rstrip())
-            if _VISIBLE.search(self._whole, begin, end):
-                found.append(Part(self._render(begin, end), self._whole[begin:end]))
-            begin = self._find_start(cut)
-        return found
+        parts: list[Part] = []
+        start = self._find_start(0)
+        while start < self._length:
+            max_end = self._measure_reach(start)
+            cut = max_end if max_end == self._length else self._find_cut(start, max_end)
+            end = start + len(self._whole[start:cut].rstrip())
+            if _VISIBLE.search(self._whole, start, end):
+                parts.append(Part(self._render(start, end), self._whole[start:end]))
+            start = self._find_start(cut)
+        return parts
 
     def _drop_costly_tags(self, tags: Tags) -> Tags:
         while tags and sum(tag.cost for tag in tags) > self._limit - ROOM:
             longest = max(tags, key=lambda tag: tag.cost)
-            instead = () if longest.simpler is None else (longest.simpler,)
-            at = tags.index(longest)
-            tags = (*tags[:at], *instead, *tags[at + 1 :])
+            replacement = () if longest.simpler is None else (longest.simpler,)
+            index = tags.index(longest)
+            tags = (*tags[:index], *replacement, *tags[index + 1 :])
         return tags
 
     def _find_run(self, position: int) -> int:
@@ -120,53 +120,53 @@ class Flow:
         return self._starts[run + 1] if run + 1 < len(self._starts) else self._length
 
     def _find_start(self, position: int) -> int:
-        """Return where a part begins: after white space, but code keeps the indent of its first line."""
-        found = _INK.search(self._whole, position)
-        if found is None:
+        """Return the start of a part: after white space, but code keeps the indent of its first line."""
+        match = _INK.search(self._whole, position)
+        if match is None:
             return self._length
-        run = self._find_run(found.start())
+        run = self._find_run(match.start())
         if not any(tag.name == "pre" for tag in self._tags[run]):
-            return found.start()
-        line = self._whole.rfind("\n", position, found.start()) + 1
+            return match.start()
+        line = self._whole.rfind("\n", position, match.start()) + 1
         return max(position, self._starts[run], line)
 
-    def _measure_reach(self, begin: int) -> int:
-        """Return how far a part from `begin` can go. Only its HTML is measured, which is never shorter than its words."""
-        position, spent, around = begin, 0, ()
-        for run in range(self._find_run(begin), len(self._tags)):
+    def _measure_reach(self, start: int) -> int:
+        """Return the largest end of a part from `start`. Only its HTML is measured, which is never shorter than its words."""
+        position, used, open_tags = start, 0, ()
+        for run in range(self._find_run(start), len(self._tags)):
             tags = self._tags[run]
-            spent += sum(map(count_units, _switch_tags(around, tags)))
-            room = self._limit - spent - sum(count_units(tag.closing) for tag in tags)
+            used += sum(map(count_units, _switch_tags(open_tags, tags)))
+            units_left = self._limit - used - sum(count_units(tag.closing) for tag in tags)
             end = self._find_run_end(run)
-            count, cost = _fit(self._whole[position : min(end, position + max(room, 0))], room)
-            position, spent, around = position + count, spent + cost, tags
+            count, cost = _fit(self._whole[position : min(end, position + max(units_left, 0))], units_left)
+            position, used, open_tags = position + count, used + cost, tags
             if position < end:
                 break
-        return max(position, begin + 1)
+        return max(position, start + 1)
 
-    def _find_cut(self, begin: int, reach: int) -> int:
-        for places in self._cuts:
-            at = bisect_right(places, reach) - 1
-            if at >= 0 and places[at] > begin:
-                return places[at]
-        line = self._whole.rfind("\n", begin + 1, reach + 1)
-        if line > begin and line not in self._joints:
+    def _find_cut(self, start: int, max_end: int) -> int:
+        for positions in self._cuts:
+            index = bisect_right(positions, max_end) - 1
+            if index >= 0 and positions[index] > start:
+                return positions[index]
+        line = self._whole.rfind("\n", start + 1, max_end + 1)
+        if line > start and line not in self._joints:
             return line
-        # One character more than fits tells whether the last cluster is whole.
-        return max(line, begin + _find_cut_in_line(_split_clusters(self._whole[begin : reach + 1]), reach - begin))
+        # One more character than fits shows whether the last cluster is complete.
+        return max(line, start + _find_cut_in_line(_split_clusters(self._whole[start : max_end + 1]), max_end - start))
 
-    def _render(self, begin: int, end: int) -> str:
+    def _render(self, start: int, end: int) -> str:
         html: list[str] = []
-        around: Tags = ()
-        position = begin
-        for run in range(self._find_run(begin), len(self._tags)):
+        open_tags: Tags = ()
+        position = start
+        for run in range(self._find_run(start), len(self._tags)):
             if position >= end:
                 break
             stop = min(end, self._find_run_end(run))
-            html += _switch_tags(around, self._tags[run])
+            html += _switch_tags(open_tags, self._tags[run])
             html.append(escape_html(self._whole[position:stop]))
-            around, position = self._tags[run], stop
-        return "".join([*html, *_switch_tags(around, ())])
+            open_tags, position = self._tags[run], stop
+        return "".join([*html, *_switch_tags(open_tags, ())])
 
 
 def _switch_tags(before: Tags, after: Tags) -> Iterable[str]:
@@ -177,13 +177,13 @@ def _switch_tags(before: Tags, after: Tags) -> Iterable[str]:
     return [*(tag.closing for tag in reversed(before[shared:])), *(tag.opening for tag in after[shared:])]
 
 
-def _fit(text: str, room: int) -> tuple[int, int]:
+def _fit(text: str, max_units: int) -> tuple[int, int]:
     """Return how many characters of the text fit, and their escaped length."""
-    whole = count_units(escape_html(text))
-    if whole <= room:
-        return len(text), whole
+    units = count_units(escape_html(text))
+    if units <= max_units:
+        return len(text), units
     costs = list(accumulate(_count_escaped(character) for character in text))
-    count = bisect_right(costs, room)
+    count = bisect_right(costs, max_units)
     return count, costs[count - 1] if count else 0
 
 
@@ -197,32 +197,32 @@ def _count_escaped(character: str) -> int:
 
 def _split_clusters(text: str) -> list[str]:
     """Return the grapheme clusters of the text."""
-    return [found.group() for found in _CLUSTER.finditer(text)]
+    return [match.group() for match in _CLUSTER.finditer(text)]
 
 
-def _find_cut_in_line(clusters: list[str], most: int) -> int:
+def _find_cut_in_line(clusters: list[str], max_length: int) -> int:
     """Return where to cut a line: after a sentence, else at a space, else between clusters."""
     ends = list(accumulate(map(len, clusters)))
     space = sentence = 0
-    for at in range(1, len(clusters)):
-        before = ends[at - 1]
-        if before > most:
+    for position in range(1, len(clusters)):
+        before = ends[position - 1]
+        if before > max_length:
             break
-        if clusters[at].isspace():
+        if clusters[position].isspace():
             space = before
-            sentence = before if _ends_sentence(clusters, at) else sentence
-        elif clusters[at - 1] in _ENDS_SENTENCE_UNSPACED and clusters[at] not in _CLOSES:
+            sentence = before if _ends_sentence(clusters, position) else sentence
+        elif clusters[position - 1] in _ENDS_SENTENCE_UNSPACED and clusters[position] not in _CLOSES:
             sentence = before
     if sentence or space:
         return sentence or space
-    whole = bisect_right(ends, most)
-    # A cluster longer than a whole message can only be cut.
-    return ends[whole - 1] if whole else most
+    whole = bisect_right(ends, max_length)
+    # A cluster that is longer than a message must be cut.
+    return ends[whole - 1] if whole else max_length
 
 
-def _ends_sentence(clusters: list[str], at: int) -> bool:
+def _ends_sentence(clusters: list[str], position: int) -> bool:
     """Return True if a sentence ends before the space. A number with a dot usually begins an item instead."""
-    last = at - 1
+    last = position - 1
     while last > 0 and clusters[last] in _CLOSES:
         last -= 1
     if clusters[last] in _ENDS_SENTENCE_UNSPACED:
