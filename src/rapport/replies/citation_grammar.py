@@ -1,8 +1,8 @@
 """The forms in which models write citations: a tag, ids alone in brackets, and a `Sources:` line.
 
 A tag is `[source: id]`, a list is `[source: a, b]`. The brackets may be `[]`, `【】` or `［］`, `source` may be plural and in
-any case, ids may be separated by `,` or `;` and stand in quotes or angle brackets. Whitespace may cross lines wherever the
-spec's expression lets it, and after a separator. Characters without a width are ignored everywhere.
+any case, ids may be separated by `,` or `;` and have quotes or angle brackets around them. Whitespace may include line breaks
+where the specified expression allows it, and after a separator. Zero-width characters are ignored everywhere.
 
 Every function here reads one character or one line and takes time linear in its length.
 """
@@ -43,15 +43,15 @@ ITEM_CHARACTERS: Final = LINE_CHARACTERS | frozenset(".)+•>")
 _NO_IDS: Final = frozenset({"and", "none"})
 MAX_WORDS_ON_A_LINE: Final = 2
 MOST_WORDS_AFTER_A_SENTENCE: Final = 1
-"""More words in a row, with nothing between them that separates ids, are prose."""
+"""More consecutive words without a separator between them are prose."""
 
-# How far the text after a bracket, or from the start of a line, has come. Below NAMED: so many letters of "source".
+# States of the text after a bracket or from the start of a line. Below NAMED: the number of letters of "source" so far.
 NOT, START, NAMED, PLURAL, NAME_END, LIST, CONTENT, TAIL = -1, 0, 6, 7, 8, 9, 10, 11
 LINE_END: Final = 10  # in a citation line: after its full stop
 
 
 class KnownIds:
-    """The ids that a reply may cite. An id that the spec's expression can't match is never one of them."""
+    """The ids that a reply may cite, without those that the specified expression can't match."""
 
     def __init__(self, retrieved: Collection[str]) -> None:
         self._exact = frozenset(note_id for note_id in retrieved if ID.fullmatch(note_id))
@@ -62,35 +62,35 @@ class KnownIds:
         for note_id in self._exact:
             self._by_lower[note_id.lower()] = None if note_id.lower() in self._by_lower else note_id
 
-    def __contains__(self, written: str) -> bool:
-        return written in self._exact
+    def __contains__(self, note_id: str) -> bool:
+        return note_id in self._exact
 
-    def may_become(self, written: str) -> bool:
-        """Return whether a known id begins so."""
-        return written in self._beginnings
+    def may_become(self, beginning: str) -> bool:
+        """Return True if a known id begins with this text."""
+        return beginning in self._beginnings
 
-    def find(self, written: str) -> str | None:
-        """Return the id that is meant: exactly this one, else the only one that differs in case or emphasis."""
-        if written in self._exact:
-            return written
-        return self._by_lower.get(written.lower()) or self._by_lower.get(written.strip("_").lower())
+    def find(self, cited: str) -> str | None:
+        """Return the known id for a cited one: exactly this one, else the only one that differs in case or emphasis."""
+        if cited in self._exact:
+            return cited
+        return self._by_lower.get(cited.lower()) or self._by_lower.get(cited.strip("_").lower())
 
 
 class Inside(NamedTuple):
-    """State of the text after an opening bracket: what it may still become."""
+    """The state of the text after an opening bracket."""
 
     tag: int = START
     word: str = ""
     """The id that is being written, as long as `is_known`."""
     is_spaced: bool = False
-    """True if whitespace follows the word, so that only a separator may."""
+    """True if whitespace follows the word, so that only a separator may follow."""
     is_known: bool = True
     """True if there are only known ids so far, the last one perhaps unfinished."""
     is_list: bool = True
     """True if there are only ids, known or not."""
 
     def read(self, char: str, known: KnownIds) -> Inside:
-        """Return what it may be with one more character."""
+        """Return the state after one more character."""
         if char in _INVISIBLE:
             return self
         tag = tag_state(self.tag, char)
@@ -107,12 +107,12 @@ class Inside(NamedTuple):
         return Inside(tag, word if is_known else "?", is_known=is_known)
 
     def cites(self, known: KnownIds) -> bool:
-        """Return whether it cites if the bracket ends here. `[x]` is a ticked box."""
+        """Return True if it is a citation when the bracket ends here. `[x]` is a checked box."""
         return self.is_known and self.word in known and self.word not in ("x", "X")
 
 
 def tag_state(state: int, char: str) -> int:
-    """Return how far a tag has come with one more character; NOT if it is none."""
+    """Return the state of a tag after one more character; NOT if it is no tag."""
     if state == NOT or char in CLOSING:
         return NOT
     if char in _INVISIBLE:
@@ -142,7 +142,7 @@ def _read_name_in_tag(state: int, char: str) -> int:
 
 
 def line_state(state: int, char: str) -> int:
-    """Return how far a citation line has come with one more character; NOT if it is none."""
+    """Return the state of a citation line after one more character; NOT if it is none."""
     if state == NOT or char in _INVISIBLE:
         return state
     if state == START and (char in _DECORATION or char.isspace()):
@@ -157,13 +157,13 @@ def line_state(state: int, char: str) -> int:
 
 
 def ids_in_tag(content: str) -> list[str]:
-    """Return what a tag names, from what stands between its brackets."""
+    """Return the ids of a tag, given the text between its brackets."""
     ids_text = _COLON.split(content, maxsplit=1)[-1]
     return [note_id for item in _SEPARATOR.split(ids_text) for note_id in _ids_in_item(item)]
 
 
 def ids_in_brackets(content: str) -> list[str]:
-    """Return the ids that stand alone between brackets."""
+    """Return the ids of a bracket that holds only ids."""
     return [item.translate(_PLAIN_ID).strip() for item in _SEPARATOR.split(content)]
 
 
@@ -183,12 +183,12 @@ def _ids_in_item(item: str) -> Iterator[str]:
 
 
 def names_ids(items: str) -> bool:
-    """Return whether anything is named there."""
+    """Return True if the text may contain an id."""
     return any(char.isalnum() for char in items)
 
 
-def ids_in_line(items: str, known: KnownIds, most_words: int = MAX_WORDS_ON_A_LINE) -> list[str] | None:
-    """Return what a citation line names, without the tags in it; None if it is prose."""
+def ids_in_line(items: str, known: KnownIds, max_words: int = MAX_WORDS_ON_A_LINE) -> list[str] | None:
+    """Return the ids of a citation line, without those of tags; None if it is prose."""
     if not _ITEMS.fullmatch(items):
         return None
     ids: list[str] = []
@@ -196,15 +196,15 @@ def ids_in_line(items: str, known: KnownIds, most_words: int = MAX_WORDS_ON_A_LI
     has_word = has_unknown_brackets = False
     for token in _TOKEN.finditer(items):
         if bracketed := token["bracket"]:
-            inside = [one for one in ids_in_tag(bracketed[1:-1]) if names_ids(one)]
-            has_unknown_brackets |= any(known.find(one) is None for one in inside)
+            inside = [note_id for note_id in ids_in_tag(bracketed[1:-1]) if names_ids(note_id)]
+            has_unknown_brackets |= any(known.find(note_id) is None for note_id in inside)
             ids += inside
         word = (token["word"] or "").translate(_PLAIN_ID)
         is_unknown = bool(word) and known.find(word) is None
         is_word = is_unknown and word.isalpha() and word.casefold() != "and"
         words = words + 1 if is_word else 0
         has_word |= is_word
-        if words > most_words:
+        if words > max_words:
             return None
         if names_ids(word) and not (is_unknown and word.casefold() in _NO_IDS):
             ids.append(word)
@@ -212,7 +212,7 @@ def ids_in_line(items: str, known: KnownIds, most_words: int = MAX_WORDS_ON_A_LI
 
 
 def ids_in_list_item(text: str, known: KnownIds) -> list[str] | None:
-    """Return what a line of the list below a `Sources:` line names; None if it is none."""
+    """Return the ids of an item of the list below a `Sources:` line; None if it is no such item."""
     if bullet := _BULLET.fullmatch(text):
         return ids_in_line(bullet["items"] or "", known)
     return [] if _TAGS.fullmatch(text) else None

@@ -1,14 +1,13 @@
-"""Check what the model cites against what was retrieved, while it is being written (RAG-6, RAG-8).
+"""Check the citations of a reply against the retrieved notes, while the reply is being written (RAG-6, RAG-8).
 
-`citation_grammar.py` says what a citation looks like; here the text is read once, from left to right, and judged where a
-bracket or a line ends, always against what is kept of the text before it. So what a removal brings together is judged as
-if it had been written together, and every way of cutting the text into pieces gives the same result. Two things are held
-back until they are decided: brackets that may still become a citation, and lines that may still become a citation line. A
-mark says how far back to go when one of them is taken out; marks point to the marks before them, so that going back is one
-step however deep they nest.
+`citation_grammar.py` defines the forms of citations. This module reads the text once, from left to right, and decides at the
+end of each bracket and line, based on the kept text before it. Text that a removal joins is checked like text that was written
+together, and the result does not depend on how the reply is cut into pieces. A bracket that may become a citation, and a line
+that may become a citation line, are held back until they are decided. `_Bracket` and `_Line` store the state to restore when
+one is removed; each points to the one around it, so that restoring is one step at any depth.
 
 A tag becomes `[source: id]`, and so do known ids alone in brackets, but not in code or in front of a link's `(`. A citation
-line (`Sources: a, b`, also behind the last sentence, or `Sources:` and a list below it) is taken out, and its ids count.
+line (`Sources: a, b`, also after the last sentence, or `Sources:` and a list below it) is removed, and its ids count.
 """
 
 from __future__ import annotations
@@ -30,29 +29,29 @@ _FENCE_CHARACTERS: Final = 6
 
 _AFTER_REMOVAL: Final = frozenset(".,;:!?…)]}*\"'”’»。，、；：！？）】」』")
 _GOES_ON: Final = frozenset(",;:，；：、-–—/&([{<")
-"""After these, and after a word, no sentence has ended."""
+"""A sentence does not end with one of these, nor with a letter or digit."""
 _BEGINS_SOURCES: Final = frozenset("sSſ*_")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedText:
-    """A reply that cites nothing but what was retrieved; each id once."""
+    """A reply that cites only retrieved notes; each id is listed once."""
 
     text: str
     generated: tuple[str, ...]
     """Ids that the model named, in the order of first appearance."""
     valid: tuple[str, ...]
-    """Ids among them that were retrieved: those of the tags in their order, then those that only citation lines name."""
+    """Those of them that were retrieved: first the ids of tags in their order, then those that only citation lines have."""
     removed: tuple[str, ...]
-    """Ids that were removed, unfinished tags included; a tag without anything in it counts as an empty string."""
+    """Ids that were removed, including those of unfinished tags; an empty tag counts as an empty string."""
 
 
 def check_citations(text: str, retrieved: Collection[str]) -> CheckedText:
-    """Return the reply without a citation that is not backed by `retrieved`; checking its text again changes nothing."""
-    checking = CitationFilter(retrieved)
-    checking.feed(text)
-    checking.finish()
-    return checking.checked
+    """Return the reply without citations of notes that are not in `retrieved`. Checking the result again changes nothing."""
+    citation_filter = CitationFilter(retrieved)
+    citation_filter.feed(text)
+    citation_filter.finish()
+    return citation_filter.checked
 
 
 class _Code(NamedTuple):
@@ -63,25 +62,25 @@ class _Code(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """Start of a line, or of a citation line behind a sentence, and what to go back to if it is taken out."""
+    """The start of a line, or of a citation line after a sentence, and the state to restore if it is removed."""
 
     start: int
     row: int
-    """Says where the whole line begins."""
+    """The position where the whole line begins."""
     solid: int
     floor: int
-    """Nothing from here on is shown while it may be taken out."""
+    """Nothing from this position on is shown while the line may be removed."""
     open: _Bracket | None
     inside: Inside
     code: _Code
     header: _Line | None
-    """Says where what goes with this line begins: at `Sources:` alone on a line, or at a blank line in the list below it."""
+    """The first line that is removed with this one: `Sources:` alone on a line, or a blank line in the list below it."""
     is_listed: bool
-    """True if the list below such a line, already taken out, may go on here."""
+    """True if this may be an item of the list below a `Sources:` line that was removed already."""
 
 
 class _Bracket(NamedTuple):
-    """Position of a bracket that may begin a citation, and what to go back to if it is taken out."""
+    """The position of a bracket that may begin a citation, and the state to restore if it is removed."""
 
     start: int
     solid: int
@@ -98,11 +97,11 @@ _NOTHING: Final = Inside(NOT, is_known=False, is_list=False)
 
 
 class CitationFilter:
-    """The same check for a reply that arrives in pieces: what was shown is never taken back, and no piece of a citation
-    or of a citation line is shown before it is decided."""
+    """Checks a reply that arrives in pieces. Shown text is never withdrawn, and no part of an undecided citation or citation
+    line is shown."""
 
     checked: CheckedText
-    """The whole reply; there after `finish`."""
+    """The whole reply; set by `finish`."""
 
     def __init__(self, retrieved: Collection[str]) -> None:
         self._known = KnownIds(retrieved)
@@ -111,16 +110,18 @@ class CitationFilter:
         self._has_removed_tag = False
         self._kept: list[str] = []
         self._shown = 0
-        self._solid = 0  # the end of what is kept, without the whitespace that may turn out to be trailing
+        self._solid = 0  # the end of the kept text without trailing whitespace
         self._open: _Bracket | None = None
         self._inside = _NOTHING
-        self._is_closed = False  # whether the open bracket has ended: ids alone, if no link follows
+        self._is_closed = (
+            False  # True if the open bracket has ended and holds only ids: a citation, unless it is the text of a link
+        )
         self._code = _Code()
         self._after_removal = False
         self._begin_line()
 
     def feed(self, piece: str) -> str:
-        """Take the next piece of the reply and return what may be shown now."""
+        """Read the next piece of the reply and return the text that may be shown now."""
         position = 0
         while position < len(piece):
             by_character = self._after_removal or self._open or self._may_cite() or self._may_begin(piece[position])
@@ -133,11 +134,11 @@ class CitationFilter:
         return self._show()
 
     def finish(self) -> str:
-        """Return the rest of the reply, with what the check has to say about it. To be called once, at the end."""
+        """Return the rest of the reply with the remark about removals and the `Sources:` line. Call it once, at the end."""
         while self._settle():
             pass
         del self._kept[self._solid :]
-        if not self._kept and not self._has_removed_tag:  # nothing but citation lines
+        if not self._kept and not self._has_removed_tag:  # only citation lines
             self.checked = CheckedText("", (), (), ())
             return ""
         ending = ""
@@ -152,22 +153,22 @@ class CitationFilter:
 
     def _valid_ids(self) -> tuple[str, ...]:
         tags = _KEPT_TAG.findall("".join(self._kept))
-        in_text = [one for content in tags for one in content.split(", ")]
+        in_text = [cited_id for content in tags for cited_id in content.split(", ")]
         return tuple(note_id for note_id in dict.fromkeys([*in_text, *self._generated]) if note_id in self._known)
 
     def _may_cite(self) -> bool:
-        """Return whether the line, as far as it goes, may be a citation line."""
+        """Return True if the line may be a citation line, as far as it is read."""
         return self._is_item or self._line_state != NOT
 
     def _may_begin(self, char: str) -> bool:
-        """Return whether a citation line may begin with this character, behind a sentence."""
+        """Return True if a citation line may begin with this character, after a sentence."""
         if char not in _BEGINS_SOURCES or not self._kept or len(self._kept) == self._solid:
             return False
         last = self._kept[self._solid - 1] if self._solid > self._line.row else "\n"
         return not (last.isalnum() or last.isspace() or last in _GOES_ON)
 
     def _count_decided(self) -> int:
-        """Return how far nothing that is kept can still be taken out."""
+        """Return the end of the kept text that can't be removed any more."""
         end = self._open.floor if self._open else self._solid
         return min(end, self._line.floor) if self._may_cite() else end
 
@@ -197,7 +198,7 @@ class CitationFilter:
             self._solid = len(self._kept) - len(text) + solid
 
     def _close_gap(self, char: str) -> None:
-        """Remove the space before what was removed, unless it now parts two words."""
+        """Remove the space before removed text, unless it now separates two words."""
         self._after_removal = False
         if char.isspace() or char in _AFTER_REMOVAL:
             while self._kept and self._kept[-1] in " \t":
@@ -218,7 +219,7 @@ class CitationFilter:
             self._solid = len(self._kept)
 
     def _in_own_bracket(self) -> bool:
-        """Return whether a bracket of this line is undecided, and the line with it."""
+        """Return True if a bracket of this line is undecided, and so the line too."""
         return self._open is not None and self._open.line is self._line
 
     def _open_bracket(self, char: str) -> None:
@@ -239,7 +240,7 @@ class CitationFilter:
         self._open, self._inside, self._is_closed = None, _NOTHING, False
 
     def _close_list(self, bracket: _Bracket, char: str) -> None:
-        """End a bracket that holds nothing but ids; a citation if they are known, a part of the line in a citation line."""
+        """End a bracket that holds only ids: a citation if they are known, and in a citation line a part of the line."""
         if self._inside.cites(self._known):
             self._is_closed = True
         elif _lists(bracket) and self._inside.is_list and not bracket.outer:
@@ -249,7 +250,7 @@ class CitationFilter:
         self._keep(char)
 
     def _decide_closed(self, bracket: _Bracket, *, is_link: bool) -> None:
-        """Decide about known ids alone in brackets, now that it is known whether a link's address follows."""
+        """Decide about known ids alone in brackets: with `is_link` they are the text of a link."""
         self._is_closed = False
         if is_link:
             self._let_stand(bracket)
@@ -270,7 +271,7 @@ class CitationFilter:
         self._replace_bracket(bracket, valid)
 
     def _replace_bracket(self, bracket: _Bracket, valid: Sequence[str]) -> None:
-        """Put the tag of these ids in the place of what the model wrote, or nothing."""
+        """Replace the bracket by a tag of these ids; without ids, remove it."""
         self._take_out(bracket)
         if not valid:
             return
@@ -282,16 +283,16 @@ class CitationFilter:
         self._keep(f"[source: {', '.join(valid)}]")
 
     def _check_ids(self, ids: Sequence[str]) -> list[str]:
-        """Return which of them were retrieved, by their exact ids, each once."""
+        """Return the exact ids of those that were retrieved, each once."""
         valid: dict[str, None] = {}
-        for written in ids:
-            one = self._known.find(written)
-            if written:
-                self._generated[one or written] = None
-            if one:
-                valid[one] = None
+        for cited in ids:
+            note_id = self._known.find(cited)
+            if cited:
+                self._generated[note_id or cited] = None
+            if note_id:
+                valid[note_id] = None
             else:
-                self._removed[written] = None
+                self._removed[cited] = None
         return list(valid)
 
     def _take_out(self, bracket: _Bracket) -> None:
@@ -328,7 +329,7 @@ class CitationFilter:
         self._kept.append("\n")
 
     def _kind_of_line(self) -> tuple[Literal["text", "blank", "header", "citations"], Sequence[str]]:
-        """Return what the line is, and the ids that it names outside of tags."""
+        """Return the kind of the line, and its ids outside of tags."""
         if self._in_own_bracket() or not self._may_cite():
             return "text", ()
         line = self._line
@@ -337,15 +338,15 @@ class CitationFilter:
             return "blank", ()
         if self._line_state >= LIST:
             items = grammar.after_colon(text)
-            most_words = grammar.MAX_WORDS_ON_A_LINE if line.start == line.row else grammar.MOST_WORDS_AFTER_A_SENTENCE
-            ids = grammar.ids_in_line(items, self._known, most_words)
+            max_words = grammar.MAX_WORDS_ON_A_LINE if line.start == line.row else grammar.MOST_WORDS_AFTER_A_SENTENCE
+            ids = grammar.ids_in_line(items, self._known, max_words)
             if ids is not None:
                 return ("citations" if grammar.names_ids(items) else "header"), ids
         ids = grammar.ids_in_list_item(text, self._known) if self._is_item else None
         return ("text", ()) if ids is None else ("citations", ids)
 
     def _replace_line(self, ids: Sequence[str]) -> None:
-        """Take a citation line out, with the header it belongs to."""
+        """Remove a citation line with its header."""
         line = self._line
         self._check_ids(ids)
         first = line.header or line
@@ -361,7 +362,7 @@ class CitationFilter:
         self._solid, self._open, self._inside, self._code = line.solid, line.open, line.inside, line.code
 
     def _settle(self) -> bool:
-        """Decide what the end of the text leaves open; return whether something was taken out, and the rest ends anew."""
+        """Decide about undecided text at the end; return True if something was removed: then call it again for the new end."""
         if self._is_closed and self._open:
             self._decide_closed(self._open, is_link=False)
             return True
@@ -373,7 +374,7 @@ class CitationFilter:
             self._forget(line.header or line)
             self._begin_line()
             return True
-        # Less than the whole word may be ordinary text; with it, a reader sees a citation that breaks off.
+        # A part of the word `source` may be ordinary text. With the whole word it is an unfinished citation.
         if self._open and self._inside.tag >= NAMED:
             content = "".join(self._kept[self._open.start + 1 :])
             ids = grammar.ids_in_tag(content) if self._inside.tag >= LIST else []
@@ -385,5 +386,5 @@ class CitationFilter:
 
 
 def _lists(bracket: _Bracket) -> bool:
-    """Return whether this bracket stands among the ids of a citation line."""
+    """Return True if this bracket is among the ids of a citation line."""
     return bracket.line_state >= LIST or bracket.is_item

@@ -1,4 +1,4 @@
-"""Rewrite text of people, notes and models: so that a repeated quotation cites nothing, and so that Postgres can store it."""
+"""Rewrite text of people, notes and models so that it contains no citation when it is quoted, and Postgres can store it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SOURCES = re.compile(rf"(?<![^\s*_>#.!?\]-]){_GAP.join('source')}{_GAP}s?+[\s*_
 
 
 def defuse(text: str) -> str:
-    """Return the text with round brackets around what would read as a tag."""
+    """Return the text with round brackets instead of the brackets of tags."""
     characters = list(text)
     opened: list[tuple[int, int]] = []
     for position in _from_first_bracket(text):
@@ -21,14 +21,14 @@ def defuse(text: str) -> str:
             opened.append((position, START))
         elif char in CLOSING and opened and opened[-1][1] >= LIST:
             characters[opened.pop()[0]], characters[position] = "(", ")"
-            _follow(opened, "(")  # what is now quoted inside of an outer tag is part of its content
+            _follow(opened, "(")  # the rewritten tag is part of the content of an outer one
         else:
             _follow(opened, char)
     return "".join(characters)
 
 
 def defuse_ids(text: str, retrieved: Collection[str]) -> str:
-    """Return the text without what cites these ids in other forms: alone in brackets, or in a `Sources:` line.
+    """Return the text without other citations of these ids: alone in brackets, or in a `Sources:` line.
 
     Each character stays in its place: brackets become round ones, and the colon of `Sources:` a comma.
     """
@@ -68,7 +68,7 @@ def _from_first_bracket(text: str) -> range:
 
 
 def _follow(opened: list[tuple[int, int]], char: str) -> None:
-    """Lead the innermost bracket on; once it can't be one of a tag, none around it can."""
+    """Update the state of the innermost bracket. If it can't be a tag any more, no bracket around it can."""
     if not opened:
         return
     start, state = opened[-1]
@@ -80,5 +80,5 @@ def _follow(opened: list[tuple[int, int]], char: str) -> None:
 
 
 def make_storable(text: str) -> str:
-    """Return the text without NUL characters, and with a mark in place of half a surrogate pair."""
+    """Return the text without NUL characters, and with a question mark for each half of a surrogate pair."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()

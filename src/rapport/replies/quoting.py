@@ -16,27 +16,27 @@ _ROUND = str.maketrans("[]【】［］", "()()()")
 
 
 def quote_message(message: Message) -> Message:
-    """Return a person's message without tags, its author's name included; what the agent said is left as it is."""
+    """Return a person's message without tags in its text and its author's name. The agent's messages are not changed."""
     if message.role != "user":
         return message
     return replace(message, content=_quote(message.content), author=message.author and _quote_author(message.author))
 
 
 def quote_passages(passages: Sequence[Passage]) -> list[Passage]:
-    """Return the passages without citations of their own, wherever they begin and end."""
+    """Return the passages without citations of their own, also across title, heading and text."""
     ids = {passage.note_id for passage in passages}
     return [_quote_passage(passage, ids) for passage in passages]
 
 
 def quote_history(history: Sequence[BaseMessage], ids: Collection[str]) -> list[BaseMessage]:
-    """Return the history with everything that is not the agent's own unable to cite the notes of these ids."""
+    """Return the history without citations of these ids in messages of people."""
     return [quote_prompt(message, ids) if isinstance(message, HumanMessage) else message for message in history]
 
 
 def quote_prompt(message: HumanMessage, ids: Collection[str]) -> HumanMessage:
-    """Return the message unable to cite the notes of these ids.
+    """Return the message without citations of these ids.
 
-    `quoted_message` has defused tags already; what else cites depends on what was retrieved.
+    `quote_message` has rewritten tags already; the other forms depend on the retrieved ids.
     """
     if not ids:
         return message
@@ -51,7 +51,7 @@ def _quote_passage(passage: Passage, ids: Collection[str]) -> Passage:
 
 
 def _quote_author(author: Author) -> Author:
-    # No brackets at all: what the person says stands right behind the name, and could end a tag that begins there.
+    # No brackets at all: the person's text follows the name and could end a tag that begins there.
     return replace(author, name=author.name.translate(_ROUND))
 
 
@@ -60,7 +60,7 @@ def _quote(content: Content) -> Content:
 
 
 def _rewrite(content: Content, rewrite: Callable[[str], str]) -> Content:
-    """Return the content with its texts rewritten as one text, so that nothing can begin in one block and end in another."""
+    """Return the content with its texts rewritten as one text, so that no citation begins in one block and ends in another."""
     if isinstance(content, str):
         return rewrite(content)
     texts = iter(_rewrite_joined([str(block["text"]) for block in content if _is_text(block)], rewrite))

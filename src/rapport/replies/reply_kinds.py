@@ -1,4 +1,4 @@
-"""The three kinds of reply a turn can end with: the model's, checked; the guard's; the fallback."""
+"""Make the three kinds of replies: the checked reply of the model, the guard reply and the fallback reply."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FALLBACK = "Temporary issue generating response. Here are the relevant documents
 
 
 def make_model_reply(text: str, passages: Sequence[Passage]) -> Reply:
-    """Return what the model said, with every citation that was not retrieved taken out and the sources of those that were."""
+    """Return the model's text without citations of notes that were not retrieved, and with the sources of the others."""
     checked = check_citations(make_storable(text), {passage.note_id for passage in passages})
     if passages or checked.generated:
         log.info(
@@ -33,12 +33,12 @@ def make_model_reply(text: str, passages: Sequence[Passage]) -> Reply:
 
 
 def _redact_ids(ids: Sequence[str]) -> list[str]:
-    """Ids for the log. What a model puts into a tag may be anything, and what was said is not logged."""
+    """Return ids for the log. A model may put any text into a tag, and message text is not logged."""
     return [id_ if NOTE_ID.fullmatch(id_) else "(no id)" for id_ in ids]
 
 
 def make_guard_reply(reason: str) -> Reply:
-    """Return what a strict agent says when the notes hold no answer."""
+    """Return the reply of a strict agent when no note has an answer."""
     log.info("chat.guard", reason=reason)
     return Reply(GUARD, metadata={"guard_used": True})
 
@@ -46,10 +46,10 @@ def make_guard_reply(reason: str) -> Reply:
 def make_fallback_reply(
     passages: Sequence[Passage], kind: str, reason: str, *, problem: str | None = None, model: str = ""
 ) -> Reply:
-    """Return what people read when the model can't answer: the same words for the same passages, every time.
+    """Return the reply for the case that the model can't answer: always the same text for the same passages.
 
-    What is wrong is kept beside it, as a fixed word and the model's name, for whoever can fix it. `reason` is logged: it
-    must not quote what anybody said.
+    Its metadata has the problem, as a fixed word, and the model's name, for the operator. `reason` is logged: it must not
+    quote a message.
     """
     log.warning("chat.error", errorType=kind, message=reason)
     snippets = make_snippets(passages, list(dict.fromkeys(passage.note_id for passage in passages)))
@@ -58,5 +58,5 @@ def make_fallback_reply(
     else:
         summary = "there are none for this message. Your message is kept; please send it again in a moment."
     text = check_citations(FALLBACK + summary, [snippet["id"] for snippet in snippets]).text
-    wrong = {"kind": problem or kind, "model": model}
-    return Reply(text, sources=snippets, metadata={"fallback_used": True, "problem": wrong})
+    details = {"kind": problem or kind, "model": model}
+    return Reply(text, sources=snippets, metadata={"fallback_used": True, "problem": details})

@@ -19,7 +19,7 @@ def make_snippets(passages: Sequence[Passage], ids: Collection[str]) -> list[dic
 
 
 def _shorten(text: str) -> str:
-    line = defuse(" ".join(text.split()))  # on one line there may be a tag that was none on several
+    line = defuse(" ".join(text.split()))  # joining lines may form a tag
     if len(line) <= MAX_SNIPPET_CHARACTERS:
         return line
     shortened = line[: MAX_SNIPPET_CHARACTERS - 1]
