@@ -1,4 +1,4 @@
-"""What the mock model says, and how it behaves while saying it."""
+"""Define the answers and the faults of the mock model."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ WORDS = ("the", "mock", "answers", "with", "plain", "words", "so", "every", "rep
 
 @dataclass(frozen=True)
 class Settings:
-    """How the model behaves until told otherwise."""
+    """Behaviour of the mock model; `POST /_mock/config` changes it."""
 
     latency_ms: float = 0.0  # time to the first byte
     tokens: int = 32  # length of an answer
     tokens_per_second: float = 0.0  # 0 = all at once
     fault: str = "none"
     retry_after: int = 1  # seconds, sent with a 429
-    timeout_s: float = 300.0  # how long the fault `timeout` stays silent before it hangs up
+    timeout_s: float = 300.0  # how long the fault `timeout` waits before it closes the connection
     slow_tokens_per_second: float = 5.0  # the pace of the fault `slow`
 
     def changed(self, values: dict[str, Any]) -> Settings:
-        """A copy with these values, each converted to its field's type; ValueError names what is wrong."""
+        """Return a copy with these values, each converted to its field's type. Raise ValueError for an unknown name or value."""
         defaults: dict[str, Any] = asdict(Settings())
         unknown = [name for name in values if name not in defaults]
         if unknown:
@@ -44,7 +44,7 @@ def sse(data: bytes) -> bytes:
 
 
 class Answers:
-    """The answer under one setting, serialised once; only the prompt's size changes between calls."""
+    """Hold the serialised answer for one setting; only the prompt's size changes between calls."""
 
     def __init__(self, settings: Settings) -> None:
         words = [(" " if i else "") + WORDS[i % len(WORDS)] for i in range(settings.tokens)]

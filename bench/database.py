@@ -1,4 +1,4 @@
-"""What the run does inside our server's embedded Postgres: seed long threads, read how much was written."""
+"""Seed long conversations in the embedded Postgres of the measured server, and read how much it has written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COPY = "COPY messages (conversation_id, id, owner_id, role, content, created_at)
 
 
 def conninfo(pg_data: Path) -> str:
-    """Where the database with our tables is, from what Postgres itself wrote into its data directory."""
+    """Return the connection string of the database with Rapport's tables, from the files in Postgres's data directory."""
     lines = (pg_data / "postmaster.pid").read_text().splitlines()
     port, folder, address = (line.strip() for line in lines[3:6])
     server = make_conninfo(host=folder or address, port=port, user="postgres")
@@ -33,11 +33,11 @@ def conninfo(pg_data: Path) -> str:
 
 
 def seed(server: str, conversation_id: str, contents: list[str]) -> None:
-    """Writes these messages into a thread as if one was said every second until now.
+    """Insert these messages into a conversation, one per second until now, alternately from user and assistant.
 
-    User and assistant take turns. The table is analysed, and not vacuumed from here on: that would run into a
-    measurement. Seed contents as long as real ones: where a new message is shorter than the gap at the end of
-    a seeded page, it goes there, and the first touch of each such page writes it whole to the log.
+    The table is analysed, and autovacuum is off from here on: it would disturb a measurement. Seed contents as long as real
+    ones: a new message that is shorter than the free space of a seeded page is stored there, and the first change of each such
+    page writes the whole page to the log.
     """
     with psycopg.connect(server, autocommit=True) as connection:
         row = connection.execute("SELECT owner_id FROM conversations WHERE id = %s", [conversation_id]).fetchone()
@@ -51,20 +51,20 @@ def seed(server: str, conversation_id: str, contents: list[str]) -> None:
                 for n, (at, content) in enumerate(zip(times, contents, strict=True)):
                     role = ("user", "assistant")[n % 2]
                     copy.write_row((conversation_id, str(ULID.from_datetime(at)), row[0], role, content, at))
-            # Message times of a conversation only rise, and the server takes the last one from here.
+            # Message times of a conversation only increase, and the server reads the last one from this column.
             newest = "UPDATE conversations SET last_at = greatest(last_at, %s) WHERE id = %s"
             cursor.execute(newest, [times[-1], conversation_id])
         connection.execute("ANALYZE messages")
 
 
 class WriteAheadLog:
-    """Reads the log's end over one connection, so that reading it leaves nothing to be counted."""
+    """Read the end of the write-ahead log over one connection, so that reading it writes nothing to the log."""
 
     def __init__(self, server: str) -> None:
         self._connection = psycopg.connect(server, autocommit=True)
 
     def checkpoint(self) -> None:
-        """From here on the first touch of each page writes it whole, and no later one does."""
+        """Start a checkpoint: after it, only the first change of each page writes the whole page to the log."""
         self._connection.execute("CHECKPOINT")
 
     def bytes_so_far(self) -> int:

@@ -1,7 +1,7 @@
-"""The floor: the least a conversation server can do and still keep what was said.
+"""Run the floor: the minimal conversation server that stores its messages, for comparison.
 
-A bare FastAPI + httpx proxy to the model. Each message is one SQLite insert with its own fsynced commit
-(WAL, `synchronous=FULL`), two a turn. It sends the model the new message only: no context, no queue, no
+It is a bare FastAPI + httpx proxy to the model. Each message is one SQLite insert with its own fsynced commit
+(WAL, `synchronous=FULL`), two a turn. It sends only the new message to the model: no context, no queue, no
 checks, no retries.
 """
 
@@ -33,11 +33,11 @@ PAGE = """
 select id, role, content, created_at from messages
 where conversation_id = ? and id < ? order by id desc limit ?"""
 NEWEST = 2**62
-PREFIX = "m"  # ids are strings on the wire, as ours are
+PREFIX = "m"  # ids are strings in the API, as in Rapport's
 
 
 def connect(path: Path | str) -> sqlite3.Connection:
-    """Every statement is its own fsynced transaction."""
+    """Open the database so that every statement is a separate, fsynced transaction."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
     db.execute("pragma journal_mode = wal")
     db.execute("pragma synchronous = full")
@@ -50,7 +50,7 @@ def respond(value: object, status: int = 200) -> Response:
 
 
 def build(model_url: str, db: sqlite3.Connection) -> FastAPI:
-    """The whole server: four routes."""
+    """Return the server with its four routes."""
     limits = httpx.Limits(max_connections=512, max_keepalive_connections=512)
     client = httpx.AsyncClient(timeout=60, limits=limits)
 
@@ -93,7 +93,7 @@ def build(model_url: str, db: sqlite3.Connection) -> FastAPI:
 
 
 def seed(path: Path, conversation_id: str, contents: list[str]) -> None:
-    """Writes these messages into a thread, user and assistant in turns."""
+    """Insert these messages into a conversation, alternately from user and assistant."""
     rows = [(conversation_id, ("user", "assistant")[n % 2], content) for n, content in enumerate(contents)]
     db = connect(path)
     try:

@@ -1,6 +1,6 @@
-"""Load from one process: a minimal keep-alive HTTP/1.1 client, and clients in a closed loop on top of it.
+"""Generate load from one process: a minimal keep-alive HTTP/1.1 client, and closed-loop clients that use it.
 
-The usual clients cost as much per request as the servers measured here; this one costs a fraction of that.
+Common HTTP clients need as much CPU per request as the measured servers; this one needs a fraction of it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MOST_ERRORS = 10
 
 
 class UnexpectedAnswerError(Exception):
-    """A server answered, but not with what was asked for."""
+    """The server gave an answer that the benchmark does not expect."""
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time, the connection kept open in between."""
+    """Send one request at a time over a connection that stays open."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
 
 
 class Client:
-    """Requests to one server on this machine; as many connections as requests are in flight at once."""
+    """Send requests to one server on this machine, over as many connections as there are concurrent requests."""
 
     def __init__(self, url: str, *, timeout_s: float = 60.0) -> None:
         parts = urlsplit(url)
@@ -95,7 +95,7 @@ class Client:
         self._idle: list[Connection] = []
 
     async def request(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
-        """The status and the body of the answer. Nothing is ever sent twice."""
+        """Return the status and the body of the answer. No request is repeated."""
         data = b"" if body is None else orjson.dumps(body)
         head = f"{method} {path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\n"
         if body is not None:
@@ -110,7 +110,7 @@ class Client:
                 connection.close()
 
     async def json(self, method: str, path: str, body: object = None) -> Any:
-        """The parsed body of an answer that must be a success."""
+        """Return the parsed body of a successful answer. Raise UnexpectedAnswerError for any other."""
         status, answer = await self.request(method, path, body)
         if not 200 <= status < 300:
             raise UnexpectedAnswerError(f"{method} {path}: {status} {answer[:300].decode(errors='replace')}")
@@ -131,7 +131,7 @@ class Client:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile; NaN of nothing."""
+    """Return the nearest-rank percentile; NaN if there are no values."""
     if not values:
         return math.nan
     ranked = sorted(values)
@@ -140,7 +140,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 @dataclass
 class Drive:
-    """What a stretch of load saw: one entry of `seconds` per turn."""
+    """The result of one load phase: one entry of `seconds` per turn."""
 
     wall_s: float = 0.0
     seconds: list[float] = field(default_factory=list[float])
@@ -162,9 +162,9 @@ async def drive(
     seconds: float,
     most_turns: int = 10**6,
 ) -> Drive:
-    """So many clients, each with one turn in flight on a conversation of its own, a new one every ten turns.
+    """Run concurrent clients, each with one turn at a time in a separate conversation, and a new conversation every ten turns.
 
-    Creating conversations is off the turns' clock. Ends after `seconds`, `most_turns`, or ten errors.
+    The time to create conversations is not measured. Ends after `seconds`, `most_turns`, or ten errors.
     """
     seen = Drive()
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The measurements. Each takes the targets side by side and puts its figures into the results."""
+"""Measure the targets in alternation. Each function adds its figures to the results."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 CLIENTS = (1, 32)
 MANY = max(CLIENTS)
-HISTORY = 100_000  # messages of the thread whose pages are fetched
-MARKS = (10, 1_000, 10_000)  # messages of the threads whose turns are compared
-BLOCK = 10  # turns taken in a row on one kind of thread
-MODEL_MS = 200  # that a model takes which people wait for
-WAITING_S = 6.0  # of load: some 30 turns a client, three conversations
-SETTLE_S = 0.2  # for work that a server does after it has answered: it belongs to the turns before
+HISTORY = 100_000  # messages of the conversation whose pages are fetched
+MARKS = (10, 1_000, 10_000)  # lengths of the conversations whose turns are compared
+BLOCK = 10  # consecutive turns in conversations of one length
+MODEL_MS = 200  # latency of the slow model
+WAITING_S = 6.0  # duration of the load: some 30 turns a client, three conversations
+SETTLE_S = 0.2  # pause for the work that a server does after its answer: it belongs to the turns before
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How long to measure: everything here is bounded in count and in time."""
+    """The size of a run. Every measurement is bounded in count and in time."""
 
     rounds: int
     seconds: float  # of each stretch of load
@@ -56,20 +56,20 @@ def process(target: Target) -> Server:
 
 
 def alternating(targets: Sequence[Target], rounds: int) -> Iterator[Target]:
-    """Each target once a round, in an order that turns around: what drifts on the machine hits all alike."""
+    """Yield each target once a round, in alternating order, so that drift of the machine affects all targets alike."""
     for n in range(rounds):
         yield from targets if n % 2 == 0 else reversed(targets)
 
 
 def checked(seen: Drive, target: Target) -> Drive:
-    """A run with errors measures something else: it ends here."""
+    """Return the result; raise if it has errors, because its figures would be meaningless."""
     if seen.errors:
         raise RuntimeError(f"{target.name}: {len(seen.errors)} failed turns, the first: {seen.errors[0]}")
     return seen
 
 
 async def cold_starts(targets: Sequence[Target], results: Results, scale: Scale) -> None:
-    """From exec to the first healthy answer: with an empty folder, then with what that start left there."""
+    """Measure the time from exec to the first healthy answer: with an empty folder, then with the same folder again."""
     for target in alternating(targets, scale.starts):
         shutil.rmtree(target.folder)
         target.folder.mkdir(mode=0o755)
@@ -82,7 +82,7 @@ async def cold_starts(targets: Sequence[Target], results: Results, scale: Scale)
 
 
 async def turns(targets: Sequence[Target], results: Results, scale: Scale, others: Server) -> None:
-    """Turn times, turns a second, CPU and memory with one client and with many; the model answers at once."""
+    """Measure turn times, turns a second, CPU and memory with one client and with many. The model answers at once."""
     for target in targets:
         results.add("memory_idle", target.name, process(target).memory_mb())
         await load(target, MANY, seconds=20, most_turns=4 * MANY)
@@ -116,7 +116,7 @@ async def stretch(target: Target, clients: int, results: Results, scale: Scale, 
 
 
 async def waiting(targets: Sequence[Target], results: Results, scale: Scale, model: Client) -> None:
-    """What people feel of a model that takes its time: their own turn, and what is done beside it."""
+    """Measure turn times with a model that takes MODEL_MS, including the effect of background work."""
     await model.json("POST", "/_mock/config", {"latency_ms": MODEL_MS})
     for target in alternating(targets, scale.rounds):
         seen = await load(target, MANY, seconds=WAITING_S)
@@ -128,13 +128,13 @@ async def waiting(targets: Sequence[Target], results: Results, scale: Scale, mod
 
 
 async def load(target: Target, clients: int, *, seconds: float, most_turns: int = 10**6) -> Drive:
-    target.client.close()  # servers hang up on connections that idled since the last stretch
+    target.client.close()  # servers close connections that were idle since the last load
     seen = await drive(target.create, target.turn, clients=clients, seconds=seconds, most_turns=most_turns)
     return checked(seen, target)
 
 
 async def history(targets: Sequence[Target], results: Results, scale: Scale) -> None:
-    """A page of 100 of a thread of 100,000 messages: the newest page, and pages all over the thread."""
+    """Measure fetching a page of 100 in a conversation of 100,000 messages: the newest page, and pages throughout."""
     threads: dict[str, tuple[str, list[str]]] = {}
     for target in targets:
         conversation = await target.create()
@@ -156,19 +156,19 @@ async def history(targets: Sequence[Target], results: Results, scale: Scale) -> 
 
 
 async def cursors_of(target: Target, conversation: str) -> list[str]:
-    """The cursors of all full pages but the newest, gathered as a client does: by turning every page once."""
+    """Return the cursors of all full pages but the newest, by fetching every page once as a client does."""
     cursors: list[str] = []
     cursor = await target.page(conversation)
     while cursor is not None and len(cursors) < HISTORY // PAGE - 1:
         cursors.append(cursor)
         cursor = await target.page(conversation, cursor)
     if len(cursors) != HISTORY // PAGE - 1:
-        raise RuntimeError(f"{target.name}: {len(cursors) + 1} pages in a thread of {HISTORY} messages")
+        raise RuntimeError(f"{target.name}: {len(cursors) + 1} pages in a conversation of {HISTORY} messages")
     return cursors
 
 
 async def growth(targets: Sequence[Target], results: Results, scale: Scale) -> None:
-    """What a turn takes and writes at message 10, 1,000 and 10,000 of a thread, in short blocks by turns."""
+    """Measure time and bytes written of a turn at message 10, 1,000 and 10,000 of a conversation, in short alternating blocks."""
     for target in targets:
         with contextlib.ExitStack() as stack:
             log = target.log()
@@ -193,11 +193,11 @@ async def growth(targets: Sequence[Target], results: Results, scale: Scale) -> N
 
 
 async def prepare(target: Target, scale: Scale, checkpoint: Callable[[], None] | None) -> dict[int, Iterator[str]]:
-    """For each mark, the conversation of each turn to come.
+    """Return, for each mark, the conversations of the turns to measure.
 
-    At message 10 that is another thread each time, for a thread is there only once. To 1,000 a thread is
-    walked; 10,000 are seeded. A stretch is centred on its mark. All threads take turns after the checkpoint,
-    so that the whole-page writes it causes are paid before the count begins.
+    Each turn at message 10 uses another conversation, because a conversation has only one message 10. The conversation of
+    1,000 messages is made by turns, the one of 10,000 is seeded. The measured turns are centred on their mark. All
+    conversations have turns after the checkpoint, so that its whole-page writes happen before the measurement starts.
     """
     few, many, most = MARKS
     stretch = scale.blocks * BLOCK
@@ -219,7 +219,7 @@ async def prepare(target: Target, scale: Scale, checkpoint: Callable[[], None] |
 
 
 async def cpu_per_second(server: Server, seconds: float = 2.0) -> float:
-    """CPU milliseconds a second of a server nobody talks to."""
+    """Return the CPU milliseconds per second of an idle server."""
     await asyncio.sleep(SETTLE_S)
     before = server.cpu_seconds()
     await asyncio.sleep(seconds)

@@ -1,8 +1,8 @@
-"""Whether a follow-up remembers as well as an answer does, and what telling synthetic messages apart costs.
+"""Measure whether a follow-up recalls memories as well as an answer does, and the cost of detecting synthetic messages.
 
 `python -m bench.memory` makes conversations and memories from `bench.remembered`, stores the memories in an embedded Postgres,
-and looks them up with the product's own code: in a user's turn, in a follow-up after it, with the follow-up's own prompt for
-comparison, and with only a summary to go by. It exits with 0 when the targets are met. Nothing leaves the machine.
+and recalls them with the product's own code: in a user's turn, in a follow-up after it, with the follow-up's own prompt for
+comparison, and with only a summary as the query. It exits with 0 when the targets are met. Nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FLOORS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 
 @dataclass(frozen=True)
 class Talk:
-    """A conversation up to the message that a turn answers, and what belongs to that message."""
+    """A conversation up to the message that a turn answers, and the memories that are relevant to that message."""
 
     owner: str
     subject: Subject
@@ -63,19 +63,19 @@ class Talk:
     before: Sequence[Message]
     follow_ups: int
     remembered: Sequence[str]
-    """Everything that is stored about the owner."""
+    """All memories that are stored about the owner."""
     relevant: Sequence[str]
 
 
 @dataclass
 class Retrieved:
-    """What one way of asking found, over all conversations."""
+    """The results of one kind of query, over all conversations."""
 
     best: list[float] = field(default_factory=list[float])
     recall: list[float] = field(default_factory=list[float])
-    """Of what belongs, the share among the first five."""
+    """The share of the relevant memories among the first five."""
     given: list[float] = field(default_factory=list[float])
-    """Of what belongs, the share that the prompt gets."""
+    """The share of the relevant memories that the prompt gets."""
     lines: list[float] = field(default_factory=list[float])
     tokens: list[float] = field(default_factory=list[float])
     ms: list[float] = field(default_factory=list[float])
@@ -85,14 +85,14 @@ class Retrieved:
 class Figures:
     ways: dict[str, Retrieved] = field(default_factory=lambda: {way: Retrieved() for way in WAYS})
     same_query: int = 0
-    """Follow-ups that looked up exactly what the user's turn did."""
+    """Follow-ups whose query was the same as that of the user's turn."""
     talks: int = 0
     near: list[float] = field(default_factory=list[float])
-    """Similarities of what belongs."""
+    """Similarities of relevant memories."""
     far: list[float] = field(default_factory=list[float])
-    """Similarities of what doesn't, of one conversation each."""
+    """Similarities of the other memories of the same person."""
     idle: list[float] = field(default_factory=list[float])
-    """Lines that a prompt gets for a message that no memory belongs to."""
+    """Number of memories that a prompt gets for a message without relevant memories."""
     microseconds: dict[str, float] = field(default_factory=dict[str, float])
 
 
@@ -124,7 +124,7 @@ class OnceEach:
 
 
 def make_talk(number: int, chance: random.Random) -> Talk:
-    """The same number and seed give the same conversation."""
+    """Return a conversation; the same number and seed give the same one."""
     subjects = chance.sample(SUBJECTS, 3)
     values = [chance.choice(subject.values) for subject in subjects]
     said: list[tuple[Role, str]] = []
@@ -165,7 +165,7 @@ def row(role: Role, text: str, at: int, *, synthetic: HumanMessage | None = None
 
 
 def after(talk: Talk) -> list[Message]:
-    """The conversation when another follow-up is due: answered, and followed up so many times already."""
+    """Return the conversation when the next follow-up is due: with the answer and `talk.follow_ups` earlier follow-ups."""
     rows = [*talk.before, row("user", talk.current, 50), row("assistant", ANSWERS[0], 51)]
     for number in range(talk.follow_ups):
         made = trigger(number)
@@ -182,7 +182,7 @@ def trigger(number: int) -> HumanMessage:
 
 
 def summary_of(talk: Talk) -> Message:
-    """What the built-in model writes about the conversation."""
+    """Return the built-in model's summary of the conversation."""
     turns = tuple(
         Turn("user" if one.role == "user" else "assistant", one.text) for one in after(talk) if not is_synthetic(one)
     )
@@ -206,21 +206,21 @@ def queries(talk: Talk, number: int) -> dict[str, Query]:
 async def measure(database: Database, embedder: Embedder, count: int, figures: Figures) -> None:
     chance = random.Random(7)
     once = OnceEach(embedder)
-    book = MemoryStore(database, once)
+    memory_store = MemoryStore(database, once)
     await embedder.embed_question("The first one loads the weights.")
     for number in range(count):
         talk = make_talk(number, chance)
         ids = await store(database, once, talk)
-        asked = queries(talk, number)
+        query_by_way = queries(talk, number)
         figures.talks += 1
-        figures.same_query += asked[WAYS[0]].text == asked[WAYS[1]].text
-        for way, query in asked.items():
-            await look_up(book, once, talk, query, ids, figures.ways[way])
-        await separate(book, once, talk, ids, figures)
+        figures.same_query += query_by_way[WAYS[0]].text == query_by_way[WAYS[1]].text
+        for way, query in query_by_way.items():
+            await look_up(memory_store, once, talk, query, ids, figures.ways[way])
+        await separate(memory_store, once, talk, ids, figures)
 
 
 async def store(database: Database, embedder: OnceEach, talk: Talk) -> frozenset[str]:
-    """Everything that is remembered about the person; returns the ids of what belongs to their message."""
+    """Store all memories of the person; return the ids of those that are relevant to their message."""
     vectors = await embedder.embed(talk.remembered)
     ids: set[str] = set()
     async with database.transaction() as connection:
@@ -233,12 +233,12 @@ async def store(database: Database, embedder: OnceEach, talk: Talk) -> frozenset
 
 
 async def look_up(
-    book: MemoryStore, embedder: OnceEach, talk: Talk, query: Query, ids: frozenset[str], into: Retrieved
+    memory_store: MemoryStore, embedder: OnceEach, talk: Talk, query: Query, ids: frozenset[str], into: Retrieved
 ) -> None:
     begun = time.perf_counter()
-    recalled = await Recall(embedder, book).recall(talk.owner, AGENT, query, tokens=estimate_tokens)
+    recalled = await Recall(embedder, memory_store).recall(talk.owner, AGENT, query, tokens=estimate_tokens)
     into.ms.append((time.perf_counter() - begun) * 1e3)
-    nearest = await book.near(talk.owner, AGENT, await embedder.embed_question(query.text), TOP)
+    nearest = await memory_store.near(talk.owner, AGENT, await embedder.embed_question(query.text), TOP)
     into.best.append(nearest[0][1])
     into.recall.append(len(ids & {one.id for one, _ in nearest}) / len(ids))
     into.given.append(len(ids & {one.id for one in recalled}) / len(ids))
@@ -246,17 +246,21 @@ async def look_up(
     into.tokens.append(estimate_tokens(memories_block(recalled)))
 
 
-async def separate(book: MemoryStore, embedder: OnceEach, talk: Talk, ids: frozenset[str], figures: Figures) -> None:
-    """How near what belongs is, and what doesn't: what a threshold is chosen by."""
+async def separate(
+    memory_store: MemoryStore, embedder: OnceEach, talk: Talk, ids: frozenset[str], figures: Figures
+) -> None:
+    """Add the similarities of relevant and other memories, from which a threshold is chosen."""
     vector = await embedder.embed_question(talk.current)
-    for one, similarity in await book.near(talk.owner, AGENT, vector, MOST):
+    for one, similarity in await memory_store.near(talk.owner, AGENT, vector, MOST):
         (figures.near if one.id in ids else figures.far).append(similarity)
     said, _ = SMALL_TALK[figures.talks % len(SMALL_TALK)]
-    recalled = await Recall(embedder, book).recall(talk.owner, AGENT, Query(said, "message"), tokens=estimate_tokens)
+    recalled = await Recall(embedder, memory_store).recall(
+        talk.owner, AGENT, Query(said, "message"), tokens=estimate_tokens
+    )
     figures.idle.append(len(recalled))
 
 
-# ---- what tags cost
+# ---- the cost of tags
 
 
 def cost_of_tags(figures: Figures) -> None:
@@ -264,7 +268,7 @@ def cost_of_tags(figures: Figures) -> None:
         row("user", "hello", 0, synthetic=trigger(number) if number % 3 == 0 else None) for number in range(1_000)
     ]
     figures.microseconds = {
-        "telling whether a message is synthetic": each(lambda: [is_synthetic(one) for one in history], len(history)),
+        "checking whether a message is synthetic": each(lambda: [is_synthetic(one) for one in history], len(history)),
         "making a synthetic message": each(lambda: [trigger(number) for number in range(200)], 200),
         "filtering a history, a message": each(lambda: [one for one in history if not is_synthetic(one)], len(history)),
         "choosing the query after 1,000 messages": each(lambda: [query_for(trigger(0), history, None)], 1),
@@ -272,7 +276,7 @@ def cost_of_tags(figures: Figures) -> None:
 
 
 def each(action: Callable[[], object], count: int) -> float:
-    """Microseconds of one of `count`, the median of several runs."""
+    """Return the microseconds of one of `count` repetitions, the median of several runs."""
     times: list[float] = []
     for _ in range(15):
         begun = time.perf_counter()
@@ -296,9 +300,9 @@ def print_figures(figures: Figures, embedder: str) -> None:
             f"{way:<28}{means[0]:>7.3f}{means[1]:>10.3f}{means[2]:>8.3f}{means[3]:>7.1f}{means[4]:>8.0f}"
             f"{statistics.median(found.ms):>8.1f}{p95:>7.1f}"
         )
-    print(f"follow-ups that looked up the user's own words: {figures.same_query} of {figures.talks}")
-    print(f"lines for a message that no memory belongs to: {statistics.mean(figures.idle):.1f}")
-    print("\nthreshold  of what belongs  of the rest   (in use: " + f"{NEAR_ENOUGH.get(embedder, 0):g})")
+    print(f"follow-ups whose query was the user's own message: {figures.same_query} of {figures.talks}")
+    print(f"lines for a message without relevant memories: {statistics.mean(figures.idle):.1f}")
+    print("\nthreshold         relevant       others   (in use: " + f"{NEAR_ENOUGH.get(embedder, 0):g})")
     for floor in FLOORS:
         kept, let_in = (sum(one >= floor for one in values) / len(values) for values in (figures.near, figures.far))
         print(f"{floor:>9.2f}{kept:>17.3f}{let_in:>13.3f}")
@@ -308,7 +312,7 @@ def print_figures(figures: Figures, embedder: str) -> None:
 
 
 def goals(figures: Figures) -> list[tuple[str, bool, str]]:
-    """(target, met, what was measured)."""
+    """Return each target, whether it is met, and the measured value."""
     user, follow_up, naive = (figures.ways[way] for way in WAYS[:3])
     of_user, of_follow_up = statistics.mean(user.best), statistics.mean(follow_up.best)
     apart = abs(of_follow_up - of_user) / of_user
@@ -339,7 +343,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--embedder", default="bundled")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args(arguments)
-    # As a server logs: what every turn says at DEBUG is not part of what it costs.
+    # Log at the server's level: DEBUG lines are not part of the cost.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
     figures = Figures()
     with tempfile.TemporaryDirectory(prefix="rapport-bench-", ignore_cleanup_errors=True) as folder:

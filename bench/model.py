@@ -1,6 +1,6 @@
-"""A mock of an OpenAI-compatible model server, cheap enough never to be what a run measures.
+"""Run a mock of an OpenAI-compatible model server that is cheap enough not to affect a measurement.
 
-Run it as its own process: `python -m bench.model --port 9100`. It answers
+Run it as a separate process: `python -m bench.model --port 9100`. It answers
 
     POST /v1/chat/completions      plain, or server-sent events with `"stream": true`
     GET  /v1/models, /healthz
@@ -38,7 +38,7 @@ GARBAGE = b"\x00{{{"
 
 @dataclass
 class Stats:
-    """What was asked of the model since the start or the last reset."""
+    """Counts of requests since the start or the last reset."""
 
     calls: int = 0
     streams: int = 0
@@ -48,7 +48,7 @@ class Stats:
 
 
 class Model:
-    """The state all connections share."""
+    """The state that all connections share."""
 
     def __init__(self, settings: Settings) -> None:
         self.configure(settings)
@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"".join(parts))
 
     def _drip(self, parts: Iterable[bytes], per_second: float) -> None:
-        """Writes the parts at this pace, by the clock: a late part does not delay the ones after it."""
+        """Write the parts at this pace, by the clock: a late part does not delay the following ones."""
         begun, rest, sent = self._loop.time(), iter(parts), 0
 
         def step() -> None:
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
         self._json({"error": {"message": message, "type": "mock", "code": None}}, status, extra)
 
     def _reset(self) -> None:
-        """Ends the connection with RST, not FIN."""
+        """End the connection with RST instead of FIN."""
         sock: socket.socket | None = self._transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -235,7 +235,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve(port: int, settings: Settings) -> None:
-    """Answers on loopback until SIGTERM or SIGINT."""
+    """Serve on loopback until SIGTERM or SIGINT."""
     loop, model, stopped = asyncio.get_running_loop(), Model(settings), asyncio.Event()
     server = await loop.create_server(lambda: Connection(model), "127.0.0.1", port, backlog=1024)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,7 @@
-"""What our server adds to a model call, beside a bare proxy that does the least, in one run on one machine.
+"""Measure the overhead of Rapport over a model call, compared with a minimal proxy, in one run on one machine.
 
-`python -m bench.overhead` prints a table a section, then which targets are met; it exits with 0 when all are.
-All traffic stays on loopback, everything is bounded in count and time, and what it starts it ends.
+`python -m bench.overhead` prints a table for each section, then the targets; it exits with 0 when all are met. All traffic
+stays on loopback, everything is bounded in count and time, and every process that it starts is stopped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SECTIONS = tuple(report.TABLES)
-BUSY = 0.2  # cores of other work from which on ratios, and so the verdicts, mean little
+BUSY = 0.2  # with this many cores of other work, ratios and verdicts are unreliable
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,11 @@ class Options:
 
 def options(arguments: Sequence[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer, shorter rounds: a look, not a verdict")
+    parser.add_argument("--quick", action="store_true", help="fewer, shorter rounds: an indication only")
     parser.add_argument("--only", help=f"sections to run, of: {','.join(SECTIONS)}")
-    parser.add_argument("--noise", action="store_true", help="the floor beside itself: how far ratios stray")
+    parser.add_argument(
+        "--noise", action="store_true", help="compare the floor with itself: shows how much ratios vary"
+    )
     parser.add_argument("--json", type=Path, help="also write every round's figures to this file")
     given = parser.parse_args(arguments)
     sections = frozenset(given.only.split(",") if given.only else SECTIONS)
@@ -57,7 +59,7 @@ def options(arguments: Sequence[str] | None = None) -> Options:
 
 
 async def run(chosen: Options, folder: Path, results: report.Results) -> None:
-    """Starts all there is to start, measures section by section, and ends what it started."""
+    """Start the processes, measure each section, and stop the processes."""
     server_cpus, load_cpus = cores()
     with contextlib.ExitStack() as stack:
         pin(0, load_cpus)
@@ -81,7 +83,7 @@ async def run(chosen: Options, folder: Path, results: report.Results) -> None:
 async def running(
     targets: Sequence[Target], chosen: Options, results: report.Results, model: Server, model_url: str
 ) -> None:
-    """The sections that need both servers up."""
+    """Measure the sections that need both servers running."""
     for target in targets:
         await target.start()
         if moved := measure.process(target).pin():
@@ -116,7 +118,7 @@ async def start_model(stack: contextlib.ExitStack, folder: Path, cpus: set[int])
 
 
 async def ceiling(model_url: str) -> None:
-    """What the instruments alone can do: no server figure near this one says anything about the server."""
+    """Print the limit of the load generator and the model alone. A server figure near it does not describe the server."""
     client = Client(model_url)
     prompt = {"model": "mock", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -138,12 +140,12 @@ async def ceiling(model_url: str) -> None:
 def headline(chosen: Options, server_cpus: set[int], load_cpus: set[int]) -> str:
     pinned = "servers on core {}, model and load on core {}".format(*(min(c) for c in (server_cpus, load_cpus)))
     where = pinned if server_cpus else "nothing pinned: one core"
-    what = "the floor beside itself" if chosen.noise else "our server beside the floor"
+    what = "the floor compared with itself" if chosen.noise else "Rapport compared with the floor"
     return f"{what}; Python {platform.python_version()}, {os.cpu_count()} cores, {where}"
 
 
 def other_work(results: report.Results) -> float:
-    """Cores taken by what is not part of this run; NaN when the section that tells was not run."""
+    """Return the cores used by other processes; NaN if the section that measures it was not run."""
     return max(results.value("other_work", target) for target in (report.OURS, report.FLOOR))
 
 
@@ -168,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.chmod(folder, 0o755)
             runner.run(until_done(Path(folder)))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        print("\nstopped; what was started is ended", file=sys.stderr)
+        print("\nstopped; all started processes have ended", file=sys.stderr)
         return 130
     print(f"\ntargets ({time.perf_counter() - begun:.0f} s)\n{report.verdicts(results)}")
     if other_work(results) >= BUSY:

@@ -1,7 +1,7 @@
-"""What a timer costs when few and when a million of them wait: databases of one embedded Postgres, measured in turns.
+"""Measure the cost of timer statements with few and with a million pending timers, in alternating databases of one Postgres.
 
-`few` and `many` hold as many conversations and differ only in how many timers wait. `small` holds a thousand of both, as a new
-installation does: what is slower among many than there is not the timers' doing alone.
+`few` and `many` hold the same number of conversations and differ only in the number of pending timers. `small` holds a thousand
+of both, like a new installation: the difference between `many` and `small` is not caused by the timers alone.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from rapport.storage.postgres.embedded import EmbeddedPostgres
 FEW = 1_000
 FIRED_AT_ONCE = 100
 WARMING = 20
-"""Rounds that are not counted: plans are made, and connections get to know what they are asked."""
+"""Rounds that are not counted: Postgres prepares and plans its statements in them."""
 OWNER = "local"
 
-# Ids count up: as sortable as real ones, and any of them can be named without asking. Due in an hour to a month.
+# Ids count up: they sort like real ones, and any of them can be computed. Due in an hour to a month.
 _FILL = """
 INSERT INTO conversations (id, owner_id, agent_id, kind, channel, user_message_count)
 SELECT '01' || lpad(n::text, 24, '0'), 'local', 'companion', 'direct', 'http', 1 FROM generate_series(1, {conversations}) AS n;
@@ -51,7 +51,7 @@ FROM unnest(%s::text[], %s::text[]) AS n (conversation, id) JOIN conversations c
 
 @dataclass
 class Site:
-    """A database with so many conversations."""
+    """A database with the given number of conversations."""
 
     database: Database
     conversations: int
@@ -62,7 +62,7 @@ class Site:
         return f"01{chance.randint(1, self.conversations):024d}"
 
     async def timed(self, name: str, work: Callable[[Timers], Awaitable[object]]) -> None:
-        """One statement, from asking to its commit, on a connection that is there already."""
+        """Time one statement including its commit, on an open connection."""
         async with self.database.statement() as connection:
             timers = Timers(connection)
             begun = time.perf_counter()
@@ -70,7 +70,7 @@ class Site:
             self.times.setdefault(name, []).append((time.perf_counter() - begun) * 1e3)
 
     async def round(self, chance: random.Random, *, fires: bool) -> None:
-        """Everything that is done to timers, once, each in a conversation of its own; as many wait afterwards."""
+        """Run every timer statement once, each in another conversation. The number of pending timers stays the same."""
         where, name, later = self.somewhere(chance), new_id(), 86_400 * chance.uniform(1, 30)
         await self.timed(
             "set", lambda timers: timers.set(OWNER, where, timer_id=name, trigger_type="check_in", delay=later)
@@ -98,13 +98,13 @@ class Site:
         begun = time.perf_counter()
         await accept(self.database, Incoming(OWNER, where, "Here I am again."), worker_id="bench", claim=True)
         self.times.setdefault("accept", []).append((time.perf_counter() - begun) * 1e3)
-        async with self.database.statement() as connection:  # what the message cancelled waits again
+        async with self.database.statement() as connection:  # set the timer again that the message has cancelled
             await Timers(connection).set(OWNER, where, timer_id="follow-up", trigger_type="check_in", delay=1e6)
 
 
 @contextlib.asynccontextmanager
 async def filled(server: EmbeddedPostgres, name: str, *, conversations: int, pending: int) -> AsyncGenerator[Site]:
-    """A database of that name in which so many timers wait, each in a conversation of its own."""
+    """Create a database with this number of pending timers, each in a separate conversation."""
     with psycopg.connect(server.url_for("postgres"), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
     database = Database(server.url_for(name), max_size=4)
@@ -120,7 +120,7 @@ async def filled(server: EmbeddedPostgres, name: str, *, conversations: int, pen
 
 def _fill(url: str, conversations: int, pending: int) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET session_replication_role = replica")  # no look-up for each row: they are all there
+        connection.execute("SET session_replication_role = replica")  # skips the foreign key check of each row
         filling = _FILL.format(conversations=conversations, pending=pending)
         for statement in filling.strip().removesuffix(";").split(";"):
             connection.execute(statement.encode())
@@ -138,12 +138,12 @@ class Medians:
 
     @property
     def ratio(self) -> float:
-        """What it costs that many wait."""
+        """Return the cost with many pending timers relative to few."""
         return self.many / self.few
 
 
 async def measure(folder: Path, *, pending: int, rounds: int, chance: random.Random) -> dict[str, Medians]:
-    """What each kind of work takes in the three databases, which take their turns in an order that changes."""
+    """Return the medians of each kind of work in the three databases, measured in random alternation."""
     server = await asyncio.to_thread(EmbeddedPostgres.start, folder)
     try:
         async with (

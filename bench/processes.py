@@ -1,4 +1,4 @@
-"""Processes under measurement: started on chosen cores, counted with everything they fork, always ended.
+"""Start processes on chosen cores, measure them with all their children, and always stop them.
 
 A server is counted with its embedded Postgres, which is not its child (`pg_ctl` daemonises it) and is found
 through its `postmaster.pid`.
@@ -32,7 +32,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def environment(values: Mapping[str, str]) -> dict[str, str]:
-    """These values and next to nothing else: no key, proxy or setting of the caller reaches a server."""
+    """Return these values and a few basic variables, so that no key, proxy or setting of the caller reaches a server."""
     return {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ} | dict(values)
 
 
@@ -44,7 +44,7 @@ def free_port() -> int:
 
 
 def cores() -> tuple[set[int], set[int]]:
-    """The cores for servers, and those for model and load; of a single core, none: nothing is pinned."""
+    """Return the cores for servers, and those for model and load; empty sets if there is only one core."""
     if sys.platform == "linux":
         usable = sorted(os.sched_getaffinity(0))
         if len(usable) > 1:
@@ -58,18 +58,18 @@ def pin(pid: int, cpus: set[int]) -> None:
 
 
 def postmaster(pg_data: Path) -> psutil.Process | None:
-    """The Postgres that serves this data directory, if it runs."""
+    """Return the Postgres that serves this data directory; None if it does not run."""
     try:
         pid = int((pg_data / "postmaster.pid").read_text().split("\n", 1)[0])
         process = psutil.Process(pid)
-        # A stale file may name a pid that is somebody else's by now; Postgres lives in its data directory.
+        # A stale file may name a reused pid; the working directory of Postgres is its data directory.
         return process if Path(process.cwd()).samefile(pg_data) else None
     except (OSError, ValueError, psutil.Error):
         return None
 
 
 class Server:
-    """One process in a session of its own, with all it forks and the Postgres it keeps."""
+    """One process in a new process session, with its children and its embedded Postgres."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class Server:
         return self._process.poll() is None
 
     def tree(self) -> list[psutil.Process]:
-        """The server, its descendants, its Postgres and the Postgres's backends, each once."""
+        """Return the server, its descendants, its Postgres and the Postgres's backends, each once."""
         found: dict[int, psutil.Process] = {}
         for root in (self._root(), self._postgres()):
             found |= {process.pid: process for process in self._with_children(root)}
         return list(found.values())
 
     def pin(self) -> int:
-        """Moves what is not on the server's cores onto them; returns how many processes that were."""
+        """Move processes onto the server's cores; return how many were elsewhere."""
         moved = 0
         for process in self.tree() if self._cpus else []:
             with contextlib.suppress(psutil.Error, OSError):
@@ -117,7 +117,7 @@ class Server:
         return moved
 
     def cpu_seconds(self, *, of_database: bool = False) -> float:
-        """User and system time so far, that of reaped children included; or the Postgres's part of it."""
+        """Return user and system time so far, including that of reaped children; or only the part of Postgres."""
         total = 0.0
         for process in self._with_children(self._postgres()) if of_database else self.tree():
             with contextlib.suppress(psutil.Error):
@@ -126,7 +126,7 @@ class Server:
         return total
 
     def memory_mb(self) -> float:
-        """Proportional set size: memory that processes share is counted once. Resident size where unknown."""
+        """Return the proportional set size, which counts shared memory once; the resident size where it is unknown."""
         total = 0
         for process in self.tree():
             with contextlib.suppress(psutil.Error):
@@ -135,7 +135,7 @@ class Server:
         return total / 2**20
 
     async def until_healthy(self, url: str, path: str) -> float:
-        """Seconds from exec to the first 200; RuntimeError with the end of its log when that never comes."""
+        """Return the seconds from exec to the first 200. Raise RuntimeError with the end of the log if there is none."""
         while time.perf_counter() - self.started_at < START_LIMIT_S and self.alive:
             client = Client(url, timeout_s=5)
             with contextlib.suppress(OSError, TimeoutError):
@@ -149,7 +149,7 @@ class Server:
         raise RuntimeError(f"the server at {url} did not become healthy; its log ends with:\n{tail}")
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL for whatever of the tree is left after a while. Safe to call twice."""
+        """Send SIGTERM, and SIGKILL to processes that remain after STOP_LIMIT_S. May be called twice."""
         database = self._postgres()
         rest = self.tree()
         if self.alive:
@@ -158,7 +158,7 @@ class Server:
             self._process.wait(STOP_LIMIT_S)
         if database is not None:
             with contextlib.suppress(psutil.Error):
-                database.send_signal(signal.SIGINT)  # a fast shutdown, should the server have left it running
+                database.send_signal(signal.SIGINT)  # a fast shutdown, if the server has left it running
         _, left = psutil.wait_procs(rest, timeout=STOP_LIMIT_S)
         for process in left:
             with contextlib.suppress(psutil.Error):
@@ -183,7 +183,7 @@ class Server:
 
 
 def _preparation(cpus: set[int]) -> Callable[[], None] | None:
-    """What the child does before it becomes the server: take its cores, and end when this process ends."""
+    """Return the function that the child runs before exec: it sets its cores, and its end when this process ends."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)

@@ -1,6 +1,6 @@
-"""What people in the memory measurement are like: memories by subject, and what they say when they talk about it.
+"""Hold the data of the memory measurement: memories by subject, and messages about each subject.
 
-Written by hand. A message and the memories of its subject belong together; the messages avoid the memories' own words
+Written by hand. The memories of a subject are relevant to its messages; the messages avoid the memories' own words
 where people would. `{…}` is filled with one of the values, the same in a subject's memories and messages.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Subject:
-    """Something a person talks about, and what is remembered that belongs to it."""
+    """A subject of conversation, and the memories that belong to it."""
 
     memories: tuple[str, ...]
     messages: tuple[str, ...]

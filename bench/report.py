@@ -1,4 +1,4 @@
-"""The figures of a run, as tables, as a list of targets met or missed, and as JSON."""
+"""Report the figures of a run as tables, as a list of targets, and as JSON."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ TABLES: dict[str, list[Figure]] = {
 
 
 class Results:
-    """Every round's value of every figure; a figure's value is the median of its rounds."""
+    """Hold the values of every figure by round; the value of a figure is the median of its rounds."""
 
     def __init__(self) -> None:
         self._rounds: dict[str, dict[str, list[float]]] = {}
@@ -73,12 +73,12 @@ class Results:
         self._rounds.setdefault(key, {}).setdefault(target, []).append(value)
 
     def value(self, key: str, target: str) -> float:
-        """NaN when it was not measured."""
+        """Return the median; NaN if the figure was not measured."""
         rounds = self._rounds.get(key, {}).get(target)
         return statistics.median(rounds) if rounds else math.nan
 
     def ratio(self, key: str) -> float:
-        """Ours to the floor's, of this same run."""
+        """Return Rapport's value divided by the floor's, of the same run."""
         floor = self.value(key, FLOOR)
         return self.value(key, OURS) / floor if floor else math.nan
 
@@ -88,7 +88,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a run must show, at most."""
+    """A target: the highest value that a run may have."""
 
     label: str
     limit: float
@@ -102,7 +102,7 @@ class Goal:
         return f"  {verdict:<13}{self.label:<60}{shown:>10}  (at most {self.limit:g}{self.unit})"
 
     def missed(self, results: Results) -> bool:
-        return self.measure(results) > self.limit  # never true of NaN: what was not measured is not missed
+        return self.measure(results) > self.limit  # False for NaN: a target that was not measured is not missed
 
 
 def ratio_of(key: str) -> Callable[[Results], float]:
@@ -134,7 +134,7 @@ def shown(value: float, digits: int) -> str:
 
 
 def table(section: str, results: Results) -> str:
-    """The section's figures that were measured, ours beside the floor's."""
+    """Return the measured figures of a section, with the floor's and the ratio."""
     lines = [f"  {'':<44}{OURS:>10}{FLOOR:>10}{'ratio':>8}"]
     for figure in TABLES[section]:
         ours, floor = (results.value(figure.key, target) for target in (OURS, FLOOR))
@@ -153,7 +153,7 @@ def missed(results: Results) -> bool:
 
 
 def as_json(results: Results) -> dict[str, Any]:
-    """Medians, rounds and verdicts; a figure that was not measured is null."""
+    """Return medians, rounds and verdicts; a figure that was not measured is null."""
 
     def number(value: float) -> float | None:
         return None if math.isnan(value) else value

@@ -1,8 +1,8 @@
-"""How well and how fast notes are found, and how well the guard tells what they don't answer.
+"""Measure the quality and speed of note retrieval, and how well the guard refuses questions that the notes don't answer.
 
-`python -m bench.retrieval` reads three sets of notes and questions into an embedded Postgres with the product's own code and
-prints recall@3 and the guard's precision and recall; then it fills an index with synthetic passages and times searching it
-and adding to it. It exits with 0 when all targets are met. Nothing leaves the machine, and what it starts it ends.
+`python -m bench.retrieval` adds three sets of notes to an embedded Postgres with the product's own code and prints recall@3 and
+the guard's precision and recall for their questions. Then it fills an index with synthetic passages and times searching and
+adding. It exits with 0 when all targets are met. All traffic stays on this machine, and every process that it starts is stopped.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ from rapport.storage.vector_index import ensure_vector_index
 SEARCHES = {"vector": (1.0, 0.0), "text": (0.0, 1.0), "fused": (None, None)}
 MARKS = (100, 10_000, 100_000)
 CHUNKS_A_NOTE = 10
-POINTS_A_CHUNK = 3
+SENTENCES_A_CHUNK = 3
 ADDED_AT_A_MARK = 20
 FIRST, TIMED = 200, 400
-"""The first searches bring the index into memory, for each connection anew, and are told apart: a server that has been up
-for a while doesn't meet them, one that has just been started does."""
+"""The first searches load the index into memory, on each connection, and are reported separately: only a server that has just
+started has them."""
 DIMENSIONS = 384
 GUARD_GOAL, SEARCH_MS_GOAL, ADD_RATIO_GOAL = 0.9, 20.0, 1.25
 
 
 @dataclass(frozen=True)
 class Guard:
-    """How a threshold did on questions whose answer is known."""
+    """The guard's results with a threshold, on questions of which it is known whether the notes answer them."""
 
     threshold: float
     precision: float
-    """Of the refused, how many had no answer."""
+    """The share of refused questions that had no answer."""
     recall: float
-    """Of those without an answer, how many were refused."""
+    """The share of questions without an answer that were refused."""
     answered: float
-    """Of those with an answer, how many were let through."""
+    """The share of questions with an answer that were not refused."""
     answers_right: float
-    """Of those let through, how many had an answer."""
+    """The share of questions that were not refused and had an answer."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ def guard_at(threshold: float, answerable: Sequence[float], unanswerable: Sequen
 
 
 def best_guard(answerable: Sequence[float], unanswerable: Sequence[float]) -> Guard:
-    """The threshold at which the worse of precision and recall is best, chosen with hindsight: what could be reached."""
+    """Return the results of the best possible threshold, chosen with hindsight: it maximizes the worse of precision and recall."""
     return max(
         (guard_at(at, answerable, unanswerable) for at in sorted({*answerable, *unanswerable})),
         key=lambda guard: min(guard.precision, guard.recall),
@@ -130,9 +130,9 @@ async def read_in(database: Database, embedder: Embedder, owner: str, questions:
 
 
 async def recalls(database: Database, embedder: Embedder, owner: str, questions: QuestionSet) -> dict[str, float]:
-    """For each way of searching: how much of what answers a question is among the notes of the first three passages."""
+    """Return, for each way of searching, the share of the answering notes among the first three passages."""
     async with database.statement() as connection:
-        shelf = await Notes(connection).get_counts(owner, embedder.name)
+        counts = await Notes(connection).get_counts(owner, embedder.name)
     found: dict[str, float] = {}
     for way, (near, words) in SEARCHES.items():
         search = PassageSearch(database) if near is None or words is None else PassageSearch(database, near, words)
@@ -140,7 +140,7 @@ async def recalls(database: Database, embedder: Embedder, owner: str, questions:
         for question in questions.answerable:
             passages = (
                 await make_retriever(embedder, search, NoteIndex(database)).find(
-                    owner, question.text, note_counts=shelf, limit=TOP
+                    owner, question.text, note_counts=counts, limit=TOP
                 )
             ).passages
             shares.append(len(question.notes & {passage.note_id for passage in passages}) / len(question.notes))
@@ -151,13 +151,13 @@ async def recalls(database: Database, embedder: Embedder, owner: str, questions:
 async def bests(
     database: Database, embedder: Embedder, owner: str, questions: QuestionSet
 ) -> tuple[list[float], list[float]]:
-    """The relevance that decides, of every question with an answer and of every one without."""
+    """Return the guard's relevance for every question with an answer, and for every one without."""
     async with database.statement() as connection:
-        shelf = await Notes(connection).get_counts(owner, embedder.name)
+        counts = await Notes(connection).get_counts(owner, embedder.name)
     retriever = make_retriever(embedder, PassageSearch(database), NoteIndex(database))
 
     async def best(text: str) -> float:
-        return (await retriever.retrieve(owner, text, earlier=(), note_counts=shelf)).relevance
+        return (await retriever.retrieve(owner, text, earlier=(), note_counts=counts)).relevance
 
     answerable = [await best(question.text) for question in questions.answerable]
     return answerable, [await best(question.text) for question in questions.unanswerable]
@@ -166,9 +166,11 @@ async def bests(
 async def measured_threshold(database: Database, embedder: Embedder, owner: str) -> Calibration:
     async with database.statement() as connection:
         passages = await Notes(connection).sample_vectors(owner, embedder.name, limit=MAX_PASSAGES)
-        shelf = await Notes(connection).get_counts(owner, embedder.name)
+        counts = await Notes(connection).get_counts(owner, embedder.name)
     return await calibrate(
-        passages, embedder, make_retriever(embedder, PassageSearch(database), NoteIndex(database)).measure(owner, shelf)
+        passages,
+        embedder,
+        make_retriever(embedder, PassageSearch(database), NoteIndex(database)).measure(owner, counts),
     )
 
 
@@ -190,7 +192,7 @@ def print_guard(name: str, rows: dict[str, Guard]) -> None:
 
 
 class Synthetic:
-    """Passages that no one wrote: words as frequent as in a language (Zipf), vectors in clusters. The same every time."""
+    """Make synthetic passages: word frequencies as in a language (Zipf), vectors in clusters. Every run makes the same ones."""
 
     def __init__(self, size: int) -> None:
         chance = np.random.default_rng(11)
@@ -201,8 +203,8 @@ class Synthetic:
         shares = 1.0 / np.arange(1, len(self._words) + 1) ** 1.07
         self._shares = np.cumsum(shares / shares.sum())
         centres = chance.normal(size=(500, DIMENSIONS))
-        points = size * POINTS_A_CHUNK
-        near = centres[chance.integers(0, 500, points)] + 1.2 * chance.normal(size=(points, DIMENSIONS))
+        sentences = size * SENTENCES_A_CHUNK
+        near = centres[chance.integers(0, 500, sentences)] + 1.2 * chance.normal(size=(sentences, DIMENSIONS))
         self.vectors: NDArray[np.float32] = _unit(near).astype(np.float32)
         self._chance = chance
 
@@ -211,18 +213,18 @@ class Synthetic:
         return " ".join(self._words[picked])
 
     def note(self, owner: str, first: int, count: int) -> NewNote:
-        """A note of the passages from `first` on."""
+        """Return a note of the passages from `first` on."""
         texts = [self.text() for _ in range(count)]
         text = "\n\n".join(texts)
         chunks = [
-            (Chunk("", part), self.vectors[POINTS_A_CHUNK * number : POINTS_A_CHUNK * (number + 1)].tolist())
+            (Chunk("", part), self.vectors[SENTENCES_A_CHUNK * number : SENTENCES_A_CHUNK * (number + 1)].tolist())
             for number, part in enumerate(texts, first)
         ]
         hash_ = hashlib.sha256(text.encode()).digest()
         return NewNote(owner, f"n{first}", f"Note {first}", text, hash_, None, "synthetic", chunks)
 
     def question(self) -> tuple[str, NDArray[np.float32]]:
-        """A few words, and a vector somewhat near a passage."""
+        """Return a few words, and a vector near that of a passage."""
         base = self.vectors[int(self._chance.integers(0, len(self.vectors)))]
         vector = _unit((base + 0.04 * self._chance.normal(size=DIMENSIONS))[None])[0]
         return self.text(8), vector.astype(np.float32)
@@ -257,12 +259,12 @@ async def put(database: Database, note: NewNote) -> None:
 
 @contextlib.asynccontextmanager
 async def vectors_indexed_afterwards(database: Database, count: int) -> AsyncGenerator[None]:
-    """For many at once the index is made when they are there: one by one would take a quarter of an hour."""
+    """For many passages, create the vector index after they are inserted: with the index, inserting takes a quarter of an hour."""
     if count < 20_000:
         yield
         return
     async with database.statement() as connection:
-        await connection.execute("DROP INDEX points_near_384")
+        await connection.execute(f"DROP INDEX sentence_vectors_near_{DIMENSIONS}".encode())
     yield
     async with database.transaction() as connection:
         await connection.execute("SET LOCAL statement_timeout = 0")
@@ -271,18 +273,18 @@ async def vectors_indexed_afterwards(database: Database, count: int) -> AsyncGen
 
 
 async def tidy(database: Database) -> None:
-    """What autovacuum does a minute later: count how frequent words are."""
+    """Vacuum and analyse now, as autovacuum would a minute later: the statistics hold how frequent words are."""
     async with database.statement() as connection:
         await connection.execute("SET statement_timeout = 0")
         await connection.execute("VACUUM ANALYZE chunks, sentence_vectors")
-        await connection.execute("CHECKPOINT")  # what was just written goes to disk now, not while searches are timed
+        await connection.execute("CHECKPOINT")  # writes to disk now instead of while searches are timed
         await connection.execute("RESET statement_timeout")
 
 
 async def add_at(
     database: Database, embedder: Embedder, synthetic: Synthetic, filled: int, mark: int, figures: Figures
 ) -> int:
-    """Times adding a note of ten passages: already embedded, and from its text on."""
+    """Time storing a note of ten embedded passages, and adding a note from its text."""
     library = Library(database, embedder)
     stored: list[float] = []
     whole: list[float] = []
@@ -313,8 +315,8 @@ async def search_speed(database: Database, synthetic: Synthetic, filled: int, fi
         )
         times.append((time.perf_counter() - begun) * 1e3)
         seen.append((vector, found.best))
-    # Compared with all of them only now: it would take the caches from what is timed.
-    exact = (float((synthetic.vectors[: filled * POINTS_A_CHUNK] @ vector).max()) for vector, _ in seen)
+    # Exact comparison after the timing: it would evict the caches of the timed searches.
+    exact = (float((synthetic.vectors[: filled * SENTENCES_A_CHUNK] @ vector).max()) for vector, _ in seen)
     nearest_found = sum(best >= nearest - 0.002 for (_, best), nearest in zip(seen, exact, strict=True))
     for name, part in (("first_search", times[:FIRST]), ("search", times[FIRST:])):
         figures.speed[f"{name}_ms_p50"] = percentile(part, 50)
@@ -357,7 +359,7 @@ def print_speed(figures: Figures, size: int) -> None:
 
 
 def goals(figures: Figures) -> list[tuple[str, bool, str]]:
-    """(target, met, what was measured), of what was measured."""
+    """Return each measured target, whether it is met, and the measured value."""
     found: list[tuple[str, bool, str]] = []
     for name, recall in figures.recall_at_3.items():
         better = max(recall["vector"], recall["text"])
@@ -367,7 +369,7 @@ def goals(figures: Figures) -> list[tuple[str, bool, str]]:
         )
     for name, rows in figures.guard.items():
         if EVERYDAY not in name:
-            continue  # reported beside them: subjects so near that no similarity tells them all apart
+            continue  # only reported: their subjects are too similar to separate all of them
         guard = rows["calibrated"]
         met = min(guard.precision, guard.recall) >= GUARD_GOAL
         shown = f"{guard.precision:.3f} and {guard.recall:.3f}"

@@ -1,9 +1,9 @@
-"""Clients that stop reading: what they cost, how soon they are gone, and what everybody else notices of them.
+"""Measure clients that stop reading: their cost, when they are dropped, and their effect on other clients.
 
-`python -m bench.stalled` starts `rapport serve` with its embedded Postgres and a model on loopback. First a reader hears an
-answer at 200 tokens a second. Then 500 clients (four SSE streams to one WebSocket) watch a conversation without ever reading,
-while somebody goes on talking there, a reader listens, and another conversation has its turns. It exits with 0 when all targets are
-met. Nothing leaves the machine, and what it starts it ends.
+`python -m bench.stalled` starts `rapport serve` with its embedded Postgres and a model on loopback. First a reader receives an
+answer at 200 tokens a second. Then 500 clients (four SSE streams to one WebSocket) subscribe to a conversation without ever
+reading, while messages are sent there, a reader receives them, and another conversation has turns. It exits with 0 when all
+targets are met. All traffic stays on this machine, and every process that it starts is stopped.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ TURNS = 60
 
 @dataclass
 class Reader:
-    """Reads a stream of events, and when each came."""
+    """Read a stream of events and record when each arrived."""
 
     messages: dict[str, float] = field(default_factory=dict[str, float])
-    """When a message of that id was heard."""
+    """Message id to arrival time."""
     words: str = ""
     tokens: list[float] = field(default_factory=list[float])
     reply: str = ""
@@ -63,7 +63,7 @@ class Reader:
             writer.close()
 
     def on_body(self, body: bytes) -> None:
-        """What came of the answer, by the parser."""
+        """Process a part of the response body; called by the parser."""
         *frames, self._rest = (self._rest + body).split(b"\n\n")
         for frame in frames:
             fields = dict(line.split(b": ", 1) for line in frame.split(b"\n") if b": " in line)
@@ -95,7 +95,7 @@ async def reading(url: str, thread: str) -> AsyncGenerator[Reader]:
 
 
 def stalled(url: str, thread: str, *, is_socket: bool) -> socket.socket:
-    """A client that asks for a stream and never reads; little fits into what its kernel keeps for it."""
+    """Return a client that requests a stream and never reads; its receive buffer is small."""
     parts = urlsplit(url)
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -120,7 +120,7 @@ class Report:
 
 
 class Watched(Ours):
-    """The server, at an address that is known."""
+    """The server, with its address."""
 
     url = ""
 
@@ -135,14 +135,14 @@ def serving(target: Watched) -> psutil.Process:
 
 
 def connected(process: psutil.Process, port: int) -> int:
-    """Connections that the server holds open."""
+    """Return the number of connections that the server holds open."""
     return sum(
         one.status == psutil.CONN_ESTABLISHED and one.laddr.port == port for one in process.net_connections(kind="tcp")
     )
 
 
 async def turns(target: Watched, count: int) -> list[float]:
-    """Milliseconds of so many turns, one after the other, in a conversation of their own."""
+    """Return the milliseconds of each of `count` consecutive turns in a new conversation."""
     thread = await target.create()
     times: list[float] = []
     for _ in range(count):
@@ -153,7 +153,7 @@ async def turns(target: Watched, count: int) -> list[float]:
 
 
 async def words(target: Watched, model: Client, report: Report) -> None:
-    """An answer at RATE tokens a second, heard by somebody who watches."""
+    """Check that a subscriber receives an answer at RATE tokens a second without loss."""
     await model.json("POST", "/_mock/config", {"tokens": TOKENS, "tokens_per_second": RATE})
     thread = await target.create()
     async with reading(target.url, thread) as reader:
@@ -171,12 +171,12 @@ async def words(target: Watched, model: Client, report: Report) -> None:
 
 async def crowd(target: Watched, clients: int, report: Report) -> None:
     process, port = serving(target), urlsplit(target.url).port or 0
-    thread = await target.create()  # no group: what is said there is embedded, and that takes memory of its own
+    thread = await target.create()  # a direct chat: group messages are embedded, which needs memory too
     path = f"/chat/conversations/{thread}/messages"
     await turns(target, 20)
     before = await turns(target, TURNS)
     async with reading(target.url, thread) as reader:
-        for number in range(20):  # what the first ones cost is no client's doing
+        for number in range(20):  # warm up: the first messages need memory that no client causes
             await target.client.json("POST", path, {"content": f"{number} {MESSAGE}"})
         memory, idle = process.memory_info().rss, connected(process, port)
         sockets = [stalled(target.url, thread, is_socket=number % 5 == 4) for number in range(clients)]
@@ -189,7 +189,7 @@ async def crowd(target: Watched, clients: int, report: Report) -> None:
             said = await target.client.json("POST", path, {"content": f"{len(sent)} {MESSAGE}"})
             sent[said["id"]] = time.perf_counter()
             peak = max(peak, process.memory_info().rss)
-            # The load's own connection may be another one by now; the crowd is what counts.
+            # The sender may have opened other connections meanwhile; up to 3 are tolerated.
             if not gone and connected(process, port) <= idle + 3:
                 gone = time.perf_counter() - begun
             await asyncio.sleep(PAUSE)

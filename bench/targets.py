@@ -1,4 +1,4 @@
-"""The two servers a run compares, behind the same few verbs."""
+"""Define the two servers that a run compares, with one interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def words(n: int) -> str:
 
 
 class Target(ABC):
-    """A server with a folder of its own, which it keeps over a stop and a start."""
+    """A server with its own folder, which a restart keeps."""
 
     health = "/healthz"
 
@@ -39,14 +39,14 @@ class Target(ABC):
 
     @abstractmethod
     def seed(self, conversation: str, contents: list[str]) -> None:
-        """Writes these messages into a thread, user and assistant in turns."""
+        """Insert these messages into a conversation, alternately from user and assistant."""
 
     def log(self) -> database.WriteAheadLog | None:
-        """What tells how much this server writes; None where nothing does."""
+        """Return the log that shows how much this server writes; None if it has none."""
         return None
 
     async def start(self) -> float:
-        """Seconds from exec to the first healthy answer."""
+        """Start the server; return the seconds from exec to the first healthy answer."""
         port = free_port()
         self.server = self.spawn(port)
         self.client = Client(f"http://127.0.0.1:{port}")
@@ -68,7 +68,7 @@ class Target(ABC):
             raise UnexpectedAnswerError(f"{self.name} replied {reply['content']!r:.200}")
 
     async def page(self, conversation: str, before: str | None = None) -> str | None:
-        """Fetches a full page of history; the answer is the cursor of the page before it."""
+        """Fetch a full page of history; return the cursor of the page before it."""
         cursor = f"&before={quote(before, safe='')}" if before else ""
         path = f"/api/threads/{conversation}/history?limit={PAGE}{cursor}"
         answer = await self.client.json("GET", path)

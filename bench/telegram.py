@@ -1,9 +1,9 @@
-"""Whether Telegram keeps what is promised of it, how fast updates are worked through, and what one costs in a long chat.
+"""Measure whether the Telegram channel keeps its promises, its throughput, and the cost of an update in a long chat.
 
-`python -m bench.telegram` starts `rapport serve` with its embedded Postgres, a model and a Bot API on loopback. It lets people
-talk in twenty chats, delivers every update three times and out of order, kills the server meanwhile, and counts afterwards what
-the tables hold and what people were shown. It exits with 0 when all targets are met. Nothing leaves the machine, and what it
-starts it ends.
+`python -m bench.telegram` starts `rapport serve` with its embedded Postgres, a model and a Bot API on loopback. It simulates
+people in twenty chats, delivers every update three times and out of order, kills the server meanwhile, and afterwards checks
+the tables and the messages that people were shown. It exits with 0 when all targets are met. All traffic stays on this machine,
+and every process that it starts is stopped.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from bench.timers import Report, a_home
 PARTS = ("promise", "rate", "growth")
 SHORT, LONG = 100, 100_000
 BLOCK = 25
-"""Updates of one chat in a row, before it is the other's turn."""
+"""Consecutive updates of one chat before the other chat follows."""
 RATIO_GOAL = 1.5
 
-# As if everybody had spoken once a minute until an hour ago.
+# One message a minute until an hour ago.
 _FILL = """
 INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, created_at, platform_id)
 SELECT c.conversation_id, '00' || lpad(n::text, 24, '0'), c.owner_id, 'user', 'user' || n %% 50, 'Somebody ' || n %% 50,
@@ -86,7 +86,7 @@ async def promise(report: Report, *, updates: int, kills: int, chance: random.Ra
     report.goal(f"{label}: no ERROR", not crowd.errors, f"{crowd.errors[:1]}" if crowd.errors else "0")
 
 
-# ---- how many a second
+# ---- rates
 
 
 async def rate(*, updates: int, calls: int, chance: random.Random) -> None:
@@ -131,7 +131,7 @@ async def growth(report: Report, *, rounds: int, chance: random.Random) -> None:
         for number in range(rounds + 2):
             for chat in chance.sample([short, long], 2):
                 spoken, asked = await _hear(crowd, chat), await _ask(crowd, chat)
-                if number >= 2:  # plans are made in the first rounds
+                if number >= 2:  # Postgres plans its statements in the first rounds
                     heard[chat].append(spoken)
                     answered[chat].append(asked)
     print(f"\n{'':<28}{f'{SHORT:,} messages':>18}{f'{LONG:,} messages':>20}{'ratio':>8}")
@@ -144,7 +144,7 @@ async def growth(report: Report, *, rounds: int, chance: random.Random) -> None:
 
 async def _fill(crowd: Crowd, chat: Chat, size: int) -> None:
     url = crowd.home.database_url
-    async with asyncio.timeout(60):  # what stands before the latest that has been embedded is not come back to
+    async with asyncio.timeout(60):  # messages before the latest embedded one are not embedded any more
         while await query(url, _EMBEDDED.format(chat.id)) != [(1,)]:
             await asyncio.sleep(0.1)
     await run(url, "ALTER TABLE messages SET (autovacuum_enabled = off)")
@@ -153,7 +153,7 @@ async def _fill(crowd: Crowd, chat: Chat, size: int) -> None:
 
 
 async def _hear(crowd: Crowd, chat: Chat) -> float:
-    """Milliseconds that one update takes among others of its chat."""
+    """Return the milliseconds per update in a block of updates of one chat."""
     posted = [chat.says(crowd.chance.choice(chat.people), f"and then {number}") for number in range(BLOCK)]
     await crowd.until_done(seconds=60)
     span = "SELECT extract(epoch FROM max(done_at) - min(done_at))::float8 FROM telegram_updates WHERE update_id >= {}"
@@ -162,7 +162,7 @@ async def _hear(crowd: Crowd, chat: Chat) -> float:
 
 
 async def _ask(crowd: Crowd, chat: Chat) -> float:
-    """Milliseconds from an update that tags the bot until its answer has been sent."""
+    """Return the milliseconds from an update that tags the bot until its answer has been sent."""
     posted = chat.says(crowd.chance.choice(chat.people), f"@{crowd.peer.bot.username} who brings the tent?")
     await crowd.until_done(seconds=60)
     span = (

@@ -1,8 +1,8 @@
-"""Whether timers keep what is promised of them: on time in crowds, through kill -9, among a million others, and in races.
+"""Measure whether timers keep their promises: many due at once, through kill -9, among a million others, and in races.
 
-`python -m bench.timers` starts `rapport serve` with its embedded Postgres and a model on loopback, puts timers straight into
-the table, lets them fall due, kills, speaks at the wrong moment, and counts afterwards what the tables hold. It exits with 0
-when all targets are met. Nothing leaves the machine, and what it starts it ends.
+`python -m bench.timers` starts `rapport serve` with its embedded Postgres and a model on loopback, inserts timers directly into
+the table, lets them become due, kills processes, sends messages at the moment of firing, and afterwards checks the tables. It
+exits with 0 when all targets are met. All traffic stays on this machine, and every process that it starts is stopped.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from rapport.domain.follow_up import PROMPTS
 PARTS = ("crowd", "kills", "pending", "races")
 LATENESS_GOAL, RATIO_GOAL = 1.0, 1.5
 AHEAD = 5.0
-"""Seconds from setting a crowd of timers until they are due: the tables are written and quiet by then."""
+"""Seconds from inserting many timers until they are due, so that all writes have finished by then."""
 PATIENCE = 20.0
 BATCH = 250
 
 
 @dataclass
 class Report:
-    """What was measured, line by line, and which targets were met."""
+    """Collect the measured lines and which targets were met."""
 
     goals: list[tuple[str, bool, str]] = field(default_factory=list[tuple[str, bool, str]])
 
@@ -51,7 +51,7 @@ class Report:
 
 @contextlib.asynccontextmanager
 async def a_home() -> AsyncGenerator[tuple[Home, ScriptedModel]]:
-    """A data directory and a model; everything that still runs on them at the end is killed."""
+    """Provide a data directory and a model; kill all processes that still use them at the end."""
     async with scripted_model() as model:
         home = make_home(model)
         try:
@@ -62,7 +62,7 @@ async def a_home() -> AsyncGenerator[tuple[Home, ScriptedModel]]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Of sorted seconds."""
+    """Return the percentiles of sorted seconds, as text."""
     shown = ", ".join(f"p{share} {percentile(values, share):.3f}" for share in (50, 90, 99))
     return f"{shown}, max {values[-1]:.3f} s" if values else "nothing fired"
 
@@ -71,7 +71,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 async def crowd(report: Report, *, timers: int, servers: int) -> None:
-    """All due at the same moment, every one in a conversation where a follow-up may be made: the turns begin at once."""
+    """Fire many timers at the same moment, each in a conversation that allows follow-ups, so that all turns start at once."""
     async with a_home() as (home, _):
         await asyncio.gather(*(home.serve() for _ in range(servers)))
         url = home.database_url
@@ -101,7 +101,7 @@ async def crowd(report: Report, *, timers: int, servers: int) -> None:
 
 
 async def _until_all_are_events(url: str, timers: int) -> float:
-    """When the last one was there, as somebody else sees it; or when patience ended."""
+    """Return when another connection saw the last event, or when the time limit was reached."""
     end = time.time() + PATIENCE
     while time.time() < end:
         found = await run(url, "SELECT count(*) FROM events WHERE trigger_type IS NOT NULL")

@@ -1,12 +1,12 @@
-"""Group chats of any length in an embedded Postgres: the lines of real ones over and over, each with a vector of its own.
+"""Fill an embedded Postgres with group chats of any length: repeated lines of real chats, each with a different vector.
 
-A message has the words of one line and a vector between those of three, from the bundled embedder: so no two are the same, and
-they lie as those of real chats do. Measured on 20,000 vectors of real messages and 150,000 made like this from 8,000: the mean
+A message has the text of one line and a mix of the vectors of three lines, from the bundled embedder. Therefore no two vectors are
+the same, and they are distributed as in real chats. Measured on 20,000 vectors of real messages and 150,000 made like this from 8,000: the mean
 cosine is 0.10 in both, the closest to a real question has 0.64 and 0.61, and the variance is spread over 103 and 106 dimensions
-(participation ratio). One in ten is nearly that of its line alone, as often as people repeat each other. (With noise around the
-lines' own vectors instead, messages lie in heaps that no real chat has.)
+(participation ratio). One in ten is nearly the vector of its line, because people repeat each other about as often. (Noise around the
+lines' own vectors would give clusters that real chats do not have.)
 
-They are copied in as the index's own job would store them, and indexed when all are there.
+The rows are copied as the embedding job would store them, and the index is created afterwards.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rapport.storage.vector_index import ensure_vector_index
 SOURCES = ("new-stripe", "new-mediawiki", "new-ubuntu-meeting", "ubuntu-dev")
 DIMENSIONS = 384
 SHARES = (0.8, 0.5, 0.33)
-"""How much of a message's vector is its own line, and how much two others: together as far from the middle as a line is."""
+"""The weights of a message's own line and of two others in its vector. The result is as far from the mean as a line is."""
 REPEATED = 0.1
 NOISE = 0.003
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
@@ -41,10 +41,10 @@ BEGINNING = datetime(2024, 1, 1, tzinfo=UTC)
 APART = timedelta(seconds=30)
 CHUNK = 20_000
 KEPT_MEGABYTES = 1_500
-"""Memory for a million vectors while they are indexed: then the whole graph has room, and it is made in one go."""
+"""Memory for indexing a million vectors: the whole graph fits, and is built in one pass."""
 
 _LINES = "CREATE TEMP TABLE lines (number integer PRIMARY KEY, author text, content text, mentions text[])"
-# Every fifth replies to one of the twenty before it. Ids count up, so that any of them can be named.
+# Every fifth message replies to one of the twenty before it. Ids count up, so that any of them can be computed.
 _MESSAGES = """
 INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, mentions, reply_to_id, created_at)
 SELECT %(chat)s, '02' || lpad(n::text, 24, '0'), %(owner)s, 'user', author, author, content, mentions,
@@ -65,17 +65,17 @@ _COPY = "COPY message_vectors (conversation_id, message_id, embedder, owner_id, 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What was said in real chats, in their order, and the vectors of it."""
+    """The lines of real chats, in their order, and their vectors."""
 
     said: Sequence[Said]
     vectors: NDArray[np.float32]
     unsaid: Sequence[str]
-    """Questions of the same people that are none of these lines."""
+    """Questions of the same people that are not among these lines."""
 
     def near(
         self, numbers: NDArray[np.intp], others: tuple[int, int], chance: np.random.Generator
     ) -> NDArray[np.float32]:
-        """A vector of its own for each of some lines, on the way to others of a range of them."""
+        """Return a vector for each of these lines, mixed with other lines of a range."""
         middle: NDArray[np.float32] = self.vectors.mean(0)
         mixed = [numbers, *(chance.integers(*others, len(numbers)) for _ in SHARES[1:])]
         found: NDArray[np.float32] = np.tile(middle, (len(numbers), 1))
@@ -90,7 +90,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A chat of so many messages, which are some lines over and over; it ends with the last of them."""
+    """A chat of `messages` messages that repeats `lines` lines; its last message is the last of these lines."""
 
     number: int
     messages: int
@@ -105,11 +105,11 @@ class Chat:
         return f"02{number:024d}"
 
     def at(self, number: int) -> datetime:
-        """When it was said."""
+        """Return the time of a message."""
         return BEGINNING + number * APART
 
     def line(self, number: int) -> int:
-        """Which line it is."""
+        """Return the number of the line that a message repeats."""
         return self.first + (self.offset + number) % self.lines
 
     @property
@@ -118,7 +118,7 @@ class Chat:
 
 
 async def real_lines(embedder: Embedder, count: int) -> Lines:
-    """So many lines, a quarter from each of four communities."""
+    """Return `count` lines, a quarter from each of four communities."""
     chats = [[one for log in read(chat_path(name)) for one in log.said] for name in SOURCES]
     said = [one for chat in chats for one in chat[: count // len(SOURCES)]]
     vectors = await embedder.embed([prepare_text(one.text) or "." for one in said])
@@ -130,7 +130,7 @@ async def real_lines(embedder: Embedder, count: int) -> Lines:
 async def fill(
     database: Database, chats: Sequence[Chat], lines: Lines, embedder: str, told: Callable[[str], None]
 ) -> None:
-    """Put the chats into an empty database: messages, vectors, then the index."""
+    """Insert the chats into an empty database: messages, vectors, then the index."""
     begun = time.perf_counter()
     async with database.statement() as connection:
         await connection.execute(f"DROP INDEX message_vectors_near_{DIMENSIONS}".encode())
@@ -151,7 +151,7 @@ async def fill(
 def _put(url: str, chats: Sequence[Chat], lines: Lines, embedder: str) -> None:
     chance = np.random.default_rng(5)
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET session_replication_role = replica")  # no look-up for each row: they are all there
+        connection.execute("SET session_replication_role = replica")  # skips the foreign key check of each row
         connection.execute("SET synchronous_commit = off")
         connection.execute(_LINES)
         with connection.cursor() as cursor, cursor.copy("COPY lines FROM STDIN") as copy:
@@ -179,7 +179,7 @@ def _put(url: str, chats: Sequence[Chat], lines: Lines, embedder: str) -> None:
 def _put_vectors(
     connection: psycopg.Connection, chat: Chat, lines: Lines, embedder: str, chance: np.random.Generator
 ) -> None:
-    """In Postgres' binary form, of which every row here has the same length: so rows are made thousands at a time."""
+    """Copy in Postgres' binary format, in which every row here has the same length: thousands of rows are made at a time."""
     texts = {"conversation": chat.id, "message": chat.message_id(0), "embedder": embedder, "owner": LOCAL_USER}
     sized = [field for name, text in texts.items() for field in ((f"{name} size", ">i4"), (name, f"S{len(text)}"))]
     row = np.dtype(
@@ -218,14 +218,14 @@ def _put_vectors(
 
 
 def _tidy(url: str) -> None:
-    """What autovacuum does a minute later; and what was written goes to disk now, not while something is timed."""
+    """Vacuum, analyse and checkpoint now, so that neither autovacuum nor disk writes disturb a measurement."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE messages, message_vectors, conversations, embedding_progress")
         connection.execute("CHECKPOINT")
 
 
 def exactly_nearest(url: str, chat: Chat, vector: Sequence[float], limit: int) -> dict[str, float]:
-    """The nearest messages of a chat and their similarity, all of them compared."""
+    """Return the nearest messages of a chat and their similarity, by comparing all of them."""
     nearest = """
         WITH own AS MATERIALIZED (
             SELECT message_id, embedding <=> %s::halfvec AS distance FROM message_vectors WHERE conversation_id = %s

@@ -1,7 +1,7 @@
-"""Long dialogues with questions about them, made of hand-written episodes: what searching a chat is tuned and measured on.
+"""Make long dialogues and questions about them from hand-written episodes, for tuning and measuring the search of a chat.
 
-People tell each other what happened to them over many days, address each other by name, come back to things later, and have
-similar things happen to them. The first half of `episodes.txt` is for tuning, the second half is held out.
+Over many days people tell each other what happened to them, address each other by name and return to earlier subjects. Similar
+things happen to several of them. The first half of `episodes.txt` is for tuning, the second half is held out.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ CASTS = {
     "held out": (("Nadia", "Oskar"), ("Priya", "Quentin", "Ruth"), ("Sven", "Tara", "Umar", "Vera", "Wim")),
 }
 TELLINGS = 3
-"""How often an episode happens in a dialogue, each time to another person or with another detail."""
+"""How often an episode occurs in a dialogue, each time with another person or another detail."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """What happens to somebody: the lines in which it is told, by their letter, and questions about it."""
+    """An event in a person's life: the lines that tell it, by their letter, and questions about it."""
 
     lines: dict[str, str]
     variants: Sequence[str]
     questions: Sequence[tuple[str, str]]
-    """Which line answers it, and the question."""
+    """The letter of the answering line, and the question."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""What choosing context costs, and whether that grows: with the chat it is for, or with other chats of the same server.
+"""Measure the cost of context selection, and whether it grows with the chat or with other chats of the same server.
 
-`python -m bench.context.growth` fills an embedded Postgres with a short chat, a very long one and many middling ones, all with
-vectors, and times there what a call costs; how exactly messages close in meaning are found; and what embedding behind the
-scenes costs those who speak. It prints Markdown tables and exits with 0 when all targets are met. Nothing leaves the machine,
-and what it starts it ends.
+`python -m bench.context.growth` fills an embedded Postgres with a short chat, a very long one and many of medium size, all with
+vectors. It measures the cost of a call, the accuracy of the search by meaning, and the effect of background embedding on people who
+write. It prints Markdown tables and exits with 0 when all targets are met. All traffic stays on this machine, and every process
+that it starts is stopped.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ PARTS = ("select", "gather", "similar", "accept")
 SHORT, MIDDLING, LARGER = 1_000, 5_000, 20_000
 LIMIT = 8
 WARMING = 30
-"""Rounds that are not counted: plans are made, and connections get to know what they are asked."""
+"""Rounds that are not counted: Postgres prepares and plans its statements in them."""
 SELECT_MS_GOAL, RATIO_GOAL, OVERLAP_GOAL = 10.0, 1.5, 0.9
 
 
-# ---- choosing alone
+# ---- selection alone
 
 
 def choosing(site: Site, choice: SelectionOptions, count: int) -> None:
-    """Windows of 100 real messages, each chosen from for the first time, and again when its words have been seen."""
+    """Time the selection from windows of 100 real messages, the first time and again with cached words."""
     path, tasks = str(chat_path(OWN_CHAT)), the_scorer()[1]
     times = Times()
     for setting in ("generic", "reply", "content"):
@@ -85,23 +85,21 @@ def choosing(site: Site, choice: SelectionOptions, count: int) -> None:
 
 
 def a_call(site: Site, chat: Chat, kind: str) -> Message:
-    """Somebody calls, a while before the end of the chat."""
+    """Return a call that is placed some messages before the end of the chat."""
     said = chat.messages - site.chance.randrange(400)
     author = site.lines.said[chat.line(said)].author
     text = f"@bot {site.chance.choice(site.lines.unsaid)}" if kind == "a question" else "@bot what do you think?"
     parent = None
     while kind == "a reply to long ago" and parent is None:
         number = site.chance.randint(1, chat.messages * 3 // 10)
-        if (
-            len(site.lines.said[chat.line(number)].text.split()) >= 8
-        ):  # else it may say nothing that could be looked for
+        if len(site.lines.said[chat.line(number)].text.split()) >= 8:  # otherwise it may hold no words to search for
             parent = chat.message_id(number)
     when = chat.at(said) + timedelta(seconds=1)
     return Message(new_id(), chat.id, "user", text, when, Author(author, author), parent)
 
 
 async def gathering(site: Site, app: App, rounds: int) -> None:
-    """The whole of it, in turns; in rounds between, its parts."""
+    """Time whole calls in alternating chats, and in other rounds their parts."""
     embedder = Stopwatch(app.context_selector.embedder)
     chooser = replace(app.context_selector, embedder=embedder)
     whole, parts, embedding = Times(), Times(), Times()
@@ -182,7 +180,7 @@ async def in_parts(site: Site, chooser: ContextSelector, chat: Chat, place: str,
 
 
 async def searching(site: Site, app: App, embedder: Embedder, count: int) -> None:
-    """How near to the truth the closest messages are, and how long that takes, among everybody else's."""
+    """Measure accuracy and time of the search by meaning, in a database with many other chats."""
     enough = app.context_selector.options.min_similarity
     print(
         f"\n| close in meaning, {LIMIT} each | asked about | overlap with exact search | of those from {enough:g} on, which"
@@ -218,18 +216,18 @@ async def searching(site: Site, app: App, embedder: Embedder, count: int) -> Non
 
 @dataclass(frozen=True)
 class Searched:
-    """Of each search, messages with their similarity."""
+    """The messages that each search found, with their similarity."""
 
     found: Sequence[Mapping[str, float]]
     nearest: Sequence[Mapping[str, float]]
-    """All of the chat compared."""
+    """The nearest messages by exact comparison."""
     times: Sequence[float]
 
     def total(self, least: float) -> int:
         return sum(similarity >= least for some in self.nearest for similarity in some.values())
 
     def overlap(self, least: float) -> float:
-        """The share of the nearest that was found, of those that are so similar; 1 if none is."""
+        """Return the share of the exact results with at least this similarity that the search found; 1 if there are none."""
         pairs = zip(self.found, self.nearest, strict=True)
         hits = sum(similarity >= least for some, best in pairs for one, similarity in best.items() if one in some)
         return hits / self.total(least) if self.total(least) else 1.0
@@ -247,7 +245,7 @@ async def searched(database: Database, embedder: str, asked: Sequence[tuple[Chat
             )
             times.append((time.perf_counter() - began) * 1e3)
         found.append({one.message.id: one.similarity or 0.0 for one in some})
-    # Compared with all of them only now: it would take the caches from what is timed.
+    # Exact comparison after the timing: it would evict the caches of the timed searches.
     nearest = [await asyncio.to_thread(exactly_nearest, database.url, *each, LIMIT) for each in asked]
     return Searched(found, nearest, times)
 
@@ -278,7 +276,7 @@ def tell(what: str) -> None:
 
 
 async def calm(most: float) -> None:
-    """Wait until others leave the machine alone, for an hour at most: times are worth nothing before."""
+    """Wait until the machine's load is low, for an hour at most, because times under load are meaningless."""
     end = time.monotonic() + 3_600
     while os.getloadavg()[0] > most and time.monotonic() < end:
         await asyncio.sleep(5)

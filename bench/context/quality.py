@@ -1,8 +1,8 @@
-"""How well context is chosen: the scorer's questions about real group chats, put to `rapport context select`.
+"""Measure the quality of context selection: send the scoring program's tasks about real group chats to `rapport context select`.
 
-`python -m bench.context.quality` runs the command as anybody would and prints Markdown tables: the settings that the targets
-are about, the harder ones, and the other strategies. It exits with 0 when all targets are met. Chats and scorer lie beside the
-project (`../shared`) and are imported from there; nothing leaves the machine.
+`python -m bench.context.quality` runs the command as a user would and prints Markdown tables: the settings that have targets,
+the harder ones, and the other strategies. It exits with 0 when all targets are met. Chats and scoring program are not part of
+the repository (`inputs.py`). All traffic stays on this machine.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ CALLED = [
     for setting in ("generic", "reply", "generic_lag", "reply_far", "content")
     for variant in ("orig", "bots", "slow", "slow_bots")
 ]
-"""With earlier calls of the agent and its answers among the messages, beside the same without."""
+"""Variants with earlier calls and the agent's answers among the messages, with the variant to compare each with."""
 SIMPLER = ("recent", "time_gap", "thread")
 F1_GOAL, SLOW_GOAL, PARENT_GOAL = 0.78, 0.03, 0.92
 
 Task: TypeAlias = "tuple[dict[str, Any], dict[str, Any]]"
-"""A request, and what a right answer to it is."""
+"""A request and its expected answer."""
 
 
 class Command(Protocol):
-    """The selector as a program that is asked line by line."""
+    """The selector as a program that reads one request per line."""
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]: ...
 
@@ -58,7 +58,7 @@ class Command(Protocol):
 
 
 class Scoring(Protocol):
-    """The part of the scorer that is used here (`score.py`)."""
+    """The part of the scoring program that is used here (`score.py`)."""
 
     def Program(self, command: str) -> Command: ...  # noqa: N802 - its name there
 
@@ -68,7 +68,7 @@ class Scoring(Protocol):
 
 
 class Tasks(Protocol):
-    """What makes questions of a chat (`tasks.py`)."""
+    """The module that makes tasks from a chat (`tasks.py`)."""
 
     def make(self, path: str, setting: str, variant: str, n: int) -> Iterable[Task]: ...
 
@@ -85,14 +85,14 @@ class Score:
     recall: float
     parent_recall: float
     chosen: float
-    """Messages a call, on average; and how many belong."""
+    """Selected messages per call, on average; and the relevant ones."""
     belong: float
     ms50: float
     ms95: float
 
 
 def the_scorer() -> tuple[Scoring, Tasks]:
-    """The scorer's two modules, from where they lie."""
+    """Import the two modules of the scoring program from their folder."""
     folder = str(SCORER_FOLDER)
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -101,7 +101,7 @@ def the_scorer() -> tuple[Scoring, Tasks]:
 
 @contextmanager
 def the_command(strategy: str) -> Generator[Command]:
-    """`rapport context select`, of the environment that this runs in."""
+    """Return `rapport context select` of the current environment."""
     rapport = Path(sys.executable).with_name("rapport")
     program = the_scorer()[0].Program(f"'{rapport}' context select --strategy {strategy}")
     try:
@@ -132,13 +132,13 @@ def scored(
 
 
 def mean_f1(scores: Sequence[Score], *, chats: Sequence[str] = REPORTED, variant: str | None = None) -> float:
-    """Of each chat the same weight, however many rows it has."""
+    """Return the mean F1 with the same weight for each chat, however many rows it has."""
     means = [[one.f1 for one in scores if one.chat == chat and variant in (None, one.variant)] for chat in chats]
     return statistics.mean(statistics.mean(some) for some in means if some)
 
 
 def print_table(scores: Iterable[Score]) -> list[Score]:
-    """Row by row, as they come."""
+    """Print each row as soon as it is measured."""
     print("\n| chat | setting | variant | calls | macro F1 | P | R | parent recall | chosen | belong | ms50 | ms95 |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     shown: list[Score] = []
@@ -154,7 +154,7 @@ def print_table(scores: Iterable[Score]) -> list[Score]:
 
 
 def print_matrix(scores: Iterable[Score], rows: Sequence[tuple[str, str]]) -> list[Score]:
-    """Macro F1 alone, a chat a row."""
+    """Print the macro F1, one row per chat."""
     print("\n| macro F1 | " + " | ".join(f"{setting}, {variant}" for setting, variant in rows) + " | mean |")
     print("|---" * (len(rows) + 2) + "|")
     found = list(scores)
@@ -165,7 +165,7 @@ def print_matrix(scores: Iterable[Score], rows: Sequence[tuple[str, str]]) -> li
 
 
 def headline(scores: Sequence[Score]) -> list[tuple[str, bool, str]]:
-    """The means that the targets are about: (target, met, what was measured)."""
+    """Return each target, whether it is met, and the measured value."""
     print("\n| | mean macro F1 | `slow` minus `orig` | parent recall |\n|---|---|---|---|")
     goals: list[tuple[str, bool, str]] = []
     rows = {OWN: [OWN], "the four others": OTHERS} | {chat: [chat] for chat in REPORTED if chat != OWN}
@@ -189,7 +189,7 @@ def print_goals(goals: Sequence[tuple[str, bool, str]]) -> None:
 
 
 def simpler(count: int) -> None:
-    """What the other strategies make of the same calls."""
+    """Measure the other strategies on the same calls."""
     print(
         f"\n| strategy, {OWN} | " + " | ".join(f"{setting}, {variant}" for setting, variant in HEADLINE) + " | mean |"
     )

@@ -1,7 +1,7 @@
-"""How well messages of a long chat are found again, and what that costs in a chat of any length.
+"""Measure the quality of searching a long chat, and its cost in short and long chats.
 
-`python -m bench.context.search` puts the dialogues of `dialogues.py` into an embedded Postgres, asks each question about them and
-prints a Markdown table: how many of the turns that answer a question are among the first 5 and 10, for each way of searching.
+`python -m bench.context.search` imports the dialogues of `dialogues.py` into an embedded Postgres, searches for each question and
+prints a Markdown table: the share of the answering turns among the first 5 and 10 results, for each way of searching.
 `--cost` then times a search in chats of 1,000 and 100,000 messages (it needs the chats in `../shared`).
 """
 
@@ -70,7 +70,7 @@ async def store(database: Database, dialogue: Dialogue, index: MessageEmbedding,
 
 
 def ways_of(app: App, stored: Stored) -> dict[str, Way]:
-    """Return the ways of searching that are compared."""
+    """Return the search functions that are compared."""
     embedder, end = app.context_selector.embedder, stored.dialogue.turns[-1].at + timedelta(days=1)
 
     authors = [Author(name.lower(), name) for name in stored.dialogue.people]
@@ -103,7 +103,7 @@ def ways_of(app: App, stored: Stored) -> dict[str, Way]:
 
 
 async def measure_recall(app: App) -> None:
-    """Print which share of the answering turns each way finds among the first."""
+    """Print the share of the answering turns that each search function finds among its first results."""
     index = MessageEmbedding(app.database, app.context_selector.embedder)
     shares: dict[str, dict[str, list[float]]] = {}
     sizes: list[str] = []
@@ -137,7 +137,7 @@ async def measure_recall(app: App) -> None:
 
 
 async def measure_cost(app: App, chats: Mapping[str, Chat], questions: Sequence[str]) -> bool:
-    """Print what a search takes in a short and in a long chat, without embedding the question."""
+    """Print the time of a search in a short and in a long chat, without embedding the question."""
     embedder = Stopwatch(app.context_selector.embedder)
     chooser = replace(app.context_selector, embedder=embedder)
     times = Times()

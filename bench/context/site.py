@@ -1,4 +1,4 @@
-"""Where the cost of choosing is measured, and how: times by kind and place, targets, and an embedder with a stopwatch."""
+"""Hold the tools to measure the cost of context selection: times by kind and place, targets, and a timed embedder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rapport.domain.note import Vector
 
 @dataclass
 class Times:
-    """Milliseconds of each kind of work, by where it was done."""
+    """Milliseconds of each kind of work, by place."""
 
     taken: dict[str, dict[str, list[float]]] = field(default_factory=dict[str, dict[str, list[float]]])
 
@@ -33,7 +33,7 @@ class Times:
             print(f"| {kind} | {cells} | {self.ratio(kind, places):.2f} |", flush=True)
 
     def ratio(self, kind: str, places: Sequence[str]) -> float:
-        """Of the last place to the first."""
+        """Return the ratio of the last place to the first."""
         first, *_, last = (statistics.median(self.taken[kind][place]) for place in places)
         return last / first
 
@@ -44,7 +44,7 @@ def spread(values: Sequence[float]) -> str:
 
 @dataclass
 class Site:
-    """What is measured in, and which targets were met."""
+    """The measured environment, and which targets were met."""
 
     lines: Lines
     short: Chat
@@ -58,14 +58,14 @@ class Site:
         self.goals.append((label, met, shown))
 
     def like(self, chat: Chat) -> Vector:
-        """The vector of something like what is said in a chat."""
+        """Return a vector that is similar to messages of a chat."""
         chance = np.random.default_rng(self.chance.getrandbits(32))
         lines = (chat.first, chat.first + chat.lines)
         return self.lines.near(np.array([self.chance.randrange(*lines)]), lines, chance)[0].tolist()
 
 
 class Stopwatch:
-    """An embedder that says how long it has taken."""
+    """An embedder that records how long each call takes."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder

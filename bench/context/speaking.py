@@ -1,4 +1,4 @@
-"""What embedding behind the scenes costs those who speak in a group, and how long a message waits for its vector."""
+"""Measure the effect of background embedding on accepting group messages, and the delay until a message has its vector."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rapport.storage.database import Database
 from rapport.storage.messages.neighbours import load_vector
 
 A_SECOND = 20
-"""Messages a second while accepting is timed: a very lively group."""
+"""Messages a second while accepting is timed: a very active group."""
 BLOCK = 100
 
 
 async def speaking(site: Site, database: Database, embedder: Embedder, blocks: int) -> None:
-    """Accepting in a group while its messages are embedded behind it, and while they are not, in turns."""
+    """Time accepting messages in a group, alternately with and without background embedding."""
     index = MessageEmbedding(database, embedder)
     async with database.statement() as connection:
         chat = (await Conversations(connection).create(LOCAL_USER, agent_id="companion", kind="group")).id
@@ -78,9 +78,9 @@ async def until_embedded(
     *,
     pause: bool = False,
 ) -> float:
-    """Milliseconds from when the last of some messages was accepted until it can be found by meaning."""
+    """Return the milliseconds from accepting the last of `count` messages until it can be found by meaning."""
     if pause:
-        await asyncio.sleep(site.chance.random())  # at any moment of the loop's
+        await asyncio.sleep(site.chance.random())  # at a random phase of the loop
     last = ""
     for _ in range(count):
         text = f"{site.chance.choice(site.lines.said).text} again"

@@ -1,9 +1,9 @@
 # pyright: basic, reportMissingImports=false
-"""Train the scorer of `context/relevance` and write its weights: `make train-context` (PyTorch, in an environment of its own).
+"""Train the scorer of `context/relevance` and write its weights: `make train-context` (PyTorch, in a separate environment).
 
 Both rounds are trained together, end to end: on which earlier line each line answers (cross entropy over all of them and
-"none"), and on which lines are in one thread, as that follows from it (BCE, and 1 - soft F1 of each line's thread, which is
-what the scorer is for). What is kept is the running mean of the weights. The same seed gives the same weights on the same
+"none"), and on which lines are in one thread, derived from it (BCE, and 1 - soft F1 of each line's thread, which is
+the scorer's purpose). The result is the running mean of the weights. The same seed gives the same weights on the same
 machine and versions.
 """
 
@@ -41,16 +41,16 @@ SPREAD = (
     "same_author", "own_last", "addresses", "addressed_by", "called_last", "names", "shared_rare", "cosine", "vector_cosine",
     "distance_1", "distance_2", "replies", "same_addressee", "exchange_last",
 )  # fmt: skip
-"""What the second round carries over from a message to its whole thread."""
+"""The features that the second round carries over from a message to its whole thread."""
 HEADS, HEAD_SIZE = 4, 8
 WITHOUT_VECTORS = 0.08
-"""The share of windows without words' vectors: there are none everywhere."""
+"""The share of windows without word vectors: some installations have none."""
 WITHOUT_MEANING = 0.35
-"""The share of windows in which only the nearness of vectors is known, not where they lie: topics are one channel's own."""
+"""The share of windows with only the similarities of vectors and not the vectors: those depend on the channel's subjects."""
 
 
 class Together(torch.autograd.Function):
-    """How likely two lines are in one thread, from how likely each answers each: line by line (see scorer._together)."""
+    """The probability that two lines are in one thread, from the probabilities of who answers whom (see scorer._together)."""
 
     @staticmethod
     def forward(ctx: Any, links: torch.Tensor) -> torch.Tensor:
@@ -77,7 +77,7 @@ class Together(torch.autograd.Function):
 
 
 class Round(torch.nn.Module):
-    """One round: from what is known about a pair to how strongly they are linked."""
+    """One round: from the features of a pair to the strength of its link."""
 
     def __init__(self, hidden: int, directions: int, seen: int) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Scorer(torch.nn.Module):
     def forward(
         self, table: torch.Tensor, vectors: torch.Tensor, count: int
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Of each round: the log probabilities of what each line answers, and who is together with whom."""
+        """Return, for each round, the log probabilities of which line each line answers, and of being in one thread."""
         every = list_pairs(count)
         later, earlier = torch.as_tensor(every.later), torch.as_tensor(every.earlier)
         apart = (later != earlier).float()[None, :, None]
@@ -152,7 +152,7 @@ class Scorer(torch.nn.Module):
         return torch.cat([torch.log1p(counted.clamp(min=0)), earlier.unsqueeze(1)], 1)
 
 
-# ---- windows, drawn in a process of their own
+# ---- windows, drawn in a separate process
 
 _drawing: tuple[Windows, Any] | None = None
 
@@ -163,7 +163,7 @@ def _begin(path: Path) -> None:
 
 
 def _batch(order: tuple[int, int]) -> list[tuple[Window, np.ndarray, np.ndarray]]:
-    """Windows of one size with what is known about them."""
+    """Return windows of one size with their features."""
     seed, count = order
     assert _drawing is not None
     windows, words = _drawing
@@ -184,7 +184,7 @@ def _batch(order: tuple[int, int]) -> list[tuple[Window, np.ndarray, np.ndarray]
 
 
 def _grouped(batch: Iterable[tuple[Window, np.ndarray, np.ndarray]]) -> Iterator[tuple[torch.Tensor, ...]]:
-    """The windows of each length as tensors: known, vectors, answers, together."""
+    """Return the windows of each length as tensors: features, vectors, answers, together."""
     lengths: dict[int, list[tuple[Window, np.ndarray, np.ndarray]]] = {}
     for one in batch:
         lengths.setdefault(len(one[0].lines), []).append(one)
@@ -214,7 +214,7 @@ def _loss(found: list[tuple[torch.Tensor, torch.Tensor]], answers: torch.Tensor,
         counted = (size >= 2).float()
         total = total + weight * (1 - (overlap * counted).sum() / (counted.sum() + 1e-6))
         wrong = torch.nn.functional.binary_cross_entropy(guess.clamp(1e-5, 1 - 1e-5), gold, reduction="none")
-        alike = below / (size.unsqueeze(2) + 3)  # every line's thread counts alike, as in macro F1
+        alike = below / (size.unsqueeze(2) + 3)  # every line's thread has the same weight, as in macro F1
         total = total + weight * (wrong * alike).sum() / alike.sum()
     return total
 
@@ -257,7 +257,7 @@ def train(data: Path, *, steps: int, batch: int, hidden: int, directions: int, r
     return scorer
 
 
-# ---- writing them down
+# ---- writing the weights
 
 
 def _numbers(tensor: Any) -> Any:
@@ -266,7 +266,7 @@ def _numbers(tensor: Any) -> Any:
 
 
 def _round(part: Round, scorer: Scorer) -> dict[str, Any]:
-    """A round's weights for features as they are, not as they were scaled for training."""
+    """Return a round's weights for unscaled features; training uses scaled ones."""
     weight = part.known.weight.detach() / scorer.spread
     bias = part.known.bias.detach() - weight @ scorer.mean
     sizes = [len(PAIR_FEATURES), len(LINE_FEATURES), len(LINE_FEATURES), len(CHAT_FEATURES), 1]
@@ -284,7 +284,7 @@ def _round(part: Round, scorer: Scorer) -> dict[str, Any]:
 
 
 def _written(value: Any, indent: int = 0) -> str:
-    """JSON that can be read: a line for each row of a matrix."""
+    """Return readable JSON: a line for each row of a matrix."""
     margin = " " * indent
     if isinstance(value, dict):
         rows = [f"{margin} {json.dumps(name)}: {_written(one, indent + 1)}" for name, one in value.items()]
@@ -310,16 +310,16 @@ def write(scorer: Scorer, path: Path) -> None:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--data", type=Path, default=TRAINING_FILE)
-    asked.add_argument("--weights", type=Path, default=WEIGHTS)
-    asked.add_argument("--steps", type=int, default=3_500)
-    asked.add_argument("--batch", type=int, default=8)
-    asked.add_argument("--hidden", type=int, default=48)
-    asked.add_argument("--directions", type=int, default=16)
-    asked.add_argument("--rate", type=float, default=4e-3)
-    asked.add_argument("--seed", type=int, default=5)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=TRAINING_FILE)
+    parser.add_argument("--weights", type=Path, default=WEIGHTS)
+    parser.add_argument("--steps", type=int, default=3_500)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--hidden", type=int, default=48)
+    parser.add_argument("--directions", type=int, default=16)
+    parser.add_argument("--rate", type=float, default=4e-3)
+    parser.add_argument("--seed", type=int, default=5)
+    given = parser.parse_args()
     require_files(given.data)
     scorer = train(
         given.data,

@@ -4,8 +4,8 @@
     python -m bench.context.trial --scripted          a scripted model that answers short, long, wrong and off topic
 
 The clock of the server and of its Postgres is moved from message to message (libfaketime). The output is the transcript,
-with the messages that were chosen for each call, how much of the talk that is meant is there, and what else came along.
-The exit code is 1 when a message of the talk that is meant is missing.
+with the messages that were selected for each call, the share of the relevant messages, and the other messages.
+The exit code is 1 when a relevant message is missing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BEGIN = datetime(2026, 11, 13, 17, 0, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Outcome:
-    """Count what was chosen over all calls."""
+    """Count the selected messages over all calls."""
 
     meant: int = 0
     found: int = 0

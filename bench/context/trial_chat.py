@@ -1,4 +1,4 @@
-"""Hold the chat of the trial: five people, two days, four talks, twelve calls; and the scripted model's answers.
+"""Hold the chat of the trial: five people, two days, four discussions, twelve calls; and the scripted model's answers.
 
 Labels: d dinner, v van and move, p printer at work, h hike; c1 to c12 are the calls, `c1!` is the answer to c1.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Describe one message: what is said, when, and for a call which messages it means."""
+    """Describe one message: its text, its time, and for a call the messages that it means."""
 
     label: str
     minute: float
@@ -18,9 +18,9 @@ class Said:
     text: str
     reply_to: str = ""
     meant: tuple[str, ...] = ()
-    """Messages that must be chosen."""
+    """Messages that must be selected."""
     fine: tuple[str, ...] = ()
-    """Messages that may be chosen too."""
+    """Messages that may be selected too."""
 
     @property
     def is_call(self) -> bool:

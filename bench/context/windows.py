@@ -1,9 +1,9 @@
-"""Windows of chat to train on, varied so that no one channel's habits are learned.
+"""Draw windows of chat for training, augmented so that the scorer does not learn the habits of one channel.
 
-The training chats are one channel's: hundreds of strangers, names in front of most answers, a dozen talks at a time. Chats
-elsewhere are not like that. So a window may have its names taken out, its silences stretched to hours and days, most of its
-talks left out, replies marked as a platform would mark them, or its people replaced by a few who talk about everything; and
-some windows are put together from talks of any day, one after the other, as in a meeting or among friends.
+The training chats come from one channel: hundreds of strangers, names before most answers, a dozen discussions at a time. Other
+chats differ. So a window may have its names removed, its silences stretched to hours and days, most of its discussions left out,
+replies marked as a platform would mark them, or its people replaced by a few who take part in everything. Some windows combine
+discussions of different days, one after the other, as in a meeting or among friends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rapport.context.relevance.line_features import Line, strip_handles
 
 SIZES = (100, 100, 100, 100, 60, 40, 20, 10, 6)
-"""How many lines a window has; short ones are what a new chat looks like."""
+"""The number of lines of a window; short ones stand for new chats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class Log:
 class Window:
     lines: Sequence[Line]
     answers: Sequence[Sequence[int]]
-    """Of each line, the earlier lines that it answers."""
+    """For each line, the earlier lines that it answers."""
     together: NDArray[np.bool_]
-    """[i, k]: whether i and the earlier k are in one thread, by what had been said up to i."""
+    """[i, k]: whether i and the earlier k are in one thread, given the messages up to i."""
 
 
 def read(path: Path, *, least: int = 60) -> list[Log]:
-    """The logs of a base file in which at least so many messages were judged."""
+    """Return the logs of a base file in which at least this many messages are annotated."""
     logs: list[Log] = []
     for line in path.read_text("utf8").splitlines():
         log = json.loads(line)
@@ -71,7 +71,7 @@ def read(path: Path, *, least: int = 60) -> list[Log]:
 
 
 class Windows:
-    """Draws windows from logs: the same ones for the same random numbers."""
+    """Draw windows from logs: the same ones for the same random numbers."""
 
     def __init__(self, logs: Sequence[Log], *, merged: float = 0.1, serial: float = 0.12) -> None:
         self._logs = logs
@@ -81,13 +81,13 @@ class Windows:
         self._threads = [(log, thread) for log in logs for thread in _threads(log) if len(thread) >= 4]
 
     def draw(self, size: int, chance: random.Random) -> Window | None:
-        """A window of about that many lines; None if this one came to nothing."""
+        """Return a window of about this many lines; None if the draw gave no usable window."""
         if chance.random() < (self._serial if size > 20 else 0.05):
             return self._one_after_another(size, chance)
         return self._stretch(size, chance)
 
     def _stretch(self, size: int, chance: random.Random) -> Window | None:
-        """A stretch of a log, perhaps with only some of its talks."""
+        """Return a section of a log, sometimes with only some of its discussions."""
         log = chance.choices(self._logs, self._judged)[0]
         judged = len(log.said) - log.judged_from
         share = chance.choices([1.0, 0.6, 0.35, 0.2], [0.45, 0.2, 0.2, 0.15])[0]
@@ -111,7 +111,7 @@ class Windows:
         return Window(_with_links(lines, answers, chance, [0.7, 0.2, 0.1]), answers, together)
 
     def _one_after_another(self, size: int, chance: random.Random) -> Window | None:
-        """Talks of any log one after another, a little into each other, by the same few people or by others each time."""
+        """Return discussions of any log one after another, slightly overlapping, among the same few people or different ones."""
         row: list[tuple[int, Log, int]] = []
         overlap = chance.choice([0, 0, 2, 4, 8] if size > 20 else [0, 2, 4, 6])
         lengths = [6, 10, 20, 40, 80] if size > 20 else [2, 3, 4, 6, 10, 20]
@@ -126,7 +126,7 @@ class Windows:
         row = row[first : first + size]
         place = {(id(log), number): index for index, (_, log, number) in enumerate(row)}
         if len(place) < len(row):
-            return None  # the same talk twice
+            return None  # the same discussion twice
         answers = [
             [here for one in log.said[number].parents if (here := place.get((id(log), one), index)) < index]
             for index, (_, log, number) in enumerate(row)
@@ -148,7 +148,7 @@ class Windows:
 
 
 def _labels(said: Sequence[Said], numbers: Iterable[int]) -> dict[int, int]:
-    """Of each message the thread it is in, by links among these alone."""
+    """Return the thread of each message, using only links among these messages."""
     label: dict[int, int] = {}
     for number in numbers:
         joined = [label[one] for one in said[number].parents if one in label]
@@ -168,7 +168,7 @@ def _threads(log: Log) -> list[list[int]]:
 
 
 def _together(log: Log, numbers: Sequence[int], *, since: int) -> NDArray[np.bool_]:
-    """Who is with whom in one thread, at each moment; links over messages before the window count."""
+    """Return which lines are in one thread, at each moment; links through messages before the window count."""
     label = np.arange(numbers[-1] + 1 - since)
     place = {number: index for index, number in enumerate(numbers)}
     where = np.array(numbers) - since
@@ -186,7 +186,7 @@ def _together(log: Log, numbers: Sequence[int], *, since: int) -> NDArray[np.boo
 def _riffled(
     old: list[tuple[int, Log, int]], new: list[tuple[int, Log, int]], most: int, chance: random.Random
 ) -> list[tuple[int, Log, int]]:
-    """The end of one talk and the beginning of the next, mixed."""
+    """Interleave the end of one discussion with the beginning of the next."""
     mixed: list[tuple[int, Log, int]] = []
     while old or (new and len(mixed) < most):
         mixed.append((old if old and (not new or chance.random() < 0.5) else new).pop(0))
@@ -194,7 +194,7 @@ def _riffled(
 
 
 def _merged(said: Sequence[Said], talks: Iterable[int], few: int, chance: random.Random) -> list[Said]:
-    """The same talks among `few` people, who take other parts in each; with 0, among others in each."""
+    """Return the same discussions among `few` people with different roles in each; with 0, among different people in each."""
     casts: dict[int, dict[str, str]] = {}
     pool = [f"p{number}" for number in range(few)]
 
@@ -214,7 +214,7 @@ def _merged(said: Sequence[Said], talks: Iterable[int], few: int, chance: random
 
 
 def _with_names(said: Sequence[Said], chance: random.Random) -> list[Said]:
-    """As it was, without any names, with some of them, or with names that are no mentions."""
+    """Return the lines unchanged, without names, with some names, or with names that are no mentions."""
     mode = chance.choices(["kept", "none", "some", "plain"], [0.45, 0.25, 0.15, 0.15])[0]
     if mode == "plain":
         return [replace(one, text=one.text.replace("@", ""), mentions=()) for one in said]
@@ -229,7 +229,7 @@ def _dropped(said: Sequence[Said], share: float, chance: random.Random) -> list[
 
 
 def _with_times(said: Sequence[Said], chance: random.Random, *, longest: float | None) -> list[Line]:
-    """At the true times, slowed down as the scorer's `slow`, evenly spaced, or faster or slower on the whole."""
+    """Return the lines with their true times, slowed down as in the variant `slow`, evenly spaced, or scaled."""
     mode = chance.choices(["true", "slow", "even", "scaled"], [0.4, 0.45, 0.05, 0.1])[0]
     scale = math.exp(chance.gauss(0, 2))
     at = before = said[0].at
@@ -250,7 +250,7 @@ def _with_times(said: Sequence[Said], chance: random.Random, *, longest: float |
 def _with_links(
     lines: Sequence[Line], answers: Sequence[Sequence[int]], chance: random.Random, odds: Sequence[float]
 ) -> list[Line]:
-    """Some answers marked as replies, as on a platform that has them."""
+    """Return the lines with some answers marked as replies, as on a platform with replies."""
     share = chance.choices([0.0, 0.3, 0.7], odds)[0]
     return [
         replace(line, reply_to=answered[-1]) if answered and chance.random() < share else line

@@ -1,7 +1,7 @@
-"""Notes and questions about them, written for this project: what retrieval and its guard are measured on.
+"""Load the notes and questions on which retrieval and its guard are measured. They were written for this project.
 
 Each set is a file of JSON lines: a paragraph on how it was made, the notes, and the questions with the ids of the notes
-that answer them; a question with no ids is one that no note answers.
+that answer them. No note answers a question without ids.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 import orjson
 
 DEVELOPMENT, COMPARISON, FRESH = "household", "company", "harbour"
-"""To choose on; to compare choices on; and one on which little has been chosen."""
+"""For tuning; for comparing alternatives; and one that was little used for either."""
 NAMED = "handbook"
-"""Half of its questions name what they ask for: to choose how much the words of a question count beside its meaning."""
+"""Half of its questions name what they ask for. It is for choosing the weight of words relative to vectors."""
 EVERYDAY = "everyday"
-"""Questions about the world at large, without notes."""
+"""General knowledge questions, without notes."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class QuestionSet:
 
 
 def load_questions(name: str) -> QuestionSet:
-    """The set of this name."""
+    """Return the set of this name."""
     rows = [orjson.loads(line) for line in (Path(__file__).parent / f"{name}.jsonl").read_bytes().splitlines()]
     notes = [WrittenNote(row["id"], row["title"], row["text"]) for row in rows if row["kind"] == "note"]
     questions = [Question(row["text"], frozenset(row["notes"])) for row in rows if row["kind"] == "question"]
