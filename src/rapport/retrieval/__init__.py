@@ -1,1 +1,1 @@
-"""Notes: read from files, cut into passages, embedded, and found again for a question."""
+"""Notes: read them from files, cut them into passages, embed them, and find passages for a question."""

@@ -1,9 +1,9 @@
-"""The threshold of the guard, measured on somebody's own notes (RAG-3).
+"""Measure the threshold of the guard on an owner's notes (RAG-3).
 
-Questions are made from a sample of the notes: searched among all of it they show how near a passage that answers comes,
-searched with their own note left out how near one comes that doesn't. Questions about everything under the sun are added to the second kind. The threshold lies where a guard that looks at the similarity alone errs as often on the one kind as on the other: questions
-made by rules repeat the words of the notes, so how much words count can't be learnt from them. How often it is right is
-told of the whole decision.
+Questions are made from a sample of the notes. A search in all notes gives the similarity of a passage that answers a question;
+a search without the question's own note gives that of a passage that does not. General questions are added to the second kind.
+The threshold is the similarity at which both kinds have the same error rate. Words do not count for it, because questions made
+by rules repeat the words of the notes. The reported accuracy is that of the whole decision.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from rapport.domain.note import Chunk, Vector
 from rapport.retrieval.relevance import Measure, Measured
 
 Sampled: TypeAlias = tuple[str, str, Chunk, Vector]
-"""A point as the storage samples it: note id, title, the passage it stands in, vector."""
+"""A sampled sentence: note id, title, its passage, vector."""
 Ask: TypeAlias = Callable[[str], Awaitable[str]]
-"""A chat model: a prompt in, its answer out."""
+"""A chat model: returns the answer to a prompt."""
 
 MAX_PASSAGES = 2_000
 MIN_NOTES = 5
-"""With fewer there is hardly another note to be compared with."""
+"""With fewer notes there are too few others to compare with."""
 QUESTIONS = 100
 MOST_OF_A_PASSAGE = 3
 """The maximum number of questions made from one passage, when there are few passages."""
 ENOUGH_ASKED = 20
 """With fewer questions from the chat model than this, rules make them instead."""
 PATIENCE = 5
-"""Failures in a row after which the chat model is not asked any more."""
+"""Consecutive failures after which the chat model is not asked any more."""
 SECONDS_TO_ASK = 30.0
 DEFAULT_COUNTS = 20
-"""The embedder's own threshold weighs as much as so many questions: of few questions not much is believed."""
+"""The embedder's own threshold has the weight of this many questions, so that few questions change it little."""
 LEAST, MOST = 0.02, 0.95
 STEP = 0.01
 CONFIDENT_FROM = 0.75
@@ -56,26 +56,26 @@ PROMPT = (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Hold what the guard would do at one threshold, if as many questions had an answer as had none."""
+    """The figures of the guard at one threshold, if half of the questions had an answer."""
 
     threshold: float
     precision: float
-    """Of the questions refused, how many had no answer."""
+    """The share of the refused questions that had no answer."""
     recall: float
-    """Of the questions without an answer, how many are refused."""
+    """The share of the questions without an answer that are refused."""
     f1: float
     balanced_accuracy: float
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Hold what has been measured, and the threshold that follows from it."""
+    """The measured values, and the threshold that follows from them."""
 
     embedder: str
     positives: tuple[float, ...]
-    """The relevance of the notes to each question that they answer."""
+    """The relevance of the notes for each question that they answer."""
     negatives: tuple[float, ...]
-    """Their relevance to each question that they don't."""
+    """Their relevance for each question that they do not answer."""
     curve: tuple[Point, ...]
     threshold: float
     default: float
@@ -88,9 +88,9 @@ class Calibration:
 async def calibrate(
     passages: Sequence[Sampled], embedder: Embedder, measure: Measure, *, ask: Ask | None = None, seed: int = 7
 ) -> Calibration:
-    """Return the threshold for these notes, the same every time for the same sample (as far as `ask` says the same).
+    """Return the threshold for these notes. It is deterministic for the same sample and the same answers of `ask`.
 
-    Raises Transient when the embedder can't embed now. A chat model that fails is done without.
+    Raise Transient when the embedder can't embed now. Rules replace a chat model that fails.
     """
     sample = passages[:MAX_PASSAGES]
     notes = len({note_id for note_id, *_ in sample})
@@ -104,22 +104,24 @@ async def calibrate(
 
 
 def judge(embedder: Embedder, positives: Sequence[Measured], negatives: Sequence[Measured]) -> Calibration:
-    """Return what follows from what was measured for questions with and without an answer."""
+    """Return the calibration for the measured questions with and without an answer."""
     if not positives:
         return _make_unmeasured(embedder, "No question could be made from the notes: they have hardly any words.")
-    # What comes nearer than half of the questions that have an answer probably has one too: in another version of the
-    # note, or because the notes happen to be about a general question. It would count as a mistake of the guard's.
-    near = [positive.similarity for positive in positives]
-    usual = statistics.median(near)
+    # A question without an answer that is nearer than half of those with one probably has an answer too: in another
+    # version of the note, or because the notes answer a general question. It would count as an error of the guard.
+    similarities = [positive.similarity for positive in positives]
+    usual = statistics.median(similarities)
     kept = [negative for negative in negatives if negative.similarity < usual]
     if not kept:
         return _make_unmeasured(embedder, "All notes say the same: a question finds its answer in any of them.")
-    answered, unanswered = (tuple(one.relevance for one in kind) for kind in (positives, kept))
+    relevant_scores, irrelevant_scores = (
+        tuple(measured_question.relevance for measured_question in kind) for kind in (positives, kept)
+    )
     default = embedder.min_similarity
-    measured = _find_threshold(near, [one.similarity for one in kept])
+    measured = _find_threshold(similarities, [measured_question.similarity for measured_question in kept])
     share = len(positives) / (len(positives) + DEFAULT_COUNTS)
     threshold = round(min(max(share * measured + (1 - share) * default, LEAST), MOST), 3)
-    accuracy = _point(threshold, np.array(answered), np.array(unanswered)).balanced_accuracy
+    accuracy = _point(threshold, np.array(relevant_scores), np.array(irrelevant_scores)).balanced_accuracy
     confident = accuracy >= CONFIDENT_FROM
     note = (
         f"{len(positives)} questions from the notes and {len(kept)} that they don't answer; "
@@ -132,9 +134,9 @@ def judge(embedder: Embedder, positives: Sequence[Measured], negatives: Sequence
         note += " That is too little to rely on: the two kinds are too much alike in these notes. The threshold stays."
     return Calibration(
         embedder.name,
-        answered,
-        unanswered,
-        tuple(_curve(answered, unanswered)),
+        relevant_scores,
+        irrelevant_scores,
+        tuple(_curve(relevant_scores, irrelevant_scores)),
         threshold if confident else default,
         default,
         confident,
@@ -142,19 +144,19 @@ def judge(embedder: Embedder, positives: Sequence[Measured], negatives: Sequence
     )
 
 
-def _make_unmeasured(embedder: Embedder, why: str) -> Calibration:
+def _make_unmeasured(embedder: Embedder, reason: str) -> Calibration:
     default = embedder.min_similarity
-    return Calibration(embedder.name, (), (), (), default, default, False, f"{why} The threshold stays.")
+    return Calibration(embedder.name, (), (), (), default, default, False, f"{reason} The threshold stays.")
 
 
-# ---- where the two kinds part
+# ---- the threshold between the two kinds
 
 
 def _find_threshold(positives: Sequence[float], negatives: Sequence[float]) -> float:
-    """Return where the guard errs as often on the one kind as on the other, so that its precision and its recall are the same.
+    """Return the threshold at which both kinds have the same error rate, so that precision and recall are equal.
 
-    Read off two bell curves laid over the two kinds: the point of the raw counts is mostly chance, and wanders from one
-    sample of questions to the next several times as far as this one.
+    It is computed from normal distributions fitted to the two kinds: the threshold of the raw counts varies several times as
+    much between samples.
     """
     low, high = statistics.median(negatives), statistics.median(positives)
     spread_low, spread_high = (max(statistics.pstdev(kind), STEP) for kind in (negatives, positives))
@@ -162,11 +164,11 @@ def _find_threshold(positives: Sequence[float], negatives: Sequence[float]) -> f
 
 
 def _curve(positives: Sequence[float], negatives: Sequence[float]) -> Iterator[Point]:
-    """From where nothing is refused to where all is."""
-    yes, no = np.array(positives), np.array(negatives)
-    everything = np.concatenate([yes, no])
-    first, last = int(everything.min() / STEP), int(everything.max() / STEP) + 1
-    return (_point(round(number * STEP, 4), yes, no) for number in range(first, last + 1))
+    """Return the points from the threshold that refuses nothing to the one that refuses everything."""
+    positive_values, negative_values = np.array(positives), np.array(negatives)
+    all_values = np.concatenate([positive_values, negative_values])
+    first, last = int(all_values.min() / STEP), int(all_values.max() / STEP) + 1
+    return (_point(round(number * STEP, 4), positive_values, negative_values) for number in range(first, last + 1))
 
 
 def _point(threshold: float, positives: NDArray[np.float64], negatives: NDArray[np.float64]) -> Point:
@@ -174,8 +176,8 @@ def _point(threshold: float, positives: NDArray[np.float64], negatives: NDArray[
     refused_rightly = float(np.mean(negatives < threshold))
     refused = refused_rightly + refused_wrongly
     precision = refused_rightly / refused if refused else 1.0
-    both = precision + refused_rightly
-    f1 = 2 * precision * refused_rightly / both if both else 0.0
+    total = precision + refused_rightly
+    f1 = 2 * precision * refused_rightly / total if total else 0.0
     return Point(threshold, precision, refused_rightly, f1, (refused_rightly + 1 - refused_wrongly) / 2)
 
 
@@ -206,25 +208,25 @@ _FRAMES = (
     "do you know about {}",
     "is there anything on {}",
 )
-"""Ways to ask about a few words. A sentence copied as it stands would come nearer than real questions ever do."""
+"""Forms of questions about a few words. A copied sentence would be nearer than any real question."""
 _WORDS_ASKED = (3, 4, 5)
 
 
 async def _questions(passages: Sequence[Sampled], chance: random.Random, ask: Ask | None) -> list[tuple[str, str]]:
-    """(note id, question), spread over the notes."""
-    chosen = _spread(passages, chance)
-    asked = await _ask_model_for_questions(chosen, ask) if ask is not None else []
-    if len(asked) >= min(ENOUGH_ASKED, len(chosen)):
-        return asked
+    """Return pairs of note id and question, from as many notes as possible."""
+    sample = _spread(passages, chance)
+    model_questions = await _ask_model_for_questions(sample, ask) if ask is not None else []
+    if len(model_questions) >= min(ENOUGH_ASKED, len(sample)):
+        return model_questions
     common = Counter(word for _, title, chunk, _ in passages for word in set(_words(_whole(title, chunk))))
-    again = (chosen * MOST_OF_A_PASSAGE)[:QUESTIONS]
-    made = [(note_id, _make_question(title, chunk, common, chance)) for note_id, title, chunk, _ in again]
-    return [(note_id, question) for note_id, question in made if question]
+    repeated = (sample * MOST_OF_A_PASSAGE)[:QUESTIONS]
+    questions = [(note_id, _make_question(title, chunk, common, chance)) for note_id, title, chunk, _ in repeated]
+    return [(note_id, question) for note_id, question in questions if question]
 
 
 def _spread(passages: Sequence[Sampled], chance: random.Random) -> list[Sampled]:
-    """Up to `QUESTIONS` passages, one of each note before a second of any."""
-    # A passage is in the sample once for each of its points.
+    """Return up to `QUESTIONS` passages: one of each note before a second one of any."""
+    # A passage is in the sample once for each of its sentences.
     shuffled = list({(passage[0], passage[2].text): passage for passage in sorted(passages, key=_by_place)}.values())
     chance.shuffle(shuffled)
     seen: Counter[str] = Counter()
@@ -240,18 +242,18 @@ def _by_place(passage: Sampled) -> tuple[str, str]:
 
 
 def _make_question(title: str, chunk: Chunk, common: Counter[str], chance: random.Random) -> str:
-    """Return a question of a few of the rarer words of one sentence, often with a word of its heading; "" where there are none."""
+    """Return a question with a few rare words of one sentence, often with a word of its heading; "" if there are none."""
     sentences = [words for part in _SENTENCE.split(chunk.text) if len(words := _words(part)) >= 3]
     words = list(dict.fromkeys(chance.choice(sentences) if sentences else _words(chunk.text)))
-    wanted = chance.choice(_WORDS_ASKED)
-    # Nearly the rarest, not always: nobody asks with the rarest words of a text.
+    word_count = chance.choice(_WORDS_ASKED)
+    # Mostly rare words, but not always the rarest: people do not ask with those.
     words.sort(key=lambda word: common[word] + 2 * chance.random())
-    words = words[: wanted + 1]
+    words = words[: word_count + 1]
     chance.shuffle(words)
     topic = _words(chunk.heading or title)
     if topic and chance.random() < 0.5:
-        words = [chance.choice(topic), *words[: wanted - 1]]
-    return chance.choice(_FRAMES).format(" ".join(words[:wanted])) if words else ""
+        words = [chance.choice(topic), *words[: word_count - 1]]
+    return chance.choice(_FRAMES).format(" ".join(words[:word_count])) if words else ""
 
 
 def _words(text: str) -> list[str]:
@@ -262,11 +264,11 @@ def _whole(title: str, chunk: Chunk) -> str:
     return f"{title} {chunk.heading} {chunk.text}"
 
 
-async def _ask_model_for_questions(chosen: Sequence[Sampled], ask: Ask) -> list[tuple[str, str]]:
-    """Questions by the chat model, one for each passage; passages that it fails on are skipped."""
+async def _ask_model_for_questions(sample: Sequence[Sampled], ask: Ask) -> list[tuple[str, str]]:
+    """Return questions of the chat model, one for each passage; passages with a failure are skipped."""
     questions: list[tuple[str, str]] = []
     failures = 0
-    for note_id, title, chunk, _ in chosen:
+    for note_id, title, chunk, _ in sample:
         if failures == PATIENCE:
             break
         try:
@@ -282,10 +284,10 @@ async def _ask_model_for_questions(chosen: Sequence[Sampled], ask: Ask) -> list[
 
 
 def _only_the_question(reply: str) -> str:
-    """Return the reply's last line of some words, without quotes and numbering; "" if there is none, or an essay."""
+    """Return the reply's last line with 2 to 40 words, without quotes and numbering; "" if there is none."""
     lines = [line.strip().strip("\"'“”*`").lstrip("-0123456789.) ") for line in reply.splitlines()]
-    found = [line for line in lines if 2 <= len(line.split()) <= 40]
-    return found[-1] if found else ""
+    candidates = [line for line in lines if 2 <= len(line.split()) <= 40]
+    return candidates[-1] if candidates else ""
 
 
 _GENERAL = """
@@ -334,4 +336,4 @@ What should I wear to a funeral? / Who is playing in the concert hall tonight? /
 How do I forgive a friend? / what film should we watch tonight
 """
 GENERAL_QUESTIONS = tuple(question.strip() for line in _GENERAL.strip().splitlines() for question in line.split(" / "))
-"""General questions: hardly any notes answer one of them, and if so it is put aside."""
+"""General questions, which few notes answer. One that they answer is not counted."""

@@ -1,4 +1,4 @@
-"""Notes cut into passages along their own structure: headings, paragraphs, list items, tables, sentences, words."""
+"""Cut notes into passages along their structure: headings, paragraphs, list items, tables, sentences, words."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rapport.domain.note import Chunk
 from rapport.retrieval.outline import Block, Section, Shape, clip_heading, outline_of
 
 TARGET_TOKENS = 150
-"""The size up to which neighbours are joined: some 450 characters of English. A vector of more is about too many things."""
+"""The size up to which neighbours are joined: about 450 characters of English. The vector of a longer text is too vague."""
 LOOSE_TOKENS = 200
 """The maximum size of a paragraph before it is cut."""
 MAX_TOKENS = 240
-"""The estimated maximum of any chunk: the bundled embedder reads 256 tokens, headings and all."""
+"""The estimated maximum of any chunk: the bundled embedder reads 256 tokens, headings included."""
 TINY_TOKENS = 40
-"""A line that introduces or ends something stays with it, even over the target."""
+"""A line of at most this size that introduces or ends a part stays with it, even above the target."""
 OVERLAP = 120
-"""The number of characters of the passage before are repeated where a paragraph or a table is cut."""
+"""How much of the previous passage is repeated where a paragraph or a table is cut."""
 LEAD_TOKENS = 45
 """The maximum for the title and the headings before an embedded text."""
 
@@ -30,12 +30,12 @@ _TARGET, _LOOSE, _MAX, _TINY, _LEAD = (
 
 
 POINT_TOKENS = 8
-"""A sentence of fewer says too little by itself, and is embedded with the next one."""
+"""A shorter sentence says too little alone and is embedded with the next one."""
 _POINT = 10 * POINT_TOKENS
 
 
 class _Weights(dict[str, int]):
-    """Tenths of a token that a character takes, after MiniLM's tokenizer on a sentence each of fifteen languages."""
+    """Tenths of a token per character, measured with MiniLM's tokenizer on one sentence in each of fifteen languages."""
 
     def __missing__(self, character: str) -> int:
         code = ord(character)
@@ -44,7 +44,7 @@ class _Weights(dict[str, int]):
         elif code < 0x250 or 0x1E00 <= code < 0x1F00:
             weight = 6  # Latin with accents
         elif 0x1100 <= code < 0x1200 or 0xAC00 <= code < 0xD7B0:
-            weight = 18  # Hangul, which the tokenizer takes apart into its letters
+            weight = 18  # Hangul, which the tokenizer splits into letters
         else:
             weight = 10
         self[character] = weight
@@ -66,14 +66,14 @@ _SOMETHING = re.compile(r"\S")
 
 
 class _Piece(NamedTuple):
-    """A stretch of the note that is not cut further."""
+    """A part of the note that is not cut further."""
 
     start: int
     end: int
     joins: bool = True
-    """True if it may be joined to what stands before it: not where a cut has been made on purpose."""
+    """True if it may be joined to the part before it; False after an intended cut."""
     lead: str = ""
-    """A table's head, repeated before rows that have been cut off from it."""
+    """A table's head, repeated before rows that were separated from it."""
 
 
 class _Unit(NamedTuple):
@@ -86,7 +86,7 @@ class _Unit(NamedTuple):
 def chunks_of(text: str, *, title: str = "") -> list[Chunk]:
     """Return the passages of a note, in order: every word is in one, none is over `MAX_TOKENS`, and no sentence is cut that fits.
 
-    A first heading that only repeats the title is not in the paths: the title stands beside every chunk anyway.
+    A first heading that only repeats the title is not in the paths: every chunk has the title anyway.
     """
     source = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     measured = _Measured(source)
@@ -94,46 +94,46 @@ def chunks_of(text: str, *, title: str = "") -> list[Chunk]:
 
 
 def size_of(text: str) -> int:
-    """About how many tokens a text has, rounded up; never wildly low, whatever the script."""
+    """Return the estimated number of tokens of a text, rounded up; never much too low in any script."""
     return -(-_weight(text) // 10)
 
 
 def make_embedding_text(title: str, chunk: Chunk, text: str) -> str:
-    """Return what is embedded for some text of a chunk: where it stands, in a few words, and the text.
+    """Return the text to embed for a text of a chunk: title and headings, shortened, and the text.
 
-    Of a long path the innermost headings stay, and a title is left out whose words the headings say already.
+    Of a long path the innermost headings stay. A title whose words are all in the headings is left out.
     """
-    said = set(_words(chunk.heading))
+    heading_words = set(_words(chunk.heading))
     names = [name for name in chunk.heading.split(" > ") if name]
-    if not said.issuperset(_words(title)):
+    if not heading_words.issuperset(_words(title)):
         names.insert(0, clip_heading(" ".join(title.split())))
-    kept: list[str] = []
-    room = _LEAD
+    headings: list[str] = []
+    weight_left = _LEAD
     for name in reversed(names):
-        room -= _weight(name)
-        if kept and room < 0:
+        weight_left -= _weight(name)
+        if headings and weight_left < 0:
             break
-        kept.insert(0, name)
-    return f"{' > '.join(kept)}\n{text}" if kept else text
+        headings.insert(0, name)
+    return f"{' > '.join(headings)}\n{text}" if headings else text
 
 
 def points_of(chunk: Chunk) -> list[str]:
-    """Return what a passage says, point by point: each is embedded for itself.
+    """Return the sentences of a passage; each is embedded separately.
 
-    A question is about one sentence more often than about a whole passage, whose vector is about everything in it.
+    A question is mostly about one sentence, while the vector of a whole passage mixes everything in it.
     """
-    found: list[str] = []
+    points: list[str] = []
     for line in _spans(_LINE, chunk.text, 0, len(chunk.text)):
         for start, end in _sentences(chunk.text, *line):
             text = chunk.text[start:end].strip()
-            if found and _weight(found[-1]) < _POINT:
-                found[-1] = f"{found[-1]} {text}"
+            if points and _weight(points[-1]) < _POINT:
+                points[-1] = f"{points[-1]} {text}"
             else:
-                found.append(text)
-    if len(found) > 1 and _weight(found[-1]) < _POINT:
-        last = found.pop()
-        found[-1] = f"{found[-1]} {last}"
-    return found
+                points.append(text)
+    if len(points) > 1 and _weight(points[-1]) < _POINT:
+        last = points.pop()
+        points[-1] = f"{points[-1]} {last}"
+    return points
 
 
 def _words(text: str) -> list[str]:
@@ -145,7 +145,7 @@ def _weight(text: str) -> int:
 
 
 class _Measured:
-    """A text that can tell in constant time how much any stretch of it weighs."""
+    """A text that returns the weight of any part of it in constant time."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -155,7 +155,7 @@ class _Measured:
         return self._before[end] - self._before[start]
 
     def reach(self, start: int, end: int, limit: int) -> int:
-        """Return how far from `start` the limit lasts: at least one character, at most to `end`."""
+        """Return the end of the part from `start` that fits the limit: at least one character, at most to `end`."""
         low, high = start + 1, end
         while low < high:
             middle = (low + high + 1) // 2
@@ -173,11 +173,11 @@ def _chunks_of(source: _Measured, section: Section) -> Iterator[Chunk]:
         yield Chunk(heading, f"{piece.lead}\n{text}" if piece.lead else text)
 
 
-# ---- joining what is small
+# ---- joining small parts
 
 
 def _join_pieces(source: _Measured, pieces: list[_Piece]) -> list[_Piece]:
-    """Neighbours together up to the target; a tiny one with what follows it, and a tiny last one with what precedes."""
+    """Join neighbours up to the target; a tiny part with the next one, and a tiny last part with the one before."""
     joined: list[_Piece] = []
     for number, piece in enumerate(pieces, 1):
         if joined and _belongs(source, joined[-1], piece, last=number == len(pieces)):
@@ -199,7 +199,7 @@ def _belongs(source: _Measured, before: _Piece, piece: _Piece, *, last: bool) ->
     return last and source.weight(piece.start, piece.end) <= _TINY and together <= _LOOSE
 
 
-# ---- cutting what is large
+# ---- cutting large parts
 
 
 def _pieces(source: _Measured, block: Block) -> list[_Piece]:
@@ -208,33 +208,38 @@ def _pieces(source: _Measured, block: Block) -> list[_Piece]:
         return [_Piece(block.start, block.end)]
     if block.shape is Shape.TABLE:
         return _rows(source, block)
-    units = list(_units(source, block.start, block.end, prose=block.shape is Shape.PROSE))
-    # Even parts rather than full ones and a scrap.
-    goal = weight // max(2, round(weight / _TARGET))
-    return _pack_units(source, units, goal=goal, overlap=block.shape is Shape.PROSE)
+    units = list(_units(source, block.start, block.end, is_prose=block.shape is Shape.PROSE))
+    # Parts of equal size rather than full ones and a small rest.
+    target = weight // max(2, round(weight / _TARGET))
+    return _pack_units(source, units, target=target, overlap=block.shape is Shape.PROSE)
 
 
 def _rows(source: _Measured, block: Block) -> list[_Piece]:
     """Return the rows in parts, each with the table's head before it, so that its cells still have names."""
-    units = list(_units(source, block.start, block.end, prose=False))
+    units = list(_units(source, block.start, block.end, is_prose=False))
     head = source.text[block.start : block.head].rstrip()
-    pieces = _pack_units(source, units, goal=_TARGET, overlap=False)
+    pieces = _pack_units(source, units, target=_TARGET, overlap=False)
     if not head or len(head) > OVERLAP:
         return pieces
-    room = _MAX - _weight(head) - _WEIGHTS["\n"]
+    weight_left = _MAX - _weight(head) - _WEIGHTS["\n"]
     return pieces[:1] + [
-        _Piece(piece.start, piece.end, joins=False, lead=head if source.weight(piece.start, piece.end) <= room else "")
+        _Piece(
+            piece.start,
+            piece.end,
+            joins=False,
+            lead=head if source.weight(piece.start, piece.end) <= weight_left else "",
+        )
         for piece in pieces[1:]
     ]
 
 
-def _pack_units(source: _Measured, units: list[_Unit], *, goal: int, overlap: bool) -> list[_Piece]:
-    """Units one after another, as many to a piece as the goal allows."""
+def _pack_units(source: _Measured, units: list[_Unit], *, target: int, overlap: bool) -> list[_Piece]:
+    """Return pieces of consecutive units, each as large as the target allows."""
     pieces: list[_Piece] = []
-    first = 0  # of the units of the piece at hand
-    start = units[0].start  # of its text: earlier than its first unit where it repeats a sentence
+    first = 0  # the first unit of the current piece
+    start = units[0].start  # the start of its text: before its first unit where a sentence is repeated
     for number in range(1, len(units) + 1):
-        if number < len(units) and source.weight(start, units[number].end) <= goal:
+        if number < len(units) and source.weight(start, units[number].end) <= target:
             continue
         pieces.append(_Piece(start, units[number - 1].end, joins=not pieces))
         if number < len(units):
@@ -246,19 +251,19 @@ def _pack_units(source: _Measured, units: list[_Unit], *, goal: int, overlap: bo
 
 
 def _repeats(source: _Measured, last: _Unit, following: _Unit) -> bool:
-    """Return whether the last sentence of a passage is said again in the next one."""
+    """Return True if the last sentence of a passage is repeated in the next one."""
     return last.whole and last.end - last.start <= OVERLAP and source.weight(last.start, following.end) <= _MAX
 
 
-def _units(source: _Measured, start: int, end: int, *, prose: bool) -> Iterator[_Unit]:
-    """Yield what stays whole: sentences (or lines); of one that is too long its lines, its words, and at last its characters."""
-    for unit in _sentences(source.text, start, end) if prose else _spans(_LINE, source.text, start, end):
+def _units(source: _Measured, start: int, end: int, *, is_prose: bool) -> Iterator[_Unit]:
+    """Yield units that are not cut: sentences or lines; a unit that is too long is split into lines, words or characters."""
+    for unit in _sentences(source.text, start, end) if is_prose else _spans(_LINE, source.text, start, end):
         if source.weight(*unit) <= _MAX:
             yield _Unit(*unit, whole=True)
             continue
         for line in _spans(_LINE, source.text, *unit):
             if source.weight(*line) <= _MAX:
-                yield _Unit(*line, whole=prose)
+                yield _Unit(*line, whole=is_prose)
             else:
                 yield from _words_of(source, *line)
 
@@ -288,7 +293,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _ends(text: str, mark: int, stop: int) -> bool:
-    """Return whether a mark ends a sentence, and not an abbreviation or a number."""
+    """Return True if a mark ends a sentence, and not an abbreviation or a number."""
     if text[mark] != ".":
         return True
     following = text[stop : stop + 12].lstrip()[:1]

@@ -1,4 +1,4 @@
-"""The library: notes are taken in, cut, embedded and stored; the same again changes nothing (RAG-1)."""
+"""The library: check, cut, embed and store notes; adding the same text again changes nothing (RAG-1)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from rapport.storage.vector_index import ensure_vector_index, has_vector_index
 
 MAX_NOTE_CHARACTERS = 500_000
 MAX_POINTS = 40_000
-"""Of one note. Prose of that length has some 6,000; only headings and lines of a word or two come to more than this."""
+"""Limit of embedded sentences per note. Prose of the maximal length has about 6,000; only very short lines exceed this."""
 MAX_UNDER_WAY = 4_000_000
-"""Characters of notes that are embedded at a time: each is held in memory with its vectors until it is stored.
+"""How many characters of notes are embedded at a time: each note is held in memory with its vectors until it is stored.
 
-One owner may take half of it. Who has nothing under way is let in beyond it too, up to SPARE times as much.
+One owner may use half of it. An owner without a running note may exceed it, up to SPARE times as much in total.
 """
 SPARE = 4
 BATCH = 16
-"""Passages embedded between two signs of progress."""
+"""How many passages are embedded between two progress reports."""
 MAX_NOTES_OF_ONE_NAME = 1_000
 RESERVED = frozenset({"search"})
-"""Ids that are addresses beside the notes."""
+"""Ids that are reserved for other routes."""
 
 NO_TEXT = "The note has no text."
 
@@ -45,23 +45,23 @@ _Cut: TypeAlias = tuple[Chunk, Sequence[str]]
 _Embedded: TypeAlias = Sequence[tuple[Chunk, Sequence[Vector]]]
 
 OnProgress: TypeAlias = Callable[[int, int], None]
-"""Called with how many passages are embedded, and of how many."""
+"""Called with the number of embedded passages and the total number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """Hold what adding a note did."""
+    """The result of adding a note."""
 
     note: Note
     unchanged: bool = False
-    """It was there already, word for word: nothing was done."""
+    """True if the same text was stored already: nothing was changed."""
     is_new: bool = False
-    """There was nothing under its id before."""
+    """True if there was no note with its id before."""
 
 
 @dataclass(slots=True)
 class Library:
-    """Takes notes in for their owners."""
+    """Adds, replaces and deletes notes of owners."""
 
     database: Database
     embedder: Embedder
@@ -71,7 +71,7 @@ class Library:
     """Characters of notes that are being embedded, by owner."""
     _stopping: bool = False
     _embedding: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
-    """The tasks in which a note is just being embedded."""
+    """The tasks that are embedding a note."""
 
     async def add(
         self,
@@ -86,44 +86,46 @@ class Library:
     ) -> Added:
         """Add a note. Its id is the given one, or a readable one made from its file's name, its title or its words.
 
-        `title` is what somebody calls it, `file_title` what its file calls itself, which counts where nobody does.
-        The same text again is a no-op. A file that is added again with other content replaces its note; an id
-        given by hand that has other content already is refused.
+        `title` is the sender's title; `file_title` is the title inside the file, which is used without one.
+        The same text again is a no-op. A file that is added again with other content replaces its note. A given id of a
+        note with other content is refused.
         """
         content = _check_content(text, title if title.strip() else file_title, file_name)
         if note_id is not None:
             _check_id(note_id)
         embedded: _Embedded | None = None
         for _ in range(MAX_NOTES_OF_ONE_NAME):
-            place = await self._place(owner_id, content, note_id, titled=bool(title.strip()))
+            target = await self._place(owner_id, content, note_id, titled=bool(title.strip()))
             try:
-                if isinstance(place, Note):
-                    return await self._keep_unchanged(place)
+                if isinstance(target, Note):
+                    return await self._keep_unchanged(target)
                 if embedded is None:
                     embedded = await self._embed(owner_id, content, on_progress)
                 return await self._store(
-                    owner_id, place.id, content, embedded, replace=place.replaces is not None, only_if=place.replaces
+                    owner_id, target.id, content, embedded, replace=target.replaces is not None, only_if=target.replaces
                 )
-            except (Conflict, NotFound):  # somebody took, changed or deleted it meanwhile: look again
+            except (Conflict, NotFound):  # the id was taken, or the note changed or deleted concurrently: try again
                 continue
         raise Transient("Others are adding notes of this name all the time; try again.")
 
     async def replace(
         self, owner_id: str, note_id: str, text: str, *, title: str = "", on_progress: OnProgress | None = None
     ) -> Added:
-        """Other content for a note that is there; raises NotFound if it isn't."""
+        """Replace the content of a note; raise NotFound if it is missing."""
         async with self.database.statement() as connection:
             before, text_before = await Notes(connection).read(owner_id, note_id)
-        made_up = _check_content(text_before, "", before.file_name).title  # a title made from the words goes with them
-        kept = "" if before.title == made_up else before.title
-        content = _check_content(text, title if title.strip() else kept, before.file_name)
+        default_title = _check_content(
+            text_before, "", before.file_name
+        ).title  # a title that was made from the text changes with it
+        previous_title = "" if before.title == default_title else before.title
+        content = _check_content(text, title if title.strip() else previous_title, before.file_name)
         if text == text_before and before.title == content.title:
             return await self._keep_unchanged(before)
         embedded = await self._embed(owner_id, content, on_progress)
         return await self._store(owner_id, note_id, content, embedded, replace=True)
 
     async def reindex(self, owner_id: str, note_id: str) -> Added:
-        """Embed the same note again by this library's embedder; raises Conflict if it gets another text meanwhile."""
+        """Embed the same note again with this library's embedder; raise Conflict if its text changes meanwhile."""
         async with self.database.statement() as connection:
             note, text = await Notes(connection).read(owner_id, note_id)
         content = _Content(note.title, text, note.file_name)
@@ -131,18 +133,18 @@ class Library:
         return await self._store(owner_id, note_id, content, embedded, replace=True, only_if=content.hash)
 
     async def delete(self, owner_id: str, note_id: str) -> None:
-        """Remove a note; raises NotFound if it isn't there."""
+        """Delete a note; raise NotFound if it is missing."""
         async with self.database.transaction() as connection:
             await Notes(connection).delete(owner_id, note_id)
 
     async def _place(self, owner_id: str, content: _Content, note_id: str | None, *, titled: bool) -> Note | _Place:
-        """Return the note that has this very content already, or else the id to store it under."""
+        """Return the note with exactly this content, or else the id to store it under."""
         async with self.database.statement() as connection:
             notes = Notes(connection)
             if note_id is not None:
                 return _check_given_id(note_id, content, await notes.find(owner_id, note_id), titled=titled)
-            if content.file_name is not None and (found := await notes.find_by_file(owner_id, content.file_name)):
-                note, hash_ = found
+            if content.file_name is not None and (existing := await notes.find_by_file(owner_id, content.file_name)):
+                note, hash_ = existing
                 return note if hash_ == content.hash else _Place(note.id, replaces=hash_)
             if (same := await notes.find_by_hash(owner_id, content.hash)) is not None:
                 return same
@@ -164,7 +166,7 @@ class Library:
         replace: bool,
         only_if: bytes | None = None,
     ) -> Added:
-        new = NewNote(
+        new_note = NewNote(
             owner_id=owner_id,
             id=note_id,
             title=content.title,
@@ -175,19 +177,19 @@ class Library:
             chunks=embedded,
         )
         async with self.database.transaction() as connection:
-            note = await Notes(connection).put(new, replace=replace, only_if=only_if)
+            note = await Notes(connection).put(new_note, replace=replace, only_if=only_if)
         return Added(note, is_new=not replace)
 
     async def _embed(self, owner_id: str, content: _Content, on_progress: OnProgress | None) -> _Embedded:
-        """Return the passages with their vectors, for which the index is ready."""
+        """Return the passages with their vectors, and make sure that the vector index exists."""
         with self._reserve_capacity(owner_id, len(content.text)), self._until_stopped():
-            # Cutting a long text takes a while too: not on the loop.
-            cut = await asyncio.to_thread(_cut, content)
+            # Cutting a long text takes time: a thread keeps the event loop free.
+            passages = await asyncio.to_thread(_cut, content)
             embedded: list[tuple[Chunk, Sequence[Vector]]] = []
-            for start in range(0, len(cut), BATCH):
-                embedded += await self._batch(cut[start : start + BATCH])
+            for start in range(0, len(passages), BATCH):
+                embedded += await self._batch(passages[start : start + BATCH])
                 if on_progress is not None:
-                    on_progress(len(embedded), len(cut))
+                    on_progress(len(embedded), len(passages))
         sizes = {len(vector) for _, vectors in embedded for vector in vectors}
         if len(sizes) != 1:
             raise Transient("The embedder gave vectors of different lengths; try again.")
@@ -195,14 +197,14 @@ class Library:
         return embedded
 
     def stop(self) -> None:
-        """Take in no more notes: whoever is just being embedded is refused, and nothing of it is stored."""
+        """Accept no more notes: notes that are being embedded are refused, and nothing of them is stored."""
         self._stopping = True
         for task in self._embedding:
             task.cancel()
 
     @contextmanager
     def _until_stopped(self) -> Generator[None]:
-        """Around the embedding of a note; raises Busy when the library is stopped."""
+        """Run the embedding of a note; raise Busy when the library is stopped."""
         task = asyncio.current_task()
         assert task is not None
         if self._stopping:
@@ -211,7 +213,7 @@ class Library:
         try:
             yield
         except asyncio.CancelledError:
-            if self._stopping and task.uncancel() == 0:  # nobody else has cancelled it
+            if self._stopping and task.uncancel() == 0:  # only `stop` has cancelled it
                 raise _stopping() from None
             raise
         finally:
@@ -219,10 +221,12 @@ class Library:
 
     @contextmanager
     def _reserve_capacity(self, owner_id: str, characters: int) -> Generator[None]:
-        """Count a note while it is embedded; raises Busy when its owner, or everybody, has enough of them under way."""
-        mine, all_ = self._under_way[owner_id], self._under_way.total()
-        is_too_much = mine + characters > self.max_under_way / 2 or all_ + characters > self.max_under_way
-        if (mine and is_too_much) or all_ > SPARE * self.max_under_way:
+        """Count a note while it is embedded; raise Busy at the limit of its owner or of all owners."""
+        own_characters, total_characters = self._under_way[owner_id], self._under_way.total()
+        is_too_much = (
+            own_characters + characters > self.max_under_way / 2 or total_characters + characters > self.max_under_way
+        )
+        if (own_characters and is_too_much) or total_characters > SPARE * self.max_under_way:
             raise Busy("The server is taking in as many notes as it can; send this one again later.", retry_after=30)
         self._under_way[owner_id] += characters
         try:
@@ -232,15 +236,15 @@ class Library:
             if not self._under_way[owner_id]:
                 del self._under_way[owner_id]
 
-    async def _batch(self, cut: Sequence[_Cut]) -> list[tuple[Chunk, Sequence[Vector]]]:
-        """These passages with a vector for each point of each, embedded together."""
-        vectors = iter(await self.embedder.embed([text for _, texts in cut for text in texts]))
-        # As an array: a list of floats takes eight times the memory, and a long note has thousands of them.
-        return [(chunk, [array("f", next(vectors)) for _ in texts]) for chunk, texts in cut]
+    async def _batch(self, passages: Sequence[_Cut]) -> list[tuple[Chunk, Sequence[Vector]]]:
+        """Return the passages with the vectors of their sentences, embedded together."""
+        vectors = iter(await self.embedder.embed([text for _, texts in passages for text in texts]))
+        # Arrays, because lists of floats take eight times the memory, and a long note has thousands of vectors.
+        return [(chunk, [array("f", next(vectors)) for _ in texts]) for chunk, texts in passages]
 
     async def _ensure_index(self, dimensions: int) -> None:
         """Create the vector index for this embedder if it is missing."""
-        # One at a time: who makes it takes two connections, and many who wait would leave none.
+        # One at a time: creating the index takes two connections, and many waiting tasks would use up the pool.
         async with self._indexing:
             async with self.database.statement() as connection:
                 if await has_vector_index(connection, "sentence_vectors", dimensions):
@@ -251,7 +255,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """Hold what a note says, as it is stored."""
+    """The content of a note, as it is stored."""
 
     title: str
     text: str
@@ -268,28 +272,28 @@ class _Place:
 
     id: str
     replaces: bytes | None = None
-    """The hash of the older version of it that is there."""
+    """The hash of the stored version that it replaces."""
 
 
 def _check_given_id(
-    note_id: str, content: _Content, found: tuple[Note, bytes] | None, *, titled: bool
+    note_id: str, content: _Content, existing: tuple[Note, bytes] | None, *, titled: bool
 ) -> Note | _Place:
-    """Return the place under an id given by hand; a title counts only where one was given too."""
-    if found is None:
+    """Return the unchanged note or the place for a given id; the title is compared only if one was given."""
+    if existing is None:
         return _Place(note_id)
-    note, hash_ = found
+    note, hash_ = existing
     if hash_ == content.hash and not (titled and note.title != content.title):
         return note
     raise Conflict(f"There is a note {note_id!r} with other content already; PUT replaces it.")
 
 
-async def _free_id(notes: Notes, owner_id: str, wanted: str) -> str:
-    """Return the wanted id, or the first one with a number after it that nothing else has."""
+async def _free_id(notes: Notes, owner_id: str, base_id: str) -> str:
+    """Return the id itself, or the first free one with a number appended."""
     for number in range(1, MAX_NOTES_OF_ONE_NAME + 1):
-        note_id = wanted if number == 1 else f"{wanted}-{number}"
+        note_id = base_id if number == 1 else f"{base_id}-{number}"
         if note_id not in RESERVED and await notes.find(owner_id, note_id) is None:
             return note_id
-    raise Conflict(f"There are {MAX_NOTES_OF_ONE_NAME} notes called {wanted!r} already; give this one an id.")
+    raise Conflict(f"There are {MAX_NOTES_OF_ONE_NAME} notes called {base_id!r} already; give this one an id.")
 
 
 def _check_content(text: str, title: str, file_name: str | None) -> _Content:
@@ -307,19 +311,19 @@ def _check_content(text: str, title: str, file_name: str | None) -> _Content:
 
 
 def _cut(content: _Content) -> Sequence[_Cut]:
-    """Return the passages of a note; raises InvalidInput if there are none, TooLarge if they say too many things."""
-    cut = [
+    """Return the passages of a note; raise InvalidInput if there are none, TooLarge if they have too many sentences."""
+    passages = [
         (chunk, [make_embedding_text(content.title, chunk, point) for point in points_of(chunk)])
         for chunk in chunks_of(content.text, title=content.title)
     ]
-    if not cut:
+    if not passages:
         raise InvalidInput(NO_TEXT)
-    if (points := sum(len(texts) for _, texts in cut)) > MAX_POINTS:
+    if (point_count := sum(len(texts) for _, texts in passages)) > MAX_POINTS:
         raise TooLarge(
-            f"The note falls into {points:,} headings and short lines; at most {MAX_POINTS:,} fit into one."
+            f"The note falls into {point_count:,} headings and short lines; at most {MAX_POINTS:,} fit into one."
             " Split it into several."
         )
-    return cut
+    return passages
 
 
 def _stopping() -> Busy:

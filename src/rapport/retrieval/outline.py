@@ -8,9 +8,9 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 HEADING_CHARACTERS = 80
-"""Says what a heading may have in a path; a longer one is also the first text of its section, so that no word is lost."""
+"""The maximal length of a heading in a path. A longer one is also the first text of its section, so that no word is lost."""
 UNDERLINED_CHARACTERS = 120
-"""A longer line above a row of dashes is a paragraph above a rule."""
+"""A longer line above a row of dashes is no heading but a paragraph above a rule."""
 
 _LINE = re.compile(r"\S[^\n]*")
 _MARK = re.compile(r"(#{1,6})(?:\s|$)")
@@ -18,7 +18,7 @@ _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")
 
 
 class Shape(Enum):
-    """Describe how a block may be cut."""
+    """How a block may be cut."""
 
     PROSE = auto()
     CODE = auto()
@@ -41,24 +41,24 @@ class Block(NamedTuple):
     end: int
     shape: Shape = Shape.PROSE
     head: int = 0
-    """Says where a table's head ends, if it has one."""
+    """The end of a table's head, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Hold what stands between two headings, and the headings above it, outermost first."""
+    """The blocks between two headings, and the headings above them, outermost first."""
 
     path: tuple[str, ...]
     blocks: list[Block] = field(default_factory=list["Block"])
 
 
 def outline_of(text: str, *, title: str = "") -> list[Section]:
-    """Return the sections of a note in order, each with something in it; a heading over nothing is its own text."""
+    """Return the non-empty sections of a note in order; a heading without content becomes a text."""
     return _Outline(text, title).read()
 
 
 def clip_heading(name: str) -> str:
-    """Return a heading as it stands in a path."""
+    """Return a heading, shortened for a path."""
     return name if len(name) <= HEADING_CHARACTERS else name[: HEADING_CHARACTERS - 1].rstrip() + "…"
 
 
@@ -69,7 +69,7 @@ class _Line(NamedTuple):
     end: int
     kind: _Kind
     apart: bool
-    """There is a blank line above it."""
+    """True if there is a blank line above it."""
 
 
 class _Heading(NamedTuple):
@@ -78,7 +78,7 @@ class _Heading(NamedTuple):
     start: int
     end: int
     hidden: bool
-    """It says what the title says, so paths go without it."""
+    """True if it repeats the title, so that paths leave it out."""
 
 
 class _Outline:
@@ -97,42 +97,42 @@ class _Outline:
         return [section for section in self._sections if section.blocks]
 
     def _take(self, number: int) -> int:
-        """Take in what begins at this line; says which line is next."""
+        """Read the block or heading that begins at this line; return the number of the next line."""
         line = self._lines[number]
         if line.kind is _Kind.HEADING:
             return self._read_marked_heading(number)
         if line.kind is _Kind.FENCE:
             return self._fence(number)
         if line.kind is _Kind.UNDERLINE:
-            return self._block(number, number + 1)  # a rule: there was no single line for it to underline
+            return self._block(number, number + 1)  # a rule: no single line above it
         if line.kind is _Kind.ROW or ("|" in self._get_line(number) and _is_delimiter(self._get_line(number + 1))):
             return self._table(number)
         return self._paragraph(number)
 
     def _get_line(self, number: int) -> str:
-        """Return the text of a line; nothing if there is no such line."""
+        """Return the text of a line; an empty string if there is no such line."""
         if number >= len(self._lines):
             return ""
         line = self._lines[number]
         return self._text[line.start : line.end]
 
     def _goes_on(self, number: int) -> bool:
-        """Return whether this line follows the one before it without a blank one between them."""
+        """Return True if this line follows the one before it without a blank line."""
         return number < len(self._lines) and not self._lines[number].apart
 
-    def _block(self, first: int, after: int, shape: Shape = Shape.PROSE, head: int = 0) -> int:
-        block = Block(self._lines[first].start, self._lines[after - 1].end, shape, head)
+    def _block(self, first: int, end: int, shape: Shape = Shape.PROSE, head: int = 0) -> int:
+        block = Block(self._lines[first].start, self._lines[end - 1].end, shape, head)
         self._sections[-1].blocks.append(block)
-        return after
+        return end
 
     def _paragraph(self, number: int) -> int:
-        after = number + 1
-        while self._goes_on(after) and self._lines[after].kind is _Kind.TEXT:
-            after += 1
-        if after == number + 1 and self._is_underlined(number):
-            self._enter(1 if self._get_line(after)[0] == "=" else 2, self._get_line(number), self._lines[number].start)
-            return after + 1
-        return self._block(number, after)
+        end = number + 1
+        while self._goes_on(end) and self._lines[end].kind is _Kind.TEXT:
+            end += 1
+        if end == number + 1 and self._is_underlined(number):
+            self._enter(1 if self._get_line(end)[0] == "=" else 2, self._get_line(number), self._lines[number].start)
+            return end + 1
+        return self._block(number, end)
 
     def _is_underlined(self, number: int) -> bool:
         line = self._lines[number]
@@ -145,24 +145,24 @@ class _Outline:
         )
 
     def _fence(self, number: int) -> int:
-        """Up to the mark that closes it, or to the end."""
+        """Read fenced code up to the closing mark, or to the end of the note."""
         opening = self._get_line(number)
         mark = opening[0]
         least = len(opening) - len(opening.lstrip(mark))
-        after = number + 1
-        while after < len(self._lines):
-            text = self._get_line(after)
-            after += 1
+        end = number + 1
+        while end < len(self._lines):
+            text = self._get_line(end)
+            end += 1
             if len(text) >= least and not text.strip(mark):
                 break
-        return self._block(number, after, Shape.CODE)
+        return self._block(number, end, Shape.CODE)
 
     def _table(self, number: int) -> int:
-        after = number + 1
-        while self._goes_on(after) and "|" in self._get_line(after):
-            after += 1
-        has_head = after > number + 1 and _is_delimiter(self._get_line(number + 1))
-        return self._block(number, after, Shape.TABLE, self._lines[number + 1].end if has_head else 0)
+        end = number + 1
+        while self._goes_on(end) and "|" in self._get_line(end):
+            end += 1
+        has_head = end > number + 1 and _is_delimiter(self._get_line(number + 1))
+        return self._block(number, end, Shape.TABLE, self._lines[number + 1].end if has_head else 0)
 
     # ---- headings
 
@@ -181,15 +181,15 @@ class _Outline:
     def _enter(self, level: int, name: str, start: int) -> None:
         self._leave(level)
         end = start + len(name)
-        hidden = level == 1 and len(self._sections) == 1 and not self._sections[0].blocks
-        hidden = hidden and _words(name) == self._title
-        self._above.append(_Heading(level, " ".join(name.split()), start, end, hidden))
+        repeats_title = level == 1 and len(self._sections) == 1 and not self._sections[0].blocks
+        repeats_title = repeats_title and _words(name) == self._title
+        self._above.append(_Heading(level, " ".join(name.split()), start, end, repeats_title))
         self._sections.append(Section(self._path()))
         if len(self._above[-1].name) > HEADING_CHARACTERS:
             self._sections[-1].blocks.append(Block(start, end))
 
     def _leave(self, level: int) -> None:
-        """Close the headings of this level and below; one over nothing becomes a text under those above it."""
+        """Close the headings of this level and below; one without content becomes a text below its parents."""
         if self._above and level <= self._above[-1].level and not self._sections[-1].blocks:
             last = self._above[-1]
             del self._above[-1]
@@ -209,34 +209,34 @@ def _lines_of(text: str) -> list[_Line]:
         bare = match.group().rstrip()
         kind = _kind_of(bare)
         if kind is _Kind.HEADING and start - 1 - text.rfind("\n", above, start) > 3:
-            kind = _Kind.TEXT  # set in so far, it is code or a part of a list
+            kind = _Kind.TEXT  # with this indent it is code or a part of a list
         lines.append(_Line(start, start + len(bare), kind, text.count("\n", above, start) > 1))
         above = start + len(bare)
     return lines
 
 
-def _kind_of(bare: str) -> _Kind:
-    first = bare[0]
+def _kind_of(text: str) -> _Kind:
+    first = text[0]
     if first.isalpha():
         return _Kind.TEXT
     if first == "|":
         return _Kind.ROW
     if first == "#":
-        return _Kind.HEADING if _MARK.match(bare) else _Kind.TEXT
-    if _is_fence(bare):
+        return _Kind.HEADING if _MARK.match(text) else _Kind.TEXT
+    if _is_fence(text):
         return _Kind.FENCE
-    if len(bare) > 1 and first in "-=" and not bare.strip(first):
+    if len(text) > 1 and first in "-=" and not text.strip(first):
         return _Kind.UNDERLINE
-    return _Kind.ITEM if _ITEM.match(bare) else _Kind.TEXT
+    return _Kind.ITEM if _ITEM.match(text) else _Kind.TEXT
 
 
-def _is_fence(bare: str) -> bool:
-    return bare.startswith("~~~") or (bare.startswith("```") and "`" not in bare.lstrip("`"))
+def _is_fence(text: str) -> bool:
+    return text.startswith("~~~") or (text.startswith("```") and "`" not in text.lstrip("`"))
 
 
-def _is_delimiter(bare: str) -> bool:
-    """Return the line under a table's head."""
-    return "-" in bare and "|" in bare and not bare.strip("|:- \t")
+def _is_delimiter(text: str) -> bool:
+    """Return True if it is the line below a table's head."""
+    return "-" in text and "|" in text and not text.strip("|:- \t")
 
 
 def _words(name: str) -> list[str]:

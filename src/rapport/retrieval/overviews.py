@@ -1,7 +1,7 @@
-"""Questions about the notes themselves: which there are, and what one of them is about.
+"""Recognise questions about the notes themselves: which notes there are, and what one of them is about.
 
-No passage answers these, so no similarity to a passage tells them. They are told by their similarity to a few phrasings, and
-by having no other words than those phrasings have, except for the name of a note.
+No passage answers these, so the similarity to passages does not help. They are recognised by their similarity to a few
+phrasings, and because they have no words other than those of the phrasings, except for the name of a note.
 """
 
 from __future__ import annotations
@@ -63,37 +63,39 @@ ABOUT_ONE = (
 """Ways to ask what a note is about, with "document" in place of its name."""
 
 _ALIKE = 0.5
-"""The similarity to a phrasing that is needed, as a part of the room between the embedder's own threshold and 1."""
+"""The required similarity to a phrasing, as a fraction of the range between the embedder's threshold and 1."""
 _NAMED = "document"
 _KINDS = frozenset(["document", "note", "file", "page", "text", "source"])
-"""Says what people call a note, beside its name."""
+"""Words for a note."""
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _MOST_CHARACTERS = 200
-"""A longer message says more than that it wants an overview."""
+"""A message with more words is not only a request for an overview."""
 
 
 def asks_which(question: str) -> bool:
-    """Return whether a question has words of asking which notes there are, and none of anything else."""
+    """Return True if a question has only words that ask which notes there are."""
     words = _find_content_words(question)
     return len(question) <= _MOST_CHARACTERS and bool(words) and words <= _LISTING_WORDS
 
 
 def find_note_name(question: str) -> str:
-    """Return the words of a question that could name a note; "" where it has none, or too many words for that."""
+    """Return the words of a question that could name a note; "" if it has none, or too many words."""
     if len(question) > _MOST_CHARACTERS:
         return ""
     return " ".join(word for word in _WORD.findall(keep_content_words(question)) if _stem(word) not in _ABOUT_WORDS)
 
 
 def asks_for_overview(question: str) -> bool:
-    """Return whether a question has one of the words by which people ask for an overview, beside a name."""
+    """Return True if a question has a name and a word that asks for an overview."""
     return bool(_find_content_words(question) & _ABOUT_WORDS - _KINDS) and bool(find_note_name(question))
 
 
 def with_name_hidden(question: str) -> str:
     """Return the question with "document" in place of the words that could name a note."""
-    hidden = {word.casefold() for word in find_note_name(question).split()}
-    words = [_NAMED if word.casefold() in hidden or _stem(word) in _KINDS else word for word in _WORD.findall(question)]
+    name_words = {word.casefold() for word in find_note_name(question).split()}
+    words = [
+        _NAMED if word.casefold() in name_words or _stem(word) in _KINDS else word for word in _WORD.findall(question)
+    ]
     return " ".join(
         word for number, word in enumerate(words) if word != _NAMED or words[number - 1 : number] != [_NAMED]
     )
@@ -117,17 +119,17 @@ _ABOUT_WORDS = _words_of(ABOUT_ONE) | _KINDS
 
 @dataclass(slots=True)
 class Phrasings:
-    """Compares questions with the phrasings, whose vectors are made once, when a question first has the words of one."""
+    """Compares questions with the phrasings, whose vectors are computed once, when a question first has matching words."""
 
     embedder: Embedder
     _vectors: dict[Sequence[str], Sequence[Vector]] = field(default_factory=dict[Sequence[str], Sequence[Vector]])
 
     async def ask_which(self, question: str) -> bool:
-        """Return whether somebody asks which notes there are."""
+        """Return True if the question asks which notes there are."""
         return asks_which(question) and await self._is_like(question, LISTING)
 
     async def ask_about_one(self, question: str) -> bool:
-        """Return whether somebody asks what the note is about that `named_in` may name."""
+        """Return True if the question asks what the note is about that `named_in` may name."""
         return await self._is_like(with_name_hidden(question), ABOUT_ONE)
 
     async def _is_like(self, text: str, phrasings: Sequence[str]) -> bool:
@@ -135,6 +137,9 @@ class Phrasings:
             embed = self.embedder.embed_question
             self._vectors[phrasings] = await asyncio.gather(*(embed(phrasing) for phrasing in phrasings))
         vector = await self.embedder.embed_question(text)
-        alike = max(sum(a * b for a, b in zip(vector, other, strict=True)) for other in self._vectors[phrasings])
+        similarity = max(
+            sum(a * b for a, b in zip(vector, phrasing_vector, strict=True))
+            for phrasing_vector in self._vectors[phrasings]
+        )
         least = self.embedder.min_similarity
-        return alike >= least + _ALIKE * (1 - least)
+        return similarity >= least + _ALIKE * (1 - least)

@@ -1,4 +1,4 @@
-"""Find what the notes say to a question: looked up anew in every turn (RAG-2)."""
+"""Find passages of notes for a question, in every turn (RAG-2)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rapport.retrieval.standalone_question import keep_content_words, plain, sta
 TOP_WHEN_CLOSE = 5
 LISTED = 30
 LISTED_CHARACTERS = 240
-"""The number of notes a model is told of when somebody asks which there are, and how much of each."""
+"""How many notes the model gets when a person asks which there are, and how much of each."""
 NAMED_NOTES, OPENING = 2, 8
-"""The number of notes that somebody names are given, and how many passages of them in all."""
+"""How many named notes the model gets, and how many of their passages in total."""
 CLOSE = 0.05
-"""If the best few differ by less than this, more of them are given, because none stands out."""
+"""If the best passages differ by less than this, the model gets more of them."""
 
 
 class PassageSearch(Protocol):
-    """The search of the storage room."""
+    """The passage search of the storage."""
 
     async def find_passages(
         self,
@@ -40,7 +40,7 @@ class PassageSearch(Protocol):
 
 
 class Contents(Protocol):
-    """The notes as a whole. Both return how much there is, and the part of it that is given."""
+    """The list of notes. Both methods return a total number and a part of the entries."""
 
     async def list_recent(self, owner_id: str, *, limit: int, characters: int) -> tuple[int, Sequence[Passage]]: ...
 
@@ -51,29 +51,29 @@ class Contents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """Hold what was found for one question."""
+    """The passages for one question."""
 
     passages: Sequence[Passage]
     best: float
     min_similarity: float
     relevance: float
-    """The best similarity, corrected by the question's words and by what else is near."""
+    """The best similarity, corrected by the question's words and by other near notes."""
     about: str = ""
-    """Says what the passages are, where they are not what a search found."""
+    """A sentence that describes passages which were not found by a search."""
 
     @property
     def is_relevant(self) -> bool:
-        """Return whether anything found answers what was asked."""
+        """Return True if a passage answers the question."""
         return bool(self.passages) and self.relevance >= self.min_similarity
 
     @property
     def refusal(self) -> str:
-        """Return why nothing found is relevant, for the log."""
+        """Return why no passage is relevant, for the log."""
         return "low_similarity" if self.best < self.min_similarity else "nothing_stands_out"
 
     @property
     def audit(self) -> list[dict[str, Any]]:
-        """Return what is kept beside what was cited of it."""
+        """Return ids and scores of all passages, which are stored beside the citations."""
         return [
             {"id": passage.note_id, "position": passage.position, "score": round(passage.similarity, 4)}
             for passage in self.passages
@@ -92,24 +92,24 @@ class Retriever:
     async def retrieve(
         self, owner_id: str, question: str, *, earlier: Sequence[str], note_counts: NoteCounts
     ) -> Retrieval:
-        """Return the passages for a question that follows these earlier ones. Raises Transient when it can't be done now.
+        """Return the passages for a question that follows these earlier ones. Raise Transient if the search fails now.
 
         A question about the notes themselves gets the list of them, or the beginning of the one that it names.
         """
-        asked = plain(question)
-        if note_counts.chunks and await self.phrasings.ask_which(asked):
+        plain_question = plain(question)
+        if note_counts.chunks and await self.phrasings.ask_which(plain_question):
             return await self._list_notes(owner_id, note_counts)
-        is_overview = bool(note_counts.chunks) and asks_for_overview(asked)
-        if is_overview and (named := await self._open_named_note(owner_id, asked, note_counts)):
-            return named
+        is_overview = bool(note_counts.chunks) and asks_for_overview(plain_question)
+        if is_overview and (named_note := await self._open_named_note(owner_id, plain_question, note_counts)):
+            return named_note
         found = await self.find(owner_id, standalone(question, earlier), note_counts=note_counts, limit=TOP_WHEN_CLOSE)
         retrieval = Retrieval(
             _as_many_as_needed(found.passages), found.best, self.threshold(note_counts), self.compute_relevance(found)
         )
-        # Before a refusal it is looked more closely: "what does the handbook say?" has no word of its own but a note's name.
+        # Before a refusal, check for the name of a note: "what does the handbook say?" has no other word.
         if retrieval.is_relevant or is_overview or not found.passages:
             return retrieval
-        return await self._open_named_note(owner_id, asked, note_counts) or retrieval
+        return await self._open_named_note(owner_id, plain_question, note_counts) or retrieval
 
     async def _list_notes(self, owner_id: str, note_counts: NoteCounts) -> Retrieval:
         count, passages = await self.contents.list_recent(owner_id, limit=LISTED, characters=LISTED_CHARACTERS)
@@ -128,7 +128,7 @@ class Retriever:
     async def find(
         self, owner_id: str, question: str, *, note_counts: NoteCounts, limit: int, without: str | None = None
     ) -> PassageSearchResult:
-        """Return the best `limit` passages for a question that stands alone, without the note of that id."""
+        """Return the best `limit` passages for a standalone question, without the note with the id `without`."""
         if not note_counts.chunks or not question:
             return PassageSearchResult(0.0)
         return await self.search.find_passages(
@@ -146,17 +146,17 @@ class Retriever:
         """Return a function that measures questions against the owner's notes, as turns do."""
 
         async def measure_question(question: str, without: str | None) -> Measured:
-            found = await self.find(owner_id, question, note_counts=note_counts, limit=TOP, without=without)
-            return Measured(found.best, self.compute_relevance(found))
+            retrieval = await self.find(owner_id, question, note_counts=note_counts, limit=TOP, without=without)
+            return Measured(retrieval.best, self.compute_relevance(retrieval))
 
         return measure_question
 
     def compute_relevance(self, found: PassageSearchResult) -> float:
-        """Return what is compared with the threshold; `found` must have at least the best `TOP` passages there are."""
+        """Return the value to compare with the threshold; `found` must have at least the best `TOP` passages."""
         return relevance(found, min_similarity=self.embedder.min_similarity)
 
     def threshold(self, note_counts: NoteCounts) -> float:
-        """Return the relevance that is needed for an answer."""
+        """Return the required relevance for an answer."""
         return self.embedder.min_similarity if note_counts.min_similarity is None else note_counts.min_similarity
 
 

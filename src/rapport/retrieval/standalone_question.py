@@ -1,4 +1,4 @@
-"""A question as it is looked up: without who it is addressed to, and complete without the conversation around it (RAG-2)."""
+"""Make a question for a search: without the addressee, and understandable without the conversation (RAG-2)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 
 LOOK_BACK = 3
-"""The number of earlier questions at most are needed to understand one."""
+"""The maximal number of earlier questions that are needed to understand one."""
 _MAX_CHARACTERS = 1_000
-"""An embedder reads the beginning; a question stands there, or at the end of a long message."""
+"""An embedder reads the beginning of a text. A long message has its question there or at its end."""
 _FEW = 3
-"""With more words of its own than this a question has named what it is about."""
+"""A question with more content words than this names its subject itself."""
 
 _MENTION = re.compile(r"(?<!\S)@[\w-]+[,:]?")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
@@ -46,7 +46,7 @@ _OF_SOMETHING = _all(
     "difference differences reason reasons answer result results advantage advantages disadvantage disadvantages downside "
     "downsides alternative alternatives exception exceptions consequence consequences price prices cost costs catch"
 )
-"""Words that name nothing by themselves: of what?"""
+"""Words that need a complement, such as "the price (of what?)"."""
 
 _NOW = re.compile(
     r"\b(?:this|these) (?:morning|afternoon|evening|week|weekend|month|quarter|semester|year|spring|summer|autumn|winter)s?\b",
@@ -63,25 +63,25 @@ _JOINS = re.compile(rf"{_AFTER_A_WORD}(?:and|but|or|so|also|then|plus)\b(?:\s+th
 
 
 def plain(question: str) -> str:
-    """Return the question without who it is addressed to."""
+    """Return the question without its addressee."""
     return _cut(" ".join(_MENTION.sub(" ", question).split()))
 
 
 def keep_content_words(question: str) -> str:
     """Return the question without the words that any question may have: names, numbers and subjects stay as written."""
     text = question.replace("’", "'")
-    return " ".join(_WORD.sub(lambda found: found[0] if all(map(_is_own, _words(found[0]))) else " ", text).split())
+    return " ".join(_WORD.sub(lambda match: match[0] if all(map(_is_own, _words(match[0]))) else " ", text).split())
 
 
 def standalone(question: str, earlier: Sequence[str]) -> str:
-    """Return the question with as much of the earlier ones (oldest first) before it as it needs to be understood alone."""
-    asked = [plain(question)]
+    """Return the question, preceded by those earlier ones (oldest first) that are needed to understand it."""
+    parts = [plain(question)]
     for before in reversed(earlier[-LOOK_BACK:]):
-        if not _leans_back(asked[0]):
+        if not _leans_back(parts[0]):
             break
         if text := plain(before):
-            asked.insert(0, text)
-    return _cut(" ".join(filter(None, asked)))
+            parts.insert(0, text)
+    return _cut(" ".join(filter(None, parts)))
 
 
 def _cut(text: str) -> str:
@@ -90,56 +90,56 @@ def _cut(text: str) -> str:
 
 
 def _leans_back(question: str) -> bool:
-    """Return whether a question says too little by itself: it continues, points at something, or has hardly a word of its own."""
+    """Return True if a question needs an earlier one: it continues it, refers to it, or has too few content words."""
     text = question.replace("’", "'")
     words = _words(text)
-    own = [word for word in words if _is_own(word)]
-    if not own or _OF_SOMETHING.issuperset(own):
+    own_words = [word for word in words if _is_own(word)]
+    if not own_words or _OF_SOMETHING.issuperset(own_words):
         return True
-    if len(own) > _FEW:
+    if len(own_words) > _FEW:
         return False
-    return _points_back(text, own) or _continues(text, own) or _is_fragment(words, own)
+    return _points_back(text, own_words) or _continues(text, own_words) or _is_fragment(words, own_words)
 
 
 def _words(text: str) -> list[str]:
-    found = (word.lower() for word in _WORD.findall(text))
-    return ["not" if word.endswith("n't") else _SUFFIX.sub("", word) for word in found]
+    words = (word.lower() for word in _WORD.findall(text))
+    return ["not" if word.endswith("n't") else _SUFFIX.sub("", word) for word in words]
 
 
 def _is_own(word: str) -> bool:
     return word not in _EMPTY and word not in _PERSONAL and word not in _DEMONSTRATIVE and word not in _COUNTS_ON
 
 
-def _points_back(text: str, own: Sequence[str]) -> bool:
-    """Return whether it speaks of something as known that it has not named."""
-    said = _words(_THERE_IS.sub(" ", _NOW.sub(" ", text)))
-    if any(word in _DEMONSTRATIVE for word in said):
+def _points_back(text: str, own_words: Sequence[str]) -> bool:
+    """Return True if it refers to something that it does not name."""
+    words = _words(_THERE_IS.sub(" ", _NOW.sub(" ", text)))
+    if any(word in _DEMONSTRATIVE for word in words):
         return True
-    if len(own) == 1 and (any(word in _COUNTS_ON for word in said) or _THERE_IS.search(text)):
+    if len(own_words) == 1 and (any(word in _COUNTS_ON for word in words) or _THERE_IS.search(text)):
         return True
-    named = 0
-    for word in said:
-        # After two words of its own it may well stand for one of them.
-        if word in _PERSONAL and (named < 2 or len(own) < _FEW):
+    own_count = 0
+    for word in words:
+        # After two content words a pronoun may refer to one of them.
+        if word in _PERSONAL and (own_count < 2 or len(own_words) < _FEW):
             return True
-        named += _is_own(word)
+        own_count += _is_own(word)
     return False
 
 
-def _continues(text: str, own: Sequence[str]) -> bool:
-    """Return whether it goes on with what was asked before; a whole sentence after an "and" may be about something else."""
+def _continues(text: str, own_words: Sequence[str]) -> bool:
+    """Return True if it continues an earlier question. A whole sentence after an "and" may be about something else."""
     if _INSTEAD.match(text):
         return True
     joined = _JOINS.match(text)
     if joined is None:
         return False
-    begins = _words(text[joined.end() :])[:1]
-    return len(own) == 1 or not any(word in _ASKS or word in _AUXILIARY for word in begins)
+    first_word = _words(text[joined.end() :])[:1]
+    return len(own_words) == 1 or not any(word in _ASKS or word in _AUXILIARY for word in first_word)
 
 
-def _is_fragment(words: Sequence[str], own: Sequence[str]) -> bool:
-    """Return whether it is a part of a sentence whose rest was said before: "in Berlin?", "how much for children?"."""
+def _is_fragment(words: Sequence[str], own_words: Sequence[str]) -> bool:
+    """Return True if it is a part of a sentence whose rest was in an earlier question: "in Berlin?"."""
     if words[0] in _PREPOSITIONS:
         return not any(word in _AUXILIARY or word in _ASKS for word in words)
     is_sentence = any(word in _AUXILIARY for word in words)
-    return len(own) == 1 and (words[0] == "which" or (words[0] in _ASKS and not is_sentence))
+    return len(own_words) == 1 and (words[0] == "which" or (words[0] in _ASKS and not is_sentence))

@@ -1,1 +1,1 @@
-"""Texts as vectors: by the bundled weights, by a lighter bundled table of words, or by a provider's model."""
+"""Embed texts: with the bundled model, with a lighter table of word vectors, or with a provider's model."""

@@ -1,4 +1,4 @@
-"""Embeddings of any provider that LangChain knows, with time-outs, and believed only after a look."""
+"""Embed with any provider that LangChain supports, with time-outs and checked results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 QUESTION_TIMEOUT_SECONDS = 10.0
 BATCH_SIZE = 64
 MAX_CHARACTERS = 6_000
-"""Says what is sent of a text: the providers refuse texts over some 8,000 tokens instead of reading their beginning."""
+"""How much of a text is sent: providers refuse texts over about 8,000 tokens instead of reading their beginning."""
 MAX_RETRY_AFTER_SECONDS = 300.0
 
 T = TypeVar("T")
@@ -55,12 +55,12 @@ class LangChainEmbedder:
 
     @property
     def name(self) -> str:
-        """Return the LangChain string: which vectors these are."""
+        """Return the LangChain string, which identifies the vectors."""
         return self._name
 
     @property
     def min_similarity(self) -> float:
-        """Not calibrated: right for many models, wrong for some, and measured by `rapport calibrate`."""
+        """Return a default that fits many models, but not all; `rapport calibrate` measures the right one."""
         return MIN_SIMILARITY
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -68,16 +68,14 @@ class LangChainEmbedder:
         vectors: list[Vector] = []
         for first in range(0, len(texts), BATCH_SIZE):
             batch = [_trim_text(text) for text in texts[first : first + BATCH_SIZE]]
-            answered = await self._call_provider(
-                self._embeddings.aembed_documents(batch), seconds=self._request_seconds
-            )
-            vectors += self._check(answered, len(batch))
+            answer = await self._call_provider(self._embeddings.aembed_documents(batch), seconds=self._request_seconds)
+            vectors += self._check(answer, len(batch))
         return vectors
 
     async def embed_question(self, question: str) -> Vector:
-        """Return the vector to look for, with a shorter time-out: somebody is waiting."""
-        asking = self._embeddings.aembed_query(_trim_text(question))
-        return self._check([await self._call_provider(asking, seconds=self._question_seconds)], 1)[0]
+        """Return the vector of a question, with a shorter time-out: a person waits."""
+        request = self._embeddings.aembed_query(_trim_text(question))
+        return self._check([await self._call_provider(request, seconds=self._question_seconds)], 1)[0]
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -85,7 +83,7 @@ class LangChainEmbedder:
             await self._close()
 
     async def _call_provider(self, request: Awaitable[T], *, seconds: float) -> T:
-        """Return what the provider answers within this time, the client's own second try included."""
+        """Return the provider's answer within this time, including the client's own retry."""
         try:
             async with asyncio.timeout(seconds):
                 return await request
@@ -96,16 +94,16 @@ class LangChainEmbedder:
             TypeError,
             ValueError,
             LookupError,
-        ) as error:  # how clients meet a shape they don't know
+        ) as error:  # errors of clients for an unexpected answer
             raise Transient(f"{self._name} answered with something else than vectors.") from error
         except Exception as error:
             raise Transient(
                 f"{self._name} could not embed: {self._summarize_error(error)}", retry_after=_read_retry_after(error)
             ) from error
 
-    def _check(self, answered: Any, count: int) -> list[list[float]]:
+    def _check(self, answer: Any, count: int) -> list[list[float]]:
         try:
-            vectors = check_vectors(answered, count=count, embedder=self._name, dimensions=self._dimensions)
+            vectors = check_vectors(answer, count=count, embedder=self._name, dimensions=self._dimensions)
         except RapportError:
             raise
         except Exception as error:
@@ -115,14 +113,14 @@ class LangChainEmbedder:
         return vectors
 
     def _summarize_error(self, error: Exception) -> str:
-        """Return what went wrong without the provider's words: they may quote what they were sent. DEBUG lines have them."""
+        """Return the error without the provider's text, which may quote the request. DEBUG lines have it."""
         status = getattr(error, "status_code", None)
         kind = f"HTTP {status}" if isinstance(status, int) and status > 0 else type(error).__name__
         log.debug("embedder.error", embedder=self._name, kind=kind, detail=self.describe_error(error))
         return kind
 
     def describe_error(self, error: BaseException) -> str:
-        """Return the provider's words about an error on one line, without keys: it likes to quote the one it refuses."""
+        """Return the provider's error text on one line, without keys: it may quote a refused key."""
         line = get_first_line(error)
         for secret in self._hidden:
             line = line.replace(secret, "…")
@@ -160,12 +158,12 @@ def make_langchain(
 def _make_settings(
     provider: str, environment: Mapping[str, str], *, seconds: float
 ) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
-    """Return what this provider's class is to be made with, and how its connections are closed."""
+    """Return the arguments of this provider's class, and a function that closes its connections."""
     if provider == "openai":
         return _make_openai_settings(environment, seconds=seconds)
     if provider == "ollama":
         return {"client_kwargs": {"timeout": seconds}, "base_url": environment.get("OLLAMA_HOST") or None}, None
-    return {}, None  # the time-out around every request is all that the others have in common
+    return {}, None  # others have only the time-out around each request
 
 
 def _make_openai_settings(
@@ -180,26 +178,26 @@ def _make_openai_settings(
         raise ValueError("set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own.")
     client = httpx.AsyncClient(timeout=seconds)
     settings: dict[str, Any] = {
-        "api_key": SecretStr(key or "none"),  # servers on one's own machine mostly want none
+        "api_key": SecretStr(key or "none"),  # most local servers need none
         "base_url": (base_url or "https://api.openai.com/v1").rstrip("/"),
         "timeout": seconds,
         "max_retries": 1,
         "http_async_client": client,
-        # Otherwise texts are sent as numbers of tokens, which other servers don't take, and whose table is downloaded.
+        # Otherwise texts are sent as token numbers, which other servers do not accept, and a token table is downloaded.
         "check_embedding_ctx_length": False,
     }
     return settings, client.aclose
 
 
 def _trim_text(text: str) -> str:
-    """Not too long, and never nothing: some providers refuse an empty text."""
+    """Return the text cut to the limit, and never empty: some providers refuse an empty text."""
     return text[:MAX_CHARACTERS].encode(errors="replace").decode() if text.strip() else "-"
 
 
 def _read_retry_after(error: Exception) -> float:
     headers = getattr(getattr(error, "response", None), "headers", None)
     try:
-        asked = float(headers.get("retry-after")) if headers is not None else 1.0
+        seconds = float(headers.get("retry-after")) if headers is not None else 1.0
     except (TypeError, ValueError):
         return 1.0
-    return min(max(asked, 1.0), MAX_RETRY_AFTER_SECONDS)
+    return min(max(seconds, 1.0), MAX_RETRY_AFTER_SECONDS)

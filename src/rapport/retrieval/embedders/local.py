@@ -1,4 +1,4 @@
-"""Embedding in this process: loaded on first use, in threads of its own, so that the event loop never waits."""
+"""Embed in this process: the model is loaded on first use and runs in its own threads, so the event loop never waits."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class LocalModel(Protocol):
         ...
 
     def embed_question(self, text: str) -> list[float]:
-        """Return the vector of length 1 to look for."""
+        """Return the vector of a question, of length 1."""
         ...
 
 
 class LocalEmbedder:
     """A model in this process, with one thread for passages and one for questions, so that these never queue.
 
-    Making it costs nothing: the weights are read on first use, once, or when `warm` says so.
+    The constructor loads nothing: the weights are read once, on first use or by `start_loading`.
     """
 
     def __init__(self, name: str, *, min_similarity: float, load: Callable[[], LocalModel], batch_size: int) -> None:
@@ -48,7 +48,7 @@ class LocalEmbedder:
 
     @property
     def name(self) -> str:
-        """Return which vectors these are."""
+        """Return the name that identifies the vectors."""
         return self._name
 
     @property
@@ -58,18 +58,18 @@ class LocalEmbedder:
 
     @property
     def is_loaded(self) -> bool:
-        """Return whether the weights are in memory."""
+        """Return True if the weights are in memory."""
         return self._model is not None
 
     def start_loading(self) -> None:
-        """Start reading the weights and return at once. If that fails, the first use will say why."""
+        """Start reading the weights and return at once. If it fails, the first use raises the error."""
         if not self._closed and not self.is_loaded:
             self._quick.submit(self._get_model)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector for each text. A caller that is cancelled stops it after the batch at hand."""
+        """Return one vector for each text. If the caller is cancelled, it stops after the current batch."""
         vectors: list[Vector] = [()] * len(texts)
-        # Texts of a length go together: a batch is padded to its longest. Bytes tell tokens better than characters do.
+        # Texts of similar length share a batch, which is padded to its longest. Bytes predict tokens better than characters.
         order = sorted(range(len(texts)), key=lambda number: len(texts[number].encode(errors="replace")))
         for first in range(0, len(order), self._batch):
             numbers = order[first : first + self._batch]
@@ -81,20 +81,20 @@ class LocalEmbedder:
         return vectors
 
     async def embed_question(self, question: str) -> Vector:
-        """Return the vector to look for."""
+        """Return the vector of a question."""
         return await self._run_in(self._quick, lambda text: self._get_model().embed_question(text), question)
 
     def close(self) -> None:
-        """End the threads; waits for the batch at hand. What was waiting is refused, not cancelled."""
+        """End the threads after the current batch. Waiting calls get an error, not a cancellation."""
         self._closed = True
         self._bulk.shutdown()
         self._quick.shutdown()
 
-    async def _run_in(self, thread: ThreadPoolExecutor, work: Callable[[T], R], given: T) -> R:
+    async def _run_in(self, thread: ThreadPoolExecutor, work: Callable[[T], R], argument: T) -> R:
         if self._closed:
             raise self._make_closing_error()
         try:
-            return await asyncio.get_running_loop().run_in_executor(thread, work, given)
+            return await asyncio.get_running_loop().run_in_executor(thread, work, argument)
         except RapportError:
             raise
         except Exception as error:
@@ -113,7 +113,7 @@ class LocalEmbedder:
 
 
 def find_data_file(package: str, *parts: str) -> Path:
-    """Return a file inside an installed package, of which no line of code is run; Permanent if it is not there."""
+    """Return a file of an installed package without importing the package; raise Permanent if it is missing."""
     spec = importlib.util.find_spec(package)
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (path := Path(folder, *parts)).is_file():
@@ -125,5 +125,5 @@ def find_data_file(package: str, *parts: str) -> Path:
 
 
 def get_first_line(error: BaseException) -> str:
-    """Return the beginning of what an error says."""
+    """Return the first line of an error's text."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

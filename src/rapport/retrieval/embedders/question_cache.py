@@ -1,4 +1,4 @@
-"""Questions embedded once: a turn asks the notes and the memory with the same words."""
+"""Cache the vectors of questions: a turn searches notes and memories with the same question."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rapport.domain.embedder import Embedder
 from rapport.domain.note import Vector
 
 MAX_CACHED_QUESTIONS = 256
-"""The number of questions' vectors are kept: one question is often asked of notes, memories and the chat in one turn."""
+"""How many questions are kept: one turn often searches notes, memories and the chat with the same question."""
 MAX_CACHED_CHARACTERS = 1_000
-"""Longer ones are not kept, so that all of it stays under 2 MB."""
+"""Longer questions are not kept, so that the cache stays below 2 MB."""
 
 
 class QuestionCache:
-    """An embedder that remembers the vectors of its latest questions."""
+    """An embedder that caches the vectors of its latest questions."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -34,10 +34,10 @@ class QuestionCache:
         return await self._embedder.embed(texts)
 
     async def embed_question(self, question: str) -> Vector:
-        """Return the vector to look for; the same question again costs nothing."""
-        if (known := self._remembered.get(question)) is not None:
+        """Return the vector of a question, from the cache if it is there."""
+        if (cached := self._remembered.get(question)) is not None:
             self._remembered.move_to_end(question)
-            return known.tolist()
+            return cached.tolist()
         vector = await self._embedder.embed_question(question)
         if len(question) <= MAX_CACHED_CHARACTERS:
             self._remembered[question] = array("f", vector)

@@ -79,6 +79,6 @@ def make_embedder(name: str, *, environment: Mapping[str, str]) -> Embedder:
 async def close_embedder(embedder: Embedder) -> None:
     """End its threads or close its connections; it can't embed afterwards."""
     if isinstance(embedder, LocalEmbedder):
-        await asyncio.to_thread(embedder.close)  # it waits for the current batch, and the event loop must not
+        await asyncio.to_thread(embedder.close)  # it waits for the current batch and would block the event loop
     elif (close := getattr(embedder, "aclose", None)) is not None:
         await close()

@@ -11,7 +11,7 @@ from rapport.domain.errors import Transient
 def check_vectors(
     vectors: Sequence[Sequence[float]], *, count: int, embedder: str, dimensions: int | None = None
 ) -> list[list[float]]:
-    """Return the vectors at length 1; Transient if they are too few, of another size, or not numbers with a direction."""
+    """Return the vectors scaled to length 1; raise Transient if some are missing, of another size, zero or not numbers."""
     if len(vectors) != count:
         raise Transient(f"{embedder} answered with {len(vectors)} vectors for {count} texts.")
     expected = dimensions or (len(vectors[0]) if vectors else 0)

@@ -1,4 +1,4 @@
-"""WordLlama: the light embedder, a table of one vector a token. Microseconds a text, and less exact."""
+"""WordLlama: a light embedder with one vector per token. It takes microseconds per text and is less exact."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MAX_CHARACTERS = 32_000
 BATCH_SIZE = 64
 DIMENSIONS = 256
 MAX_CACHED_ROWS = 20_000
-"""Rows of half a kilobyte each: the latest messages of a hundred busy chats."""
+"""Cached rows, half a kilobyte each: enough for the latest messages of a hundred busy chats."""
 
 
 class WordLlama(LocalEmbedder):
-    """256 numbers a text: the mean of its tokens' vectors, in any order.
+    """256 dimensions: the mean of the tokens' vectors, independent of their order.
 
-    The wheel's weights and tokenizer are read as data: its own code looks for the tokenizer in a folder that
-    the wheel lacks and then on the network, and it sets up logging for the whole process.
+    The wheel's weights and tokenizer are read as data: its code searches the tokenizer in a folder that the wheel lacks, then on
+    the network, and it configures logging for the whole process.
     """
 
     def __init__(self) -> None:
@@ -56,16 +56,16 @@ class _Table:
         import numpy as np
 
         readable = text[:MAX_CHARACTERS].encode(errors="replace").decode()
-        # A text of nothing is the token of nothing known: it has a direction, and no passage lies in it.
+        # An empty text gets the vector of the unknown token, which is near no passage.
         ids = self._tokenizer.encode(readable, add_special_tokens=False).ids or [0]
         summed = self._vectors[ids].sum(axis=0, dtype=np.float32)
         return cast("list[float]", (summed / np.linalg.norm(summed)).tolist())
 
 
 class WordTable:
-    """Texts as rows of length 1, at once and without waiting: for comparing many short texts with each other.
+    """Vectors of length 1, computed synchronously: for comparing many short texts with each other.
 
-    The table is read on first use. A row is remembered while it is among the latest: chats are looked at again and again.
+    The table is read on first use. The latest rows are cached, because the same chats are read again and again.
     """
 
     def __init__(self, weights: Path, vocabulary: Path) -> None:
@@ -81,7 +81,7 @@ class WordTable:
 
 
 def open_word_table() -> WordTable | None:
-    """Return the table in the wheel; None where there is none: it is an extra, and not made for every Python."""
+    """Return the table of the wheel; None if it is not installed: it is an extra, and not available for every Python."""
     try:
         return WordTable(*_find_files())
     except Permanent:
@@ -91,7 +91,7 @@ def open_word_table() -> WordTable | None:
 def _make_row(table: _Table, text: str) -> NDArray[np.float16]:
     import numpy as np
 
-    # Nothing has no direction here: a message without words is close to none.
+    # An empty text gets the zero vector: a message without words is similar to no other.
     return np.array(table.embed_question(text) if text.strip() else [0.0] * DIMENSIONS, np.float16)
 
 
@@ -109,7 +109,7 @@ def _load(weights: Path, vocabulary: Path) -> _Table:
 
 
 def _map_matrix(path: Path) -> NDArray[np.float16]:
-    """Return the one tensor of a safetensors file, mapped: eight bytes of length, a JSON header, and then the numbers."""
+    """Return the only tensor of a safetensors file, memory-mapped: eight bytes of length, a JSON header, the numbers."""
     import numpy as np
 
     with path.open("rb") as file:

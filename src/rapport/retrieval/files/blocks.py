@@ -1,4 +1,4 @@
-"""Text put together block by block, so that headings, lists and tables stay what they are."""
+"""Build a text from blocks, so that headings, lists and tables keep their form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_CELL_BLOCKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One piece of the document, already written as text."""
+    """One part of the document, as text."""
 
     shape: Shape
     text: str
@@ -28,7 +28,7 @@ class _Table:
 
 
 class BlockWriter:
-    """Collects a document from front to back; raises Unreadable as soon as it is longer than `limit` characters."""
+    """Collects a document from start to end; raises UnreadableFile when it is longer than `limit` characters."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -41,7 +41,7 @@ class BlockWriter:
         self.first_heading = ""
 
     def begin(self, shape: Shape = "paragraph", level: int = 0) -> None:
-        """Start a block; what was open is finished. A paragraph at the front of a list item is the item itself."""
+        """Start a block and end the open one. A paragraph at the start of a list item is the item itself."""
         if shape == "paragraph" and self._shape == "item" and not self._has_text():
             return
         self.end()
@@ -50,25 +50,25 @@ class BlockWriter:
     def write(self, text: str) -> None:
         """Add to the open block."""
         if self._shape == "code":
-            first, *others = text.split("\n")
+            first, *further_lines = text.split("\n")
             self._lines[-1].append(first)
-            self._lines += [[line] for line in others]
+            self._lines += [[line] for line in further_lines]
         else:
             self._lines[-1].append(text)
 
     def break_line(self) -> None:
-        """Go on in a new line of the same block."""
+        """Continue on a new line of the same block."""
         self._lines.append([])
 
     def end(self) -> None:
-        """Finish the open block; one without text leaves nothing."""
+        """End the open block; a block without text is dropped."""
         text = self._render() if self._has_text() else ""
         if text:
             self._add(Block(self._shape, text))
         self._shape, self._level, self._lines = "paragraph", 0, [[]]
 
     def open_table(self) -> None:
-        """Begin a table, perhaps inside a cell of another one."""
+        """Begin a table, which may be inside a cell of another one."""
         self.end()
         self._tables.append(_Table())
 
@@ -86,7 +86,7 @@ class BlockWriter:
         self._tables[-1].row.append([])
 
     def close_row(self) -> None:
-        """Finish the current row: as `a | b`, or block by block where the table only arranges the page."""
+        """End the current row: as `a | b`, or block by block if the table is only layout."""
         self.end()
         if not self._tables:
             return
@@ -104,7 +104,7 @@ class BlockWriter:
             self._tables.pop()
 
     def to_text(self) -> str:
-        """Return the whole document; everything still open is finished."""
+        """End everything that is open and return the whole document."""
         self.end()
         while self._tables:
             self.close_table()
@@ -143,7 +143,7 @@ class BlockWriter:
         if self._tables and self._tables[-1].row:
             self._tables[-1].row[-1].append(block)
         else:
-            # Captions and the like stand in a table but in no cell of it: they belong to what surrounds the table.
+            # Captions are inside a table but in no cell: they belong to the text around the table.
             self._place(block)
 
     def _place(self, block: Block) -> None:

@@ -56,7 +56,7 @@ class NoteFormat:
     """The end of the sentence that refuses a file without text."""
 
     def has_signature(self, data: bytes) -> bool:
-        """Return whether one of the format's signatures is at the beginning of the file."""
+        """Return True if one of the format's signatures is at the beginning of the file."""
         return any(
             data.find(signature, 0, len(signature) + self.signature_within_bytes) >= 0 for signature in self.signatures
         )
@@ -64,13 +64,13 @@ class NoteFormat:
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """The harmless parts of a name that somebody else chose."""
+    """The safe parts of a file name from outside."""
 
     stem: str
     suffix: str
     """In lower case and without the dot; empty if there is none."""
     shown: str
-    """For error texts: one short line without anything invisible."""
+    """For error texts: one short line without invisible characters."""
 
     @classmethod
     def of(cls, name: str) -> FileName:
@@ -78,20 +78,20 @@ class FileName:
         last = fit_on_one_line(re.split(r"[/\\]", name[-5000:])[-1], limit=5000)
         stem, dot, suffix = last.rpartition(".")
         is_short = len(last) <= _MAX_SHOWN_CHARACTERS
-        shown = last if is_short else f"{last[: _MAX_SHOWN_CHARACTERS - 16]}…{last[-15:]}"
+        short_name = last if is_short else f"{last[: _MAX_SHOWN_CHARACTERS - 16]}…{last[-15:]}"
         return cls(
             stem=fit_on_one_line(stem if dot else last),
             suffix=suffix.lower() if dot else "",
-            shown=shown or "the file",
+            shown=short_name or "the file",
         )
 
 
 def fit_on_one_line(text: str, *, limit: int = MAX_TITLE_CHARACTERS) -> str:
     """Return the text on one line of at most `limit` characters, without control, direction and unassigned characters."""
-    kept = (
+    visible = (
         " " if character.isspace() else character
         for character in text[: limit * 10]
         if character.isspace() or character in _JOINERS or not unicodedata.category(character).startswith("C")
     )
-    line = " ".join("".join(kept).split())
+    line = " ".join("".join(visible).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -1,4 +1,4 @@
-"""The archive inside an office document, opened with care: nothing is unpacked beyond what it declares and we allow."""
+"""Read the archive of an office document safely: nothing is unpacked beyond its declared size and our limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_UNPACKED_BYTES = 100_000_000
 MAX_RATIO = 200
 MAX_MEMBERS = 10_000
 _RATIO_CHECKED_FROM_BYTES = 10_000_000
-"""Repetitive text packs well: below this size a high ratio means nothing."""
+"""Below this size a high compression ratio is no sign of an attack: repetitive text compresses well."""
 
 _PIECE_BYTES = 65_536
 _ENCRYPTED = 0x1
@@ -20,7 +20,7 @@ _COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class XmlHandler:
-    """Receives the elements of one part of the document as they pass by; a tree of them is never built."""
+    """Receives the elements of one part of the document while it is parsed; no tree is built."""
 
     def start(self, tag: str, attributes: dict[str, str], /) -> None:
         """Handle the start of an element."""
@@ -32,7 +32,7 @@ class XmlHandler:
         """Text between elements."""
 
     def doctype(self, name: str, public: str | None, system: str | None, /) -> None:
-        """Office documents have no document type; one is there to define entities that grow."""
+        """Refuse a document type: office documents have none, and it can define entities that expand without limit."""
         raise UnreadableFile(ReadFault.DAMAGED)
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class XmlHandler:
 
 
 class OfficeZip:
-    """The members of an office document; raises Unreadable for one that lies or would grow too large."""
+    """The members of an office document; raises UnreadableFile for one with a wrong or too large size."""
 
     def __init__(self, data: bytes) -> None:
         self._zip = zipfile.ZipFile(BytesIO(data))
@@ -54,7 +54,7 @@ class OfficeZip:
             raise UnreadableFile(ReadFault.PASSWORD)
 
     def feed(self, name: str, target: XmlHandler) -> bool:
-        """Show a member to `target`; False if there is no such member."""
+        """Parse a member into `target`; return False if there is no such member."""
         try:
             member = self._zip.getinfo(name)
         except KeyError:
@@ -63,8 +63,8 @@ class OfficeZip:
             raise UnreadableFile(ReadFault.DAMAGED)
         parser = XMLParser(target=target)  # noqa: S314 - `Target.doctype` refuses what could define entities
         with self._zip.open(member) as stream:
-            # In pieces: asked for everything at once, it would unpack whatever is there, whatever was declared. Read
-            # so, it stops at the declared size and finds that the checksum is another.
+            # In pieces: a single read would unpack everything, whatever size was declared. In pieces it stops at the
+            # declared size and finds the wrong checksum.
             while piece := stream.read(_PIECE_BYTES):
                 parser.feed(piece)
         parser.close()

@@ -1,4 +1,4 @@
-"""Lines as they were drawn on a page, put back together to the paragraphs they came from."""
+"""Join the lines of a page to paragraphs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 _PARAGRAPH_GAP_RATIO = 1.35
-"""Lines further apart than this many times the usual distance belong to different paragraphs."""
+"""Lines with more than this many times the usual distance belong to different paragraphs."""
 _FONT_SIZE_RATIO = 1.12
 _MIN_GAPS = 8
-"""A page with fewer lines says less about itself than the rest of the document does."""
+"""For a page with fewer gaps, the usual distance of the whole document is used."""
 _FULL_LINE_SHARE = 0.7
 _MIN_WIDTH_CHARACTERS = 40
-"""If no line is longer, they are the rows of a table or a list: nothing says that one goes on in the next."""
+"""If no line is longer, they may be rows of a table or a list, and are not joined."""
 
 _BULLET = re.compile(r"[•‣▪●◦∙·■□–*-]\s+(?=\S)")
 _NUMBERED = re.compile(r"\(?((\d{1,3}|[a-z])[.)]|\d{1,2}(\.\d{1,2})+)\s")
@@ -37,47 +37,47 @@ class Line:
 
 
 def join_pages(pages: list[list[Line]]) -> str:
-    """Return the text of all pages, with blank lines between paragraphs; one that goes on over the turn of a page is one."""
-    everywhere = _find_usual_gap([_measure_gaps(page) for page in pages])
+    """Return the text of all pages, with blank lines between paragraphs; a paragraph across two pages is joined."""
+    document_gap = _find_usual_gap([_measure_gaps(page) for page in pages])
     text: list[str] = []
     for page in pages:
         gaps = _measure_gaps(page)
-        found = _join_lines(page, _find_usual_gap([gaps]) if len(gaps) >= _MIN_GAPS else everywhere)
-        if text and found and found[0][:1].islower() and not text[-1].endswith(_SENTENCE_END):
-            text[-1] = _append_line(text[-1], found.pop(0), is_full_line=True, compounds=set())
-        text += found
+        paragraphs = _join_lines(page, _find_usual_gap([gaps]) if len(gaps) >= _MIN_GAPS else document_gap)
+        if text and paragraphs and paragraphs[0][:1].islower() and not text[-1].endswith(_SENTENCE_END):
+            text[-1] = _append_line(text[-1], paragraphs.pop(0), is_full_line=True, compounds=set())
+        text += paragraphs
     return "\n\n".join(text)
 
 
 def _join_lines(lines: list[Line], usual: float | None) -> list[str]:
-    """Return the paragraphs of one page. What may be a table keeps its lines; a word cut at a line's end is whole again."""
+    """Return the paragraphs of one page. A possible table keeps its lines; a hyphenated word is joined."""
     compounds = {word.lower() for line in lines for word in _COMPOUND.findall(line.text)}
     width = _measure_width(lines)
-    found: list[str] = []
+    blocks: list[str] = []
     before: Line | None = None
-    apart = True
+    is_new = True
     for line in lines:
         text = _LEADERS.sub(" … ", _BULLET.sub("- ", line.text, count=1) if _BULLET.match(line.text) else line.text)
         if not text:
-            apart = True
+            is_new = True
             continue
-        if apart or before is None or _starts_paragraph(before, line, usual):
-            found.append(text)
+        if is_new or before is None or _starts_paragraph(before, line, usual):
+            blocks.append(text)
         else:
-            found[-1] = _append_line(
-                found[-1], text, is_full_line=len(before.text) >= _FULL_LINE_SHARE * width, compounds=compounds
+            blocks[-1] = _append_line(
+                blocks[-1], text, is_full_line=len(before.text) >= _FULL_LINE_SHARE * width, compounds=compounds
             )
-        before, apart = line, False
-    return [paragraph for one in found for paragraph in one.split("\n\n")]
+        before, is_new = line, False
+    return [paragraph for block in blocks for paragraph in block.split("\n\n")]
 
 
 def _measure_gaps(lines: list[Line]) -> list[float]:
     heights = [line.height for line in lines if line.text and line.height is not None]
-    return [above - below for above, below in pairwise(heights) if above > below]
+    return [upper - lower for upper, lower in pairwise(heights) if upper > lower]
 
 
 def _find_usual_gap(gaps: list[list[float]]) -> float | None:
-    """Return how far apart the lines of a paragraph are: wherever there are paragraphs, a third of all lines is in one."""
+    """Return the usual distance of lines in a paragraph, assuming that a third of all lines is in paragraphs."""
     ordered = sorted(gap for page in gaps for gap in page)
     return ordered[len(ordered) // 3] if ordered else None
 
@@ -88,18 +88,18 @@ def _measure_width(lines: list[Line]) -> float:
     return width if width >= _MIN_WIDTH_CHARACTERS else float("inf")
 
 
-def _starts_paragraph(above: Line, below: Line, usual: float | None) -> bool:
-    """Return whether the page shows that a new paragraph begins."""
-    if above.size and below.size and not 1 / _FONT_SIZE_RATIO < above.size / below.size < _FONT_SIZE_RATIO:
+def _starts_paragraph(previous: Line, line: Line, usual: float | None) -> bool:
+    """Return True if the layout shows that a new paragraph begins."""
+    if previous.size and line.size and not 1 / _FONT_SIZE_RATIO < previous.size / line.size < _FONT_SIZE_RATIO:
         return True
-    if usual is None or above.height is None or below.height is None:
+    if usual is None or previous.height is None or line.height is None:
         return False
-    gap = above.height - below.height
+    gap = previous.height - line.height
     return gap > _PARAGRAPH_GAP_RATIO * usual or gap < -usual / 2
 
 
 def _append_line(text: str, line: str, *, is_full_line: bool, compounds: set[str]) -> str:
-    """`line` put behind `text`, which it follows on the page without a visible gap."""
+    """Return `text` with the line that follows it on the page without a visible gap."""
     if line.startswith("- ") or _NUMBERED.match(line):
         return f"{text}\n{line}"
     first, second = _LAST_WORD.search(text), _FIRST_WORD.match(line)

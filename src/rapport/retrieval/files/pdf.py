@@ -1,4 +1,4 @@
-"""PDFs as text: line by line as drawn, put together to paragraphs where the page shows them."""
+"""Read PDFs as text: line by line, joined to paragraphs where the layout shows them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEANINGLESS_TITLE = re.compile(
 
 
 def read(data: bytes, *, limit: int) -> tuple[str, str]:
-    """Return the title, if the file names a sensible one, and the text; a page that can't be read is said to be missing."""
+    """Return the title, if the file has a usable one, and the text; an unreadable page is replaced by a remark."""
     try:
         reader = PdfReader(BytesIO(data))
         if reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED:
@@ -61,17 +61,17 @@ def _read_text(reader: PdfReader, limit: int) -> str:
 
 
 def _read_lines(page: Any) -> list[Line]:
-    """Return the lines of a page with their height on it, as far as the pieces that were drawn tell it."""
+    """Return the lines of a page with their vertical position, if it is known."""
     lines: list[Line] = []
     pieces: list[str] = []
     place: list[tuple[float, float]] = []
 
     def see(text: str, cm: list[float], tm: list[float], _font: Any, size: float) -> None:
-        first, *others = text.split("\n")
+        first, *further_lines = text.split("\n")
         _add(first, cm, tm, size)
-        for other in others:
+        for line in further_lines:
             _end_line()
-            _add(other, cm, tm, size)
+            _add(line, cm, tm, size)
 
     def _add(text: str, cm: list[float], tm: list[float], size: float) -> None:
         pieces.append(text)

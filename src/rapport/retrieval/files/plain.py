@@ -1,4 +1,4 @@
-"""Bytes as text: UTF-8, UTF-16 with its mark, and the old Windows encoding where the result makes sense."""
+"""Decode bytes as text: UTF-8, UTF-16 with a byte order mark, and Windows-1252 if the result is plausible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rapport.retrieval.files.read_errors import ReadFault, UnreadableFile
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is the beginning of this one
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark begins with the same bytes
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -27,9 +27,9 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 
 
 def decode_text(data: bytes, *, declared_encoding: str | None = None) -> str:
-    """Return the text with `\\n` line ends and no stray control characters; raises UnreadableFile if it isn't text.
+    """Return the text with `\\n` line ends and without control characters; raise UnreadableFile if it isn't text.
 
-    `declared` is an encoding to believe when the bytes are not UTF-8.
+    `declared` is the encoding to use if the bytes are not UTF-8.
     """
     text = _decode_bytes(data, declared_encoding)
     if "\x00" in text:
@@ -47,13 +47,13 @@ def unify_newlines(text: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Text that a parser has extracted, made storable: no control characters, no halves of surrogate pairs."""
-    kept = _CONTROLS.sub("", unify_newlines(text))
+    """Return extracted text without control characters and halves of surrogate pairs, so that it can be stored."""
+    cleaned = _CONTROLS.sub("", unify_newlines(text))
     try:
-        kept.encode()
+        cleaned.encode()
     except UnicodeEncodeError:
-        kept = kept.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return kept
+        cleaned = cleaned.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return cleaned
 
 
 def find_markdown_title(text: str) -> str:
@@ -89,11 +89,11 @@ def _decode_bytes(data: bytes, declared: str | None) -> str:
             raise UnreadableFile(ReadFault.NUL) from None
     if declared:
         return _decode_strictly(data, declared)
-    almost = data.decode("utf-8", "replace")
-    if almost.count("\ufffd") <= sum(character > "\x7f" for character in almost) * _BROKEN_SHARE:
-        return almost  # it was UTF-8 and has been cut or patched: better a few marks than every umlaut as two letters
+    repaired = data.decode("utf-8", "replace")
+    if repaired.count("\ufffd") <= sum(character > "\x7f" for character in repaired) * _BROKEN_SHARE:
+        return repaired  # damaged UTF-8: a few replacement characters are better than two letters for every umlaut
     text = _decode_strictly(data, "cp1252")
-    # In Western European text, the letters beyond ASCII are few; text in another encoding is nearly all of them.
+    # Western European text has few letters beyond ASCII; text in another encoding has almost only those.
     if sum(character > "\x7f" for character in text) > len(text) * _HIGH_SHARE:
         raise UnreadableFile(ReadFault.NOT_TEXT)
     return text

@@ -1,4 +1,4 @@
-"""Name the reasons why a file can't be read, each with a sentence that says what is wrong and what to do."""
+"""List the reasons why a file can't be read, each with a sentence that names the problem and what to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rapport.retrieval.files.document import Limits, NoteFormat
 
 
 class ReadFault(StrEnum):
-    """The reason; the child process sends its name, and the parent makes a sentence of it."""
+    """The reason. The child process sends its name, and the parent turns it into a sentence."""
 
     DAMAGED = "damaged"
     PASSWORD = "password"  # noqa: S105 - the name of a fault

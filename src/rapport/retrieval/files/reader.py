@@ -44,7 +44,7 @@ _SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
     (b"Rar!\x1a", "a RAR archive"),
     (b"SQLite format 3\x00", "a database"),
 )
-"""The first bytes of files that people rename by mistake, and what to call them in the error."""
+"""The first bytes of files that are often renamed by mistake, and their names in errors."""
 _HTML = re.compile(rb"\s*(<!doctype\s+html|<html|<head|<body|<!--)", re.IGNORECASE)
 _HTML_WITHIN_BYTES = 1024
 
@@ -78,7 +78,7 @@ class FileReader:
         return Document(fit_on_one_line(title) or file.stem or "Untitled", text, note_format.name)
 
     def _check_format(self, file: FileName, data: bytes) -> NoteFormat:
-        """Return the format that the name says; raise InvalidInput if the content contradicts it."""
+        """Return the format by the file's name; raise InvalidInput if the content contradicts it."""
         note_format = self._formats.get(file.suffix)
         if note_format is None:
             raise InvalidInput(
@@ -134,7 +134,7 @@ class FileReader:
             stderr=DEVNULL,
             env={},
             cwd="/",
-            start_new_session=True,  # Ctrl-C in the terminal is for the server, which ends its children itself
+            start_new_session=True,  # Ctrl-C must reach only the server, which ends its children itself
         )
         try:
             await _send(process, data)
@@ -153,7 +153,7 @@ def _find_folder(parser: str) -> str:
 
 
 def _find_other_format(note_format: NoteFormat, data: bytes) -> str | None:
-    """Return what the file is, if it can't be what its name says."""
+    """Return the name of the file's real format, if its content contradicts its name."""
     if note_format.has_signature(data):
         return None
     actual = next((label for signature, label in _SIGNATURES if data.startswith(signature)), None)

@@ -1,4 +1,4 @@
-"""Web pages as text: what a reader sees, and nothing is ever fetched."""
+"""Read web pages as text: the visible text; nothing is fetched."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def read(data: bytes, *, limit: int) -> tuple[str, str]:
 
 
 def _find_declared_encoding(data: bytes) -> str | None:
-    found = _CHARSET.search(data, 0, 4096)
-    name = found.group(1).decode("ascii").lower() if found else ""
+    match = _CHARSET.search(data, 0, 4096)
+    name = match.group(1).decode("ascii").lower() if match else ""
     return name if _TRUSTED_ENCODINGS.fullmatch(name) else None
 
 

@@ -17,7 +17,7 @@ _BODY_LEVEL = 9
 _MAX_ANCESTORS = 20
 _ROOTS = {"document", "footnotes", "endnotes"}
 _HIDDEN_ELEMENTS = {"Fallback", "moveFrom", "del", "pPrChange", "rPrChange"}
-"""`Fallback` repeats what its neighbour shows; the others are tracked changes: what the document no longer says."""
+"""Skipped elements: `Fallback` repeats its neighbour's text, and the others are tracked changes with deleted text."""
 
 
 def read(data: bytes, *, limit: int) -> tuple[str, str]:
@@ -43,8 +43,8 @@ def read(data: bytes, *, limit: int) -> tuple[str, str]:
 def _get_known_name(tag: str) -> str:
     """Return the name of an element that this module knows by name, else empty: drawings have a `p` and a `t` of their own."""
     namespace, _, name = tag.rpartition("}")
-    known = "wordprocessingml" in namespace or namespace.endswith(("/math", "/markup-compatibility/2006"))
-    return name if known else ""
+    is_known = "wordprocessingml" in namespace or namespace.endswith(("/math", "/markup-compatibility/2006"))
+    return name if is_known else ""
 
 
 def _get_value(attributes: dict[str, str]) -> str:
@@ -56,7 +56,7 @@ def _parse_number(text: str) -> int:
 
 
 class _Relations(XmlHandler):
-    """Finds where the document itself is kept."""
+    """Finds the path of the main document part."""
 
     def __init__(self) -> None:
         self.main = "word/document.xml"
@@ -93,7 +93,7 @@ class _Style:
 
 
 class _Styles(XmlHandler):
-    """Hold what each paragraph style makes of a paragraph, inherited as Word does."""
+    """The paragraph styles: heading level and list item, with Word's inheritance."""
 
     def __init__(self) -> None:
         self._styles: dict[str, _Style] = {}
@@ -115,10 +115,10 @@ class _Styles(XmlHandler):
             self._open.item = _get_value(attributes) != "0"
 
     def get_heading_level(self, identity: str) -> int:
-        """Return the level from 1 on; 0 for what is no heading."""
+        """Return the heading level from 1 on; 0 for other styles."""
         for style in self._list_ancestry(identity):
-            if found := _HEADING_NAME.fullmatch(style.name):
-                return int(found.group(1))
+            if match := _HEADING_NAME.fullmatch(style.name):
+                return int(match.group(1))
             if style.name.lower() == "title":
                 return 1
             if style.outline is not None:
@@ -126,20 +126,20 @@ class _Styles(XmlHandler):
         return 0
 
     def is_list_item(self, identity: str) -> bool:
-        """Return whether a paragraph of this style is an item of a list."""
+        """Return True if a paragraph of this style is a list item."""
         return next((style.item for style in self._list_ancestry(identity) if style.item is not None), False)
 
     def _list_ancestry(self, identity: str) -> list[_Style]:
-        found: list[_Style] = []
-        while (style := self._styles.get(identity)) and len(found) < _MAX_ANCESTORS:
-            found.append(style)
+        ancestry: list[_Style] = []
+        while (style := self._styles.get(identity)) and len(ancestry) < _MAX_ANCESTORS:
+            ancestry.append(style)
             identity = style.based_on
-        return found
+        return ancestry
 
 
 @dataclass(slots=True)
 class _ParagraphProperties:
-    """Hold what a paragraph says of itself, beyond its style."""
+    """A paragraph's own properties, which override its style."""
 
     style: str = ""
     outline: int | None = None
@@ -205,27 +205,27 @@ class _Body(XmlHandler):
             self.blocks.write(text)
 
     def _read_property(self, name: str, attributes: dict[str, str]) -> None:
-        told = self._properties
-        if told is None:
+        properties = self._properties
+        if properties is None:
             return
         value = _get_value(attributes)
         if name == "pStyle":
-            told.style = value
+            properties.style = value
         elif name == "outlineLvl":
-            told.outline = _parse_number(value)
+            properties.outline = _parse_number(value)
         elif name == "numId":
-            told.item = value != "0"
+            properties.item = value != "0"
         elif name == "ilvl":
-            told.level = _parse_number(value)
+            properties.level = _parse_number(value)
 
     def _begin_block(self) -> None:
-        told, self._properties = self._properties or _ParagraphProperties(), None
-        heading = self._styles.get_heading_level(told.style)
-        if told.outline is not None:
-            heading = told.outline + 1 if told.outline < _BODY_LEVEL else 0
-        item = self._styles.is_list_item(told.style) if told.item is None else told.item
+        properties, self._properties = self._properties or _ParagraphProperties(), None
+        heading = self._styles.get_heading_level(properties.style)
+        if properties.outline is not None:
+            heading = properties.outline + 1 if properties.outline < _BODY_LEVEL else 0
+        item = self._styles.is_list_item(properties.style) if properties.item is None else properties.item
         # A numbered heading is a heading.
         if heading:
             self.blocks.begin("heading", heading)
         elif item:
-            self.blocks.begin("item", told.level)
+            self.blocks.begin("item", properties.level)
