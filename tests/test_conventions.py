@@ -102,7 +102,7 @@ def expect_none(check: Callable[[Module], Iterator[int | str]]) -> None:
     assert not places, "\n".join([f"{len(places)} places", *places])
 
 
-def test_a_module_is_neither_a_crumb_nor_too_long_to_read() -> None:
+def test_a_module_has_neither_too_few_nor_too_many_lines() -> None:
     def check(module: Module) -> Iterator[str]:
         lines = len(module.text.splitlines())
         is_short = lines < MIN_LINES and module.path.name != "__init__.py" and module.name not in SHORT
@@ -152,7 +152,7 @@ def test_a_participle_is_recognized() -> None:
     assert [name for name in ("embed", "read", "set_timer", "find", "feed") if begins_with_participle(name)] == []
 
 
-def test_whoever_swallows_everything_says_why() -> None:
+def test_a_handler_of_every_exception_says_why() -> None:
     """Translating an error (`raise … from error`) and the worker's loop, which logs it whole, need no excuse."""
 
     def check(module: Module) -> Iterator[int]:

@@ -114,7 +114,7 @@ async def test_the_real_checkpointer_passes_and_keeps_nothing_of_the_probe(
 
 
 @pytest.mark.parametrize("serde", [Forgetful, Stringly, Partial])
-async def test_a_checkpointer_that_loses_tags_is_found_out_and_keeps_nothing(
+async def test_a_checkpointer_that_loses_tags_is_detected_and_keeps_no_probe(
     pool: CheckpointPool, database_url: str, serde: type[Forgetful]
 ) -> None:
     saver = Lossy(pool, serde())
@@ -124,7 +124,7 @@ async def test_a_checkpointer_that_loses_tags_is_found_out_and_keeps_nothing(
     assert_nothing_left(database_url)
 
 
-async def test_a_checkpointer_that_keeps_nothing_at_all_is_found_out(pool: CheckpointPool, database_url: str) -> None:
+async def test_a_checkpointer_that_stores_nothing_is_detected(pool: CheckpointPool, database_url: str) -> None:
     with pytest.raises(MetadataLost):
         await verify(Silent(pool))
     assert_nothing_left(database_url)

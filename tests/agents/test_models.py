@@ -355,7 +355,7 @@ class Watching(AsyncCallbackHandler):
         self.heard.append("answered")
 
 
-async def test_who_watches_by_callbacks_sees_every_call_and_nobody_gets_another_answer(provider: Provider) -> None:
+async def test_callbacks_see_every_call_and_do_not_change_the_answer(provider: Provider) -> None:
     watching = Watching()
     async with model_at(provider.url) as model:
         watched = await model.ainvoke([HumanMessage("hello")], {"callbacks": [watching]})
@@ -383,7 +383,7 @@ class Counted(BaseModel):
         return super().model_json_schema(*args, **more)
 
 
-async def test_the_schema_of_a_form_is_made_for_the_first_decision_only(provider: Provider) -> None:
+async def test_the_schema_of_structured_output_is_built_once(provider: Provider) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "Counted", "arguments": '{"name": "Ana"}'}}
     async with model_at(provider.url) as model:
         agent = agent_with(model)
@@ -481,7 +481,7 @@ async def test_a_stream_is_read_as_the_standard_says(provider: Provider) -> None
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503])
 @pytest.mark.parametrize("way", ["plain", "streamed"])
-async def test_an_error_says_its_status_and_when_to_come_back(provider: Provider, status: int, way: str) -> None:
+async def test_an_error_has_its_status_and_its_retry_after(provider: Provider, status: int, way: str) -> None:
     provider.will.append(refusal(status, "that won't do", **{"Retry-After": "7"}))
     async with model_at(provider.url) as model:
         with pytest.raises(Exception, match="that won't do") as failed:
@@ -504,7 +504,7 @@ async def test_an_error_says_its_status_and_when_to_come_back(provider: Provider
         ("", "HTTP 401"),
     ],
 )
-async def test_an_error_is_told_by_its_message_alone_and_on_one_line(provider: Provider, body: str, told: str) -> None:
+async def test_an_error_shows_only_its_message_on_one_line(provider: Provider, body: str, told: str) -> None:
     async def answer(_request: web.Request, _body: dict[str, Any]) -> web.StreamResponse:
         return web.Response(status=401, text=body)
 
@@ -543,7 +543,7 @@ async def fails(
 
 @pytest.mark.parametrize("way", ["plain", "streamed"])
 @pytest.mark.parametrize("fault", PLAIN_FAULTS)
-async def test_a_passing_failure_is_tried_three_times(mock: MockModel, fault: str, way: str) -> None:
+async def test_a_transient_failure_is_tried_three_times(mock: MockModel, fault: str, way: str) -> None:
     mock.behave(fault=fault)
     tokens: list[str] = []
     async with model_at(mock.url) as model:
@@ -553,7 +553,7 @@ async def test_a_passing_failure_is_tried_three_times(mock: MockModel, fault: st
     assert "the mock answers with plain words so every".startswith("".join(tokens))
 
 
-async def test_a_connection_that_just_ends_is_a_passing_failure(provider: Provider) -> None:
+async def test_a_closed_connection_is_a_transient_failure(provider: Provider) -> None:
     """As when a server closes an idle connection at the moment it is used again."""
     provider.will.append(hangs_up)
     async with model_at(provider.url) as model:
@@ -563,14 +563,14 @@ async def test_a_connection_that_just_ends_is_a_passing_failure(provider: Provid
     assert len(provider.bodies) == 5
 
 
-async def test_a_model_that_nobody_serves_is_a_passing_failure() -> None:
+async def test_an_unreachable_model_is_a_transient_failure() -> None:
     async with model_at(f"http://127.0.0.1:{free_port()}/v1") as model:
         assert (await fails(model)).kind == "network"
 
 
 @pytest.mark.parametrize("way", ["plain", "streamed"])
 @pytest.mark.parametrize("status", [400, 401, 404])
-async def test_a_refusal_is_not_repeated(provider: Provider, status: int, way: str) -> None:
+async def test_a_permanent_failure_is_not_retried(provider: Provider, status: int, way: str) -> None:
     provider.will.append(refusal(status, "that won't do"))
     async with model_at(provider.url) as model:
         failure = await fails(model, tokens=[] if way == "streamed" else None)
@@ -579,7 +579,7 @@ async def test_a_refusal_is_not_repeated(provider: Provider, status: int, way: s
     assert "that won't do" not in str(failure)
 
 
-async def test_a_provider_is_not_asked_again_before_it_wants_to(provider: Provider) -> None:
+async def test_a_retry_waits_for_retry_after(provider: Provider) -> None:
     provider.will.extend([refusal(429, **{"Retry-After": "1"}), refusal(503, **{"Retry-After": "0"})])
     began = time.monotonic()
     async with model_at(provider.url) as model:
@@ -609,7 +609,7 @@ async def test_tokens_are_not_relayed_twice(provider: Provider) -> None:
     assert len(provider.bodies) == 2
 
 
-async def test_an_error_in_the_middle_of_a_stream_is_no_end_of_an_answer(provider: Provider) -> None:
+async def test_an_error_within_a_stream_does_not_complete_the_answer(provider: Provider) -> None:
     """Providers that have begun to answer can say only so that they failed."""
     trouble = b'data: {"error": {"message": "overloaded", "type": "server_error", "code": 503}}\n\n'
     provider.will.append(stream([*HELLO[:2], trouble, DONE]))
@@ -676,7 +676,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         ("anthropic:claude-sonnet-4-5", r"ANTHROPIC_API_KEY"),
     ],
 )
-def test_a_model_that_cannot_be_had_says_what_to_set(no_keys: None, name: str, what_to_set: str) -> None:
+def test_the_error_for_an_unavailable_model_names_the_setting(no_keys: None, name: str, what_to_set: str) -> None:
     with pytest.raises(Permanent) as refused:
         make_model(name, timeout=1, environment={})
     assert f"RAPPORT_MODEL={name!r}" in str(refused.value)
@@ -684,7 +684,7 @@ def test_a_model_that_cannot_be_had_says_what_to_set(no_keys: None, name: str, w
     assert "\n" not in str(refused.value)
 
 
-async def test_models_are_made_without_talking_to_anybody(no_keys: None) -> None:
+async def test_creating_a_model_makes_no_request(no_keys: None) -> None:
     for name, environment in {
         "builtin": {},
         "ollama:qwen3": {},

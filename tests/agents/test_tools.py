@@ -26,7 +26,7 @@ def calling(*calls: tuple[str, dict[str, Any]]) -> AIMessage:
     return AIMessage("", tool_calls=named)
 
 
-async def test_a_model_that_wants_to_note_down_everything_is_told_to_stop() -> None:
+async def test_saving_too_many_facts_is_refused() -> None:
     tools = Toolbox(may_save=lambda _: True)
     calls = [("upsert_memory", {"content": f"The user likes {number}."}) for number in range(1_000)]
     answers = await tools.use(calling(*calls))
@@ -35,7 +35,7 @@ async def test_a_model_that_wants_to_note_down_everything_is_told_to_stop() -> N
     assert {str(answer.text) for answer in answers[MAX_CALLS_PER_MESSAGE:]} == {"Not done: too many calls."}
 
 
-async def test_one_that_looks_up_without_end_is_told_to_answer() -> None:
+async def test_a_model_that_calls_chat_tools_too_often_must_answer() -> None:
     heard = Heard()
     tools = Toolbox(lookups=heard)
     said: list[str] = []
@@ -46,7 +46,7 @@ async def test_one_that_looks_up_without_end_is_told_to_answer() -> None:
     assert len(heard.asked) == MAX_CHAT_TOOL_CALLS
 
 
-async def test_what_was_not_offered_is_not_there() -> None:
+async def test_a_tool_that_was_not_offered_does_not_exist() -> None:
     heard = Heard()
     fact = ("upsert_memory", {"content": "The user likes tea."})
     search = ("search_conversation", {"query": "tea"})

@@ -86,7 +86,7 @@ async def test_what_could_not_be_sent_is_kept_and_sent_again(visitor: Visitor, w
     await expect(visitor.box).to_have_value("not sent yet")
 
 
-async def test_an_answer_that_the_history_brings_first_stands_there_once(visitor: Visitor, world: World) -> None:
+async def test_an_answer_that_arrives_with_the_history_is_shown_once(visitor: Visitor, world: World) -> None:
     """On a slow line: the stream has not begun, and the history comes after the answer that it holds."""
     thread = await world.conversation()
     answered, asked = asyncio.Event(), asyncio.Event()
@@ -206,7 +206,7 @@ async def test_who_has_many_conversations_is_told_how_to_find_the_older_ones(vis
     await expect(visitor.page.get_by_text("Use the search to find older ones.")).to_be_hidden()
 
 
-async def test_what_others_say_comes_by_itself(visitor: Visitor, world: World) -> None:
+async def test_messages_of_others_appear_without_a_reload(visitor: Visitor, world: World) -> None:
     thread = await world.conversation()
     await visitor.open(f"c/{thread}")
     await expect(visitor.page.locator(".empty-chat")).to_be_visible()

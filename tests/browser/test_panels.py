@@ -46,7 +46,7 @@ async def test_an_answer_shows_the_passage_it_rests_on(visitor: Visitor, world: 
     await expect(passage).to_contain_text("This note was deleted.")
 
 
-async def test_what_an_answer_was_given_is_lit(visitor: Visitor, world: World) -> None:
+async def test_the_messages_given_to_an_answer_are_highlighted(visitor: Visitor, world: World) -> None:
     loaded = (await world.http.post("/api/samples")).json()
     await visitor.open(f"c/{loaded['thread_id']}")
     await visitor.page.get_by_role("button", name="Maya: @bot what do you think?").click()
@@ -234,7 +234,7 @@ async def test_the_samples_come_and_go_and_each_thing_to_try_takes_one_click(vis
     await expect(visitor.messages).not_to_have_count(0)
 
 
-async def test_a_key_lets_in_and_the_door_closes_again(visitor: Visitor, world: World) -> None:
+async def test_signing_in_with_a_key_and_signing_out_again(visitor: Visitor, world: World) -> None:
     _, header = await make_key(world, "ana")
     await until_closed(world)
     await world.conversation(owner="ana", title="Ana's own")

@@ -29,7 +29,7 @@ async def world(database_url: str) -> AsyncGenerator[World]:
         yield opened
 
 
-async def test_what_is_wrong_with_the_model_is_said_until_it_answers(visitor: Visitor, world: World) -> None:
+async def test_a_model_problem_is_shown_until_the_model_answers(visitor: Visitor, world: World) -> None:
     told = advise("key_refused", MODEL)
     thread = await world.conversation()
     await visitor.open(f"c/{thread}")

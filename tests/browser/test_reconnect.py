@@ -40,7 +40,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def test_a_server_killed_in_the_middle_of_an_answer_is_not_noticed_in_what_is_shown(
+async def test_a_server_killed_during_an_answer_loses_no_shown_text(
     browser: Browser, screen: Screen, home: Home, model: ScriptedModel, database_url: str
 ) -> None:
     environment = {"PORT": str(free_port()), "DATABASE_URL": database_url}

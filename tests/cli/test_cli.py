@@ -63,7 +63,7 @@ def test_help_names_every_command(home: Home) -> None:
         assert told is None or (told.code == 0 and "Usage:" in told.out)
 
 
-def test_a_command_that_is_none_is_refused(home: Home) -> None:
+def test_an_unknown_command_is_refused(home: Home) -> None:
     ran = home.run("sing")
     assert ran.code == 2
     assert "No such command 'sing'" in ran.err

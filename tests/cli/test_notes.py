@@ -175,7 +175,7 @@ def test_a_curve_that_cannot_be_drawn_costs_no_measurement(rapport: Run, docs: P
     assert not_drawn.out.splitlines()[:-1] == drawn.out.splitlines()[:-1]
 
 
-def test_an_embedder_that_is_none_is_said_in_one_line(rapport: Run) -> None:
+def test_an_unknown_embedder_is_reported_in_one_line(rapport: Run) -> None:
     for command in (["notes", "add", "docs"], ["notes", "search", "coffee"], ["reindex"]):
         ran = rapport(*command, RAPPORT_EMBEDDINGS="nonsense")
         assert (ran.code, ran.out) == (1, "")

@@ -58,7 +58,7 @@ def told(chat: Chat, chosen: set[str]) -> tuple[list[str], list[str], int]:
     [True, False],
 )
 @every_case("chat", chats())
-def test_the_talk_that_is_meant_is_all_there(chat: Chat, *, links: bool) -> None:
+def test_the_whole_discussion_that_is_meant_is_selected(chat: Chat, *, links: bool) -> None:
     selection, _ = selected(chat, links=links)
     missing, others, total = told(chat, set(selection.ids))
     assert missing == []
@@ -114,7 +114,7 @@ def spoken_at(number: int, minutes: float, who: str, text: str, **more: Any) -> 
     )
 
 
-def test_speaking_to_the_agent_links_nobody() -> None:
+def test_a_mention_of_the_agent_is_no_link_between_people() -> None:
     said = [
         spoken_at(0, 5, "Ann", "@bot and @Ben what do you think?"),
         spoken_at(1, 4, "Ben", "@house_helper_bot thoughts?", mentions=["companion"]),  # as its platform calls it

@@ -47,7 +47,7 @@ CASTS = ["Ann Ann Bob Ann", "Ann Bob Carl Ann", "Ann Bob Carl Dan", "Ann Ann Bob
 
 @every_case("cast", CASTS)
 @every_case("words", CHALLENGES)
-def test_the_challenge_all_of_three_days_belongs(words: tuple[str, str, str, str], cast: str) -> None:
+def test_the_challenge_selects_the_discussion_of_all_three_days(words: tuple[str, str, str, str], cast: str) -> None:
     a, b, c, d = cast.split()
     talk = [said("A", a, 3 * DAY, words[0]), said("B", b, 2 * DAY, words[1]), said("C", c, 10, words[2])]
     assert chosen(said("D", d, 0, words[3]), *talk) == ["A", "B", "C", "D"]
@@ -94,7 +94,7 @@ def tangled(words: list[str]) -> list[Message]:
 
 @every_case("call", ["@bot", "@bot what do you think?", "@bot ^", "@bot can you help us?"])
 @every_case("words", TANGLED)
-def test_of_a_to_e_only_a_c_and_d(words: list[str], call: str) -> None:
+def test_of_messages_a_to_e_only_a_c_and_d_are_selected(words: list[str], call: str) -> None:
     assert chosen(said("T", "Ann", 0, call), *tangled(words)) == ["A", "C", "D", "T"]
 
 
@@ -227,7 +227,7 @@ def chats(draw: st.DrawFn) -> list[Message]:
     st.integers(0, 40),
     st.sampled_from(["@bot", "@bot why?"]),
 )
-def test_once_in_order_with_its_anchor_and_within_its_budget(
+def test_a_selection_is_ordered_unique_within_budget_and_has_its_anchor(
     chat: list[Message], strategy: Strategy, tokens: int, replied: int, words: str
 ) -> None:
     anchor = chat[replied] if replied < len(chat) else None

@@ -36,7 +36,7 @@ def test_a_call_without_a_subject_of_its_own_is_bare(text: str) -> None:
 
 
 @every_case("text", OWN)
-def test_a_call_with_one_is_not(text: str) -> None:
+def test_a_call_with_a_subject_is_not_bare(text: str) -> None:
     assert not is_bare(text)
 
 

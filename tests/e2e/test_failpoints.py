@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize("place", sorted(NAMES - {"deliver.sent"}))
-async def test_a_kill_inside_a_turn_is_mended_by_the_next_start(
+async def test_a_turn_interrupted_by_a_kill_is_finished_after_the_next_start(
     place: str, home: Home, model: ScriptedModel, http: aiohttp.ClientSession
 ) -> None:
     server = await home.serve(RAPPORT_FAILPOINT=place)

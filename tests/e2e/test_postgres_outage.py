@@ -90,7 +90,7 @@ async def cluster(home: Home) -> AsyncGenerator[Cluster]:
 
 
 @pytest.mark.parametrize("suddenly", [False, True], ids=["shutdown", "kill -9"])
-async def test_an_outage_of_postgres_is_said_survived_and_over(
+async def test_an_outage_of_postgres_is_reported_and_survived(
     suddenly: bool, home: Home, cluster: Cluster, model: ScriptedModel, http: aiohttp.ClientSession
 ) -> None:
     chance = random.Random(7)

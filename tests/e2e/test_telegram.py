@@ -115,7 +115,7 @@ async def test_in_a_group_whoever_tags_the_bot_is_answered_and_nobody_else(home:
     expect_quiet(server)
 
 
-async def test_commands_are_obeyed_and_are_nobodys_message(home: Home, peer: NpmPeer) -> None:
+async def test_commands_are_run_and_are_no_messages(home: Home, peer: NpmPeer) -> None:
     server = await home.serve()
     await peer.commands(ANN, "/help")
     await peer.commands(ANN, "/mute 2h")
@@ -151,7 +151,7 @@ async def test_what_is_said_while_the_server_is_down_is_answered_when_it_is_back
     expect_quiet(first, second)
 
 
-async def test_a_send_cut_off_by_a_crash_does_not_silence_the_chat_if_nobody_can_tell_what_became_of_it(
+async def test_a_send_interrupted_by_a_crash_does_not_block_the_chat_if_its_result_stays_unknown(
     home: Home, peer: NpmPeer
 ) -> None:
     """This server says yes to any edit, and has no idea of what waits: so it can't be asked."""
@@ -190,7 +190,7 @@ async def test_a_webhook_is_set_and_whoever_does_not_show_the_secret_is_refused(
 
 
 @pytest.mark.timeout(180)
-async def test_updates_told_three_times_through_kill_9_are_stored_once_and_answered_once(
+async def test_updates_delivered_three_times_through_kill_9_are_stored_and_answered_once(
     home: Home, model: ScriptedModel
 ) -> None:
     seed = int(os.environ.get("RAPPORT_CRASH_SEED", "0")) or time.time_ns() % 1_000_000

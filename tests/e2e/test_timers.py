@@ -46,7 +46,7 @@ SELECT id, 'u' || id, owner_id, 'user', 'Here I am.', clock_timestamp() FROM con
 """
 
 
-async def test_a_follow_up_after_somebody_spoke_would_be_noticed(database_url: str) -> None:
+async def test_the_audit_detects_a_follow_up_after_a_message(database_url: str) -> None:
     """The audit that the others rely on: what is right has no trouble, and what is wrong has this one."""
     await set_timers(database_url, dict.fromkeys(await fell_silent(database_url, 2), 60.0))
     assert await troubles(database_url) == {}
@@ -58,7 +58,7 @@ async def test_a_follow_up_after_somebody_spoke_would_be_noticed(database_url: s
     assert found["messages without an answer"] == found["conversations that count their messages wrongly"] == 2
 
 
-async def test_nothing_is_said_unasked_after_somebody_spoke(
+async def test_no_follow_up_is_delivered_after_a_message(
     home: Home, model: ScriptedModel, http: aiohttp.ClientSession, chance: random.Random
 ) -> None:
     servers = await asyncio.gather(home.serve(), home.serve())

@@ -92,7 +92,7 @@ def test_a_mention_is_a_word_of_its_own(text: str) -> None:
         "/ask bot",
     ],
 )
-def test_what_only_looks_like_one_is_none(text: str) -> None:
+def test_text_that_only_looks_like_a_mention_is_none(text: str) -> None:
     assert not has_mention(text, COMPANION)
 
 
@@ -227,7 +227,7 @@ def test_a_handle_is_taken_literally(handle: str) -> None:
         "/a" * 16_000 + "@",
     ],
 )
-def test_long_text_takes_no_time(text: str) -> None:
+def test_long_text_is_checked_in_little_time(text: str) -> None:
     find_mentioned_agents(text, [], list_agents())
 
 

@@ -97,7 +97,7 @@ async def test_what_is_said_in_a_group_gets_its_vector_once(database: Database) 
     assert await rows(database, "SELECT vectors FROM embedding_progress") == [(3,)]
 
 
-async def test_what_nobody_said_and_what_has_no_words_gets_none(database: Database) -> None:
+async def test_triggers_summaries_and_messages_without_words_get_no_vector(database: Database) -> None:
     where = await a_chat(database)
     await said(database, where, "@bot", "\u200b\u2060", "👍", "hello")
     await said(database, where, "beep", is_bot=True)
@@ -152,7 +152,7 @@ async def test_a_long_chat_is_embedded_stretch_by_stretch(database: Database) ->
     assert await index.list_pending_groups() == [other]
 
 
-async def test_exactly_a_stretch_ends_too(database: Database) -> None:
+async def test_a_chat_of_exactly_one_batch_is_embedded(database: Database) -> None:
     where = await a_chat(database)
     await said(database, where, *(f"number {n}" for n in range(BATCH_MESSAGES)))
     index = MessageEmbedding(database, HandMade())
@@ -448,7 +448,9 @@ async def test_reindex_moves_what_was_said_to_another_embedder(rapport: Run, dat
 
 
 @plans
-async def test_who_is_behind_is_known_without_looking_at_messages(database: Database, mode: PlanMode) -> None:
+async def test_groups_with_missing_vectors_are_found_without_reading_messages(
+    database: Database, mode: PlanMode
+) -> None:
     async with database.statement() as connection:
         await connection.execute(
             "INSERT INTO conversations (id, owner_id, agent_id, kind, channel, last_at)"

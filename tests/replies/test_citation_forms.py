@@ -100,11 +100,11 @@ def test_code_ends_where_it_ends() -> None:
     assert check_citations("One `tick\n[tea]", RETRIEVED).text == "One `tick\n[source: tea]\n\nSources: tea"
 
 
-def test_that_there_are_no_sources_is_not_said() -> None:
+def test_a_line_that_says_there_are_no_sources_is_removed() -> None:
     assert check_citations("I can't say.\n\nSources: none", RETRIEVED) == CheckedText("I can't say.", (), (), ())
 
 
-def test_an_id_in_another_case_is_the_only_one_that_it_can_be() -> None:
+def test_an_id_in_another_case_counts_if_it_is_unambiguous() -> None:
     assert check_citations("[source: NOTE]", {"Note", "note"}).text == REMOVED
     assert check_citations("Yes [source: note].", {"Note", "note"}).valid == ("note",)
     assert check_citations("Yes [source: NOTE].", {"Note"}).valid == ("Note",)

@@ -340,7 +340,7 @@ def test_neither_bundled_embedder_touches_the_network_nor_runs_the_wheels_code()
         ("cohere:embed-english-v3.0", "pip install langchain-cohere"),
     ],
 )
-def test_a_name_that_is_none_says_what_to_set(name: str, told: str) -> None:
+def test_the_error_for_an_unknown_embedder_names_the_setting(name: str, told: str) -> None:
     with pytest.raises(Permanent) as raised:
         make_embedder(name, environment={})
     assert told in str(raised.value)
@@ -591,7 +591,7 @@ async def test_an_answer_that_is_no_vectors_is_not_believed(
         (list[list[float]]([[], []]), "0 numbers"),
     ],
 )
-async def test_numbers_without_a_direction_are_not_believed(
+async def test_vectors_without_a_direction_are_refused(
     provider: Provider, remote: LangChainEmbedder, vectors: list[list[float]], told: str
 ) -> None:
     provider.answer = lambda request: provider.vectors(vectors[: len(request["input"])])

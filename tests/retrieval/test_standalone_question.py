@@ -64,7 +64,7 @@ def test_a_question_that_stands_alone_is_looked_up_alone(question: str) -> None:
 
 
 @every_case("question", [*FOLLOW_UPS, *SELF_CONTAINED])
-def test_without_a_conversation_a_question_is_what_it_is(question: str) -> None:
+def test_without_earlier_questions_a_question_is_unchanged(question: str) -> None:
     assert standalone(question, []) == question
 
 

@@ -12,7 +12,7 @@ from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
 
-async def test_a_follow_up_that_is_told_twice_to_give_way_costs_no_connection(world: World) -> None:
+async def test_a_follow_up_that_is_cancelled_twice_loses_no_connection(world: World) -> None:
     """The process that somebody speaks to ends it at once, and hears of it once more by its own hint."""
     where = await world.conversation()
     await world.says(where, "What do you think about pizza?")
@@ -34,7 +34,7 @@ async def test_a_follow_up_that_is_told_twice_to_give_way_costs_no_connection(wo
     assert world.database._pool.get_stats().get("returns_bad", 0) == 0  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_who_speaks_just_when_a_follow_up_begins_is_answered_at_once(
+async def test_a_message_sent_when_a_follow_up_starts_is_answered_at_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fired and began while the message waited for its place in the line, unseen by it."""

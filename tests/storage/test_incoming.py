@@ -36,7 +36,7 @@ async def order(database: Database) -> list[str]:
         return [row[0] for row in await found.fetchall()]
 
 
-async def test_what_grew_old_while_it_waited_still_stands_after_what_was_said_before_it(database: Database) -> None:
+async def test_messages_that_arrive_late_keep_the_platforms_order(database: Database) -> None:
     chat = await a_group(database)
     async with database.statement() as connection:
         await connection.execute(_REPLIED)
@@ -49,7 +49,7 @@ async def test_what_grew_old_while_it_waited_still_stands_after_what_was_said_be
     assert await order(database) == ["first", "second", "third"]
 
 
-async def test_what_comes_after_something_later_stands_where_it_was_said(database: Database) -> None:
+async def test_a_message_that_arrives_after_a_later_one_is_placed_by_its_date(database: Database) -> None:
     chat = await a_group(database)
     await hears(database, chat, "second", age=5)
     async with database.statement() as connection:

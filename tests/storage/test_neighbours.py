@@ -226,7 +226,7 @@ async def test_a_snapshot_of_no_known_time_stands_just_before_the_call(chat: Cha
     assert found.anchor.author is None
 
 
-async def test_a_call_that_replies_to_nothing_asks_nothing(database: Database) -> None:
+async def test_a_call_without_a_reply_runs_no_query_for_links(database: Database) -> None:
     async with database.statement() as connection:
         explained = Explained(connection, "force_custom_plan")
         assert await load_linked(explained.as_connection, "local", "c", a_call("c")) == LinkedMessages(None, (), ())

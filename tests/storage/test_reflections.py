@@ -9,7 +9,7 @@ from rapport.storage.database import Database
 from rapport.storage.followups.reflections import Reflections
 
 
-async def test_what_was_never_thought_about_is_fresh_and_is_not_afterwards(database: Database) -> None:
+async def test_messages_are_fresh_until_the_model_has_reflected_on_them(database: Database) -> None:
     async with database.statement() as connection:
         where = (await Conversations(connection).create("local", agent_id="companion")).id
     accepted = await accept(database, Incoming("local", where, "I live in Porto"), worker_id="w", claim=True)
@@ -41,7 +41,7 @@ async def test_what_came_from_a_file_is_not_taken_for_the_owners_words(database:
     assert [one.text for one in paused.fresh] == ["hello"]
 
 
-async def test_what_was_thought_about_before_something_was_said_unasked_counts_no_more(database: Database) -> None:
+async def test_a_reflection_is_not_recorded_if_a_follow_up_was_sent_meanwhile(database: Database) -> None:
     async with database.statement() as connection:
         where = (await Conversations(connection).create("local", agent_id="companion")).id
     accepted = await accept(database, Incoming("local", where, "hello"), worker_id="w", claim=True)

@@ -154,7 +154,7 @@ async def test_an_extension_that_is_not_only_ours_stays_when_we_go(empty_databas
             connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
 
 
-async def test_a_talk_of_version_1_goes_on_and_comes_back_whole(empty_database: str) -> None:
+async def test_a_conversation_of_version_1_survives_migration_up_and_down(empty_database: str) -> None:
     """Messages from before there were summaries stay as they were, up and down; going down drops the summary."""
     await run_migrations(empty_database, to=1)
     with psycopg.connect(empty_database, autocommit=True) as connection:
@@ -182,7 +182,7 @@ async def test_a_talk_of_version_1_goes_on_and_comes_back_whole(empty_database: 
         assert connection.execute("SELECT * FROM messages ORDER BY created_at, id").fetchall() == said
 
 
-async def test_who_spoke_before_there_were_bots_is_known(empty_database: str) -> None:
+async def test_migration_marks_the_agents_earlier_messages_as_a_bots(empty_database: str) -> None:
     """The agent's own messages of version 3 are a bot's; going back loses nothing that was said."""
     await run_migrations(empty_database, to=3)
     with psycopg.connect(empty_database, autocommit=True) as connection:

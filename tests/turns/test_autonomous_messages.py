@@ -147,7 +147,7 @@ async def test_us1_2_an_unanswered_question_is_taken_up_without_a_word_about_req
     assert_natural(await spoke_up(builtin, here, "question_unanswered"))
 
 
-async def test_us1_2_a_model_that_speaks_of_a_follow_up_request_is_not_heard(
+async def test_us1_2_a_reply_that_mentions_a_follow_up_request_is_not_delivered(
     world: World, model: ScriptedModel
 ) -> None:
     here = await world.conversation()
@@ -168,7 +168,7 @@ async def test_us1_3_several_in_a_row_stay_natural_and_differ(builtin: World) ->
     assert_natural(answer["content"])
 
 
-async def test_us1_3_no_confusion_piles_up_in_what_the_model_reads(world: World, model: ScriptedModel) -> None:
+async def test_us1_3_prompts_do_not_accumulate_triggers(world: World, model: ScriptedModel) -> None:
     here = await world.conversation()
     await world.says(here, "I have to finish my report.")
     for number, kind in enumerate(TRIGGER_TYPES[:3]):
@@ -267,7 +267,7 @@ def overhear(world: World) -> Overhearing:
     return ears
 
 
-async def test_fr_005_the_whole_chain_of_what_memories_are_looked_up_by(world: World, model: ScriptedModel) -> None:
+async def test_fr_005_the_order_of_the_queries_for_recall(world: World, model: ScriptedModel) -> None:
     await remembering(world, WORK)
     ears = overhear(world)
 
@@ -482,7 +482,7 @@ async def test_fr_004_a_checkpoint_that_is_just_being_written_is_waited_for(data
         assert [message.text for message in (await reading).values["messages"]] == ["hello"]
 
 
-def test_fr_006_a_look_at_a_message_costs_next_to_nothing() -> None:
+def test_fr_006_checking_a_message_costs_little() -> None:
     """The seed allows 5 ms a message."""
     many = [HumanMessage("x" * 10_000, additional_kwargs={"synthetic": number % 2 == 0}) for number in range(10_000)]
     began = time.process_time()
@@ -490,7 +490,7 @@ def test_fr_006_a_look_at_a_message_costs_next_to_nothing() -> None:
     assert (time.process_time() - began) / len(many) < 0.005 / 10
 
 
-def test_fr_007_the_prompts_are_the_seed_s_own() -> None:
+def test_fr_007_the_prompts_are_the_specified_ones() -> None:
     assert PROMPTS == {
         "check_in": "Continue our conversation naturally.",
         "question_unanswered": "The user asked a question but hasn't responded. Follow up on it.",
@@ -716,7 +716,9 @@ async def test_sc_004_all_four_types_keep_a_conversation_going(world: World, mod
     assert [text for _, text in told if text.startswith("How about")] == [f"How about number {n}?" for n in range(4)]
 
 
-async def test_sc_006_a_line_tells_a_synthetic_message_without_its_words(world: World, model: ScriptedModel) -> None:
+async def test_sc_006_a_log_line_identifies_a_synthetic_message_without_its_text(
+    world: World, model: ScriptedModel
+) -> None:
     here = await world.conversation()
     await world.says(here, "hello there")
     model.answers.append("How are you?")

@@ -47,7 +47,7 @@ def test_the_numbers_are_those_of_the_specification() -> None:
     assert (BREAKER_FAILURES, BREAKER_WINDOW_SECONDS) == (5, 120)
 
 
-async def test_five_failed_turns_in_a_row_open_it_and_the_words_stay_the_same(world: World) -> None:
+async def test_five_failed_turns_in_a_row_open_the_breaker_and_the_fallback_stays_the_same(world: World) -> None:
     await world.http.post("/api/notes", json={"id": "refunds", "text": REFUNDS})
     conversation = await world.conversation()
     world.model.will_fail(*[RuntimeError("out of order")] * 5)
@@ -104,7 +104,7 @@ async def test_failures_just_within_two_minutes_open_it(world: World) -> None:
     assert await rests(world, conversation)
 
 
-async def test_it_remembers_no_more_than_it_needs(world: World) -> None:
+async def test_only_the_latest_failures_are_stored(world: World) -> None:
     conversation = await world.conversation()
     for _ in range(8):
         await fail(world, conversation, times=1)
@@ -160,7 +160,7 @@ async def test_a_failed_turn_counts_once_however_often_it_was_tried(world: World
     assert not await rests(world, conversation), "eight calls have failed, but four turns"
 
 
-async def test_a_turn_that_a_retry_has_saved_is_no_failed_one(world: World) -> None:
+async def test_a_turn_that_succeeds_after_a_retry_is_not_a_failure(world: World) -> None:
     conversation = await world.conversation()
     await fail(world, conversation, times=4)
     world.model.will_fail(ConnectionResetError("gone"))
@@ -203,7 +203,7 @@ async def test_a_cancelled_trial_leaves_the_next_turn_to_try(world: World) -> No
     assert await rests(world, conversation)
 
 
-async def test_only_one_turn_at_a_time_tries(world: World) -> None:
+async def test_only_one_trial_runs_at_a_time(world: World) -> None:
     """Whoever writes while the trial is on its way waits for what comes of it."""
     conversation = await world.conversation()
     await fail(world, conversation, times=5)
@@ -252,7 +252,7 @@ async def test_replicas_count_together_and_rest_together(database_url: str) -> N
         assert not await rests(two, conversation)
 
 
-async def test_a_restart_changes_nothing_about_it(database_url: str) -> None:
+async def test_the_breaker_survives_a_restart(database_url: str) -> None:
     async with open_world(database_url) as world:
         conversation = await world.conversation()
         await fail(world, conversation, times=4)

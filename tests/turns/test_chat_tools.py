@@ -117,7 +117,7 @@ async def test_a_message_is_shown_by_its_number_or_its_id_and_whole(world: World
     assert by_number.count("word") == 1_000
 
 
-async def test_what_a_reply_has_brought_along_is_shown_whole_too(world: World, model: ScriptedModel) -> None:
+async def test_the_snapshot_of_a_parent_is_shown_whole_too(world: World, model: ScriptedModel) -> None:
     """It bears a number like every line, and is stored nowhere."""
     group = await world.conversation(kind="group")
     brought = {"id": "77", "author": {"id": "zed", "name": "Zed"}, "text": "begin " + "word " * 1_000 + "end"}
@@ -270,7 +270,7 @@ async def test_a_model_whose_server_knows_no_tools_answers_without(world: World,
 # ---- searching
 
 
-async def test_who_is_named_said_it_and_is_not_spoken_to(world: World, model: ScriptedModel) -> None:
+async def test_a_named_participant_is_the_author_and_not_the_addressee(world: World, model: ScriptedModel) -> None:
     group = await world.conversation(kind="group")
     await said(world, group, BEN, 9_000, "I joined the rowing club by the bridge in May")
     for number in range(12):

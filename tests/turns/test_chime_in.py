@@ -82,7 +82,7 @@ async def receipt(world: World, group: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("call", ["@bot what do you think?", "@bot can you help", "@bot ^", "@bot"])
-async def test_a_generic_tag_gets_the_talk_that_is_meant(world: World, call: str) -> None:
+async def test_a_generic_tag_gets_the_discussion_that_is_meant(world: World, call: str) -> None:
     group, _ = await challenge(world)
     world.model.will_say("I think the Thai place sounds good.")
     reply = await world.says(group, call, author=DAN)
@@ -168,7 +168,7 @@ async def test_without_an_embedder_the_call_is_answered_all_the_same(
     assert {"load", "context", "model", "commit"} <= {line.get("phase") for line in logs}
 
 
-def test_a_chooser_reads_its_tables_before_anybody_calls(world: World) -> None:
+def test_the_context_selector_loads_word_vectors_before_the_first_call(world: World) -> None:
     """Whatever strategy is set: somebody may ask for another."""
     read: list[str] = []
 
@@ -387,7 +387,7 @@ HOSTILE: list[Any] = [
 ]
 
 
-async def test_nothing_that_is_said_gets_out_of_the_quotation(world: World) -> None:
+async def test_no_message_text_escapes_the_quotation(world: World) -> None:
     group = await world.conversation(kind="group")
     eve = {"id": "eve", "name": "System"}
     for number, text in enumerate(HOSTILE):

@@ -44,7 +44,7 @@ async def test_each_type_is_asked_for_in_its_own_words_and_nothing_else(
     assert not any("secret" in str(message.text) for message in world.model.calls[-1])
 
 
-async def test_what_is_said_unasked_is_an_ordinary_message_that_answers_nothing(world: World) -> None:
+async def test_a_follow_up_is_an_ordinary_message_that_replies_to_nothing(world: World) -> None:
     where = await asked_about_pizza(world)
     world.model.will_say("Did you try the new place?")
     await world.silence(where)
@@ -101,7 +101,7 @@ async def test_no_client_can_forge_the_tag(world: World) -> None:
     assert (await world.history(where))[0]["content"] == "Continue our conversation naturally."
 
 
-async def test_somebody_who_speaks_overtakes_a_follow_up_that_is_being_thought_about(world: World) -> None:
+async def test_a_message_cancels_a_follow_up_that_is_being_generated(world: World) -> None:
     where = await asked_about_pizza(world)
     thinking = world.model.will_wait("Too late.")
     silence = asyncio.create_task(world.silence(where))
@@ -116,7 +116,7 @@ async def test_somebody_who_speaks_overtakes_a_follow_up_that_is_being_thought_a
     assert [one["content"] for one in await world.history(where)][2:] == ["I'm back", "Hello again!"]
 
 
-async def test_a_real_answer_is_never_overtaken(world: World) -> None:
+async def test_a_message_never_cancels_an_answer(world: World) -> None:
     where = await world.conversation()
     thinking = world.model.will_wait("First answer.")
     first = asyncio.create_task(world.says(where, "one"))
@@ -129,7 +129,7 @@ async def test_a_real_answer_is_never_overtaken(world: World) -> None:
     assert (await second)["content"] == "Second answer."
 
 
-async def test_somebody_speaking_on_another_replica_overtakes_too(world: World, database_url: str) -> None:
+async def test_a_message_on_another_replica_cancels_a_follow_up_too(world: World, database_url: str) -> None:
     async with open_world(database_url) as other:
         where = await asked_about_pizza(world)
         thinking = world.model.will_wait("Too late.")
@@ -143,7 +143,7 @@ async def test_somebody_speaking_on_another_replica_overtakes_too(world: World, 
         assert (await silence).state == "superseded"
 
 
-async def test_the_gates_hold_it_back_before_the_model_is_asked(world: World) -> None:
+async def test_the_gates_suppress_a_follow_up_before_the_model_is_called(world: World) -> None:
     where = await asked_about_pizza(world)
     asked = len(world.model.calls)
     await world.sql("UPDATE conversations SET muted_until = clock_timestamp() + interval '1 hour'")
@@ -152,7 +152,7 @@ async def test_the_gates_hold_it_back_before_the_model_is_asked(world: World) ->
     assert len(world.model.calls) == asked
 
 
-async def test_the_gates_hold_it_back_again_when_it_has_been_thought_about(world: World) -> None:
+async def test_the_gates_are_checked_again_after_the_model_call(world: World) -> None:
     where = await asked_about_pizza(world)
     thinking = world.model.will_wait("Not now.")
     silence = asyncio.create_task(world.silence(where))
@@ -164,7 +164,7 @@ async def test_the_gates_hold_it_back_again_when_it_has_been_thought_about(world
     assert len(await world.history(where)) == 2
 
 
-async def test_at_most_three_in_a_row_and_a_word_begins_anew(world: World) -> None:
+async def test_at_most_three_follow_ups_in_a_row_until_the_person_writes(world: World) -> None:
     where = await asked_about_pizza(world)
     states: list[tuple[str, str | None]] = []
     for _ in range(4):
@@ -204,7 +204,7 @@ async def test_a_server_that_is_told_to_keep_quiet_does(database_url: str) -> No
         assert (became.state, became.gate) == ("suppressed", "server")
 
 
-async def test_a_leak_is_said_again_in_other_words(world: World) -> None:
+async def test_a_leak_is_generated_once_more(world: World) -> None:
     where = await asked_about_pizza(world)
     world.model.will_say("I see you sent an incomplete message.", "Did you try the new place?")
     became = await world.silence(where)
@@ -213,7 +213,7 @@ async def test_a_leak_is_said_again_in_other_words(world: World) -> None:
     assert await world.sql("SELECT regenerated FROM timers WHERE id = %s", became.id) == [(True,)]
 
 
-async def test_a_leak_that_stays_one_is_not_said(world: World) -> None:
+async def test_a_second_leak_is_not_delivered(world: World) -> None:
     where = await asked_about_pizza(world)
     world.model.will_say(*["I was triggered by a system message to follow up."] * 2)
     became = await world.silence(where)

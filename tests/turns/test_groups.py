@@ -253,7 +253,7 @@ async def test_two_agents_in_one_group_end_after_one_reply(world: World) -> None
     assert len(world.model.calls) == 1
 
 
-async def test_a_bot_is_nobody_who_speaks(world: World) -> None:
+async def test_a_bots_message_does_not_count_as_a_persons(world: World) -> None:
     """What waits for people goes on waiting, and unanswered follow-ups are still counted."""
     where = await group(world)
     await world.says(where, "@bot hello")
@@ -384,7 +384,7 @@ async def test_what_cant_be_stored_is_refused_and_nothing_is_stored(world: World
         {"payload": {}},
     ],
 )
-async def test_what_has_not_the_form_of_a_message_is_refused(world: World, fields: dict[str, Any]) -> None:
+async def test_a_malformed_message_is_refused(world: World, fields: dict[str, Any]) -> None:
     where = await group(world)
     response = await world.post(where, "hello", **fields)
     assert response.status_code == 422, response.text

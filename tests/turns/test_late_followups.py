@@ -37,7 +37,7 @@ UNSENT = (
 """A follow-up that somebody's words have overtaken before it was sent."""
 
 
-async def test_a_follow_up_that_fired_in_time_but_met_nobody_for_hours_is_dropped(database: Database) -> None:
+async def test_a_follow_up_that_waited_hours_for_a_worker_is_dropped(database: Database) -> None:
     async with open_world(database.url) as world:
         where = await world.conversation()
         await world.says(where, "What do you think about pizza?")
@@ -99,7 +99,7 @@ async def test_what_was_not_sent_in_time_is_not_answered_from(world: World) -> N
     assert "Shall I cancel your flight?" not in [str(message.text) for message in world.model.calls[-1]]
 
 
-async def test_taking_back_never_waits_for_whoever_erases_the_conversation(database: Database) -> None:
+async def test_withdrawing_a_follow_up_does_not_wait_for_an_erasure(database: Database) -> None:
     """It needs the same rows in another order: each would wait for the other."""
     async with database.statement() as connection:
         where = (await Conversations(connection).create("local", agent_id="companion")).id
@@ -126,7 +126,7 @@ async def test_taking_back_never_waits_for_whoever_erases_the_conversation(datab
     await erasing
 
 
-async def test_the_timekeeper_survives_what_nobody_has_thought_of(database: Database) -> None:
+async def test_the_timer_loop_survives_an_unexpected_error(database: Database) -> None:
     calls = 0
 
     def breaks_once() -> None:

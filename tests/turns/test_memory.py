@@ -203,7 +203,7 @@ async def test_a_model_that_calls_tools_without_end_has_to_answer(
 
 
 @pytest.mark.parametrize("words", ["I have noted it.", ""])
-async def test_a_model_that_calls_tools_even_when_it_has_none_is_not_heard_any_more(
+async def test_a_model_that_never_stops_calling_tools_is_cut_off(
     world: World, model: ScriptedModel, words: str
 ) -> None:
     model.answers += [Uses(remembers(FACT).calls, words)] * (MAX_TOOL_ROUNDS + 4)
@@ -227,7 +227,7 @@ async def test_a_server_whose_model_knows_no_tools_answers_and_the_rules_remembe
     assert {one["origin"] for one in await remembered(world)} == {"extracted"}
 
 
-async def test_a_full_book_fails_no_turn(world: World, model: ScriptedModel) -> None:
+async def test_a_full_memory_store_fails_no_turn(world: World, model: ScriptedModel) -> None:
     await world.sql(
         "INSERT INTO memories (owner_id, agent_id, id, content, origin, embedder, embedding)"
         " SELECT 'local', 'companion', 'm' || n, 'Fact number ' || n, 'user', 'another', '[1,0]'::halfvec"
@@ -454,7 +454,7 @@ async def test_the_model_sets_a_follow_up_where_the_rules_saw_none(pausing: Worl
     ]
 
 
-async def test_a_pause_that_has_just_begun_is_not_thought_about_once_the_server_has_stopped(
+async def test_a_stopped_server_starts_no_reflection(
     database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lull = 0.5
@@ -611,7 +611,7 @@ async def test_a_delay_is_brought_within_the_agent_s_limits(
     assert given - 20 < delay <= given
 
 
-async def test_no_pause_is_thought_about_where_nothing_may_come_of_it(
+async def test_there_is_no_reflection_where_neither_memory_nor_follow_ups_are_allowed(
     database_url: str, model: ScriptedModel, brief_lull: None
 ) -> None:
     async with open_world(database_url, model=chat_model(model)) as world:
@@ -643,7 +643,7 @@ async def test_the_model_reads_no_trigger_at_a_pause(pausing: World, model: Scri
     assert "zebra" not in asked.text + asked.system
 
 
-async def test_the_same_matter_is_not_brought_up_twice(pausing: World, model: ScriptedModel) -> None:
+async def test_the_same_topic_is_not_brought_up_twice(pausing: World, model: ScriptedModel) -> None:
     """Whatever the model says: the rules know what has been asked."""
     here = await pausing.conversation()
     await pausing.says(here, "I have to call the landlord.")

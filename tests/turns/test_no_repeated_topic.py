@@ -65,14 +65,14 @@ async def gates(world: World) -> list[str | None]:
     return [row[0] for row in rows]
 
 
-async def test_the_built_in_model_brings_a_matter_up_once(builtin: World) -> None:
+async def test_the_built_in_model_brings_up_a_topic_once(builtin: World) -> None:
     here = await builtin.conversation()
     await builtin.says(here, FLATS)
     unasked = await keep_silent(builtin, here, hours=50)
     assert len(unasked) == 1, unasked
 
 
-async def test_a_model_that_plans_eagerly_with_other_words_brings_a_matter_up_once(
+async def test_a_model_that_plans_eagerly_in_other_words_brings_up_a_topic_once(
     eager: World, model: ScriptedModel
 ) -> None:
     here = await eager.conversation()
@@ -84,7 +84,9 @@ async def test_a_model_that_plans_eagerly_with_other_words_brings_a_matter_up_on
 
 
 @pytest.mark.parametrize("first", range(len(WORDS)))
-async def test_whatever_it_is_brought_up_as_first(eager: World, model: ScriptedModel, first: int) -> None:
+async def test_a_topic_is_brought_up_once_whatever_its_first_trigger_type(
+    eager: World, model: ScriptedModel, first: int
+) -> None:
     here = await eager.conversation()
     model.answers += ["I see.", *SAYINGS]
     plan_eagerly(model, WORDS[first:] + WORDS[:first])
@@ -93,7 +95,7 @@ async def test_whatever_it_is_brought_up_as_first(eager: World, model: ScriptedM
     assert len(unasked) == 1
 
 
-async def test_speaking_of_something_else_does_not_open_it_again(eager: World, model: ScriptedModel) -> None:
+async def test_a_message_about_something_else_does_not_reopen_a_topic(eager: World, model: ScriptedModel) -> None:
     here = await eager.conversation()
     model.answers += ["A hard choice.", "Any thoughts on the two places?"]
     plan_eagerly(model, WORDS)
@@ -105,7 +107,7 @@ async def test_speaking_of_something_else_does_not_open_it_again(eager: World, m
     assert await keep_silent(eager, here, hours=26) == []
 
 
-async def test_speaking_of_it_again_does(eager: World, model: ScriptedModel) -> None:
+async def test_a_message_about_a_topic_reopens_it(eager: World, model: ScriptedModel) -> None:
     here = await eager.conversation()
     model.answers += ["A hard choice.", "Any thoughts on the two places?"]
     plan_eagerly(model, WORDS)
@@ -118,7 +120,7 @@ async def test_speaking_of_it_again_does(eager: World, model: ScriptedModel) -> 
 
 
 @pytest.mark.parametrize("is_builtin", [True, False], ids=["built in", "eager"])
-async def test_different_matters_are_an_hour_apart_and_two_a_day(
+async def test_different_topics_are_an_hour_apart_and_at_most_two_a_day(
     database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, *, is_builtin: bool
 ) -> None:
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
@@ -235,7 +237,7 @@ async def test_what_a_person_sets_is_not_bound_by_the_new_limits(eager: World, m
     assert set(await gates(eager)) == {"consecutive"}
 
 
-async def test_what_a_person_set_has_brought_a_matter_up_too(eager: World, model: ScriptedModel) -> None:
+async def test_a_timer_that_a_person_set_counts_as_bringing_up_its_topic(eager: World, model: ScriptedModel) -> None:
     here = await eager.conversation()
     plan_eagerly(model, [])
     await eager.says(here, FLATS)

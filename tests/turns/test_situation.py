@@ -200,7 +200,7 @@ async def test_a_picture_stays_a_picture(world: World) -> None:
     assert [one["type"] for one in rest] == ["text", "image"]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-async def test_what_is_added_is_short(world: World) -> None:
+async def test_the_time_and_abilities_in_a_prompt_are_short(world: World) -> None:
     await prefer(world, "Europe/Lisbon")
     await world.http.post("/api/notes", json={"id": "refunds", "text": REFUNDS})
     await world.says(await world.conversation(), "hello", author=ANN)
@@ -221,7 +221,7 @@ def test_words_about_the_time_are_no_leak(said: str) -> None:
     assert leak_in(said, prompts=set(PROMPTS.values())) is None
 
 
-async def test_who_thinks_back_over_a_pause_knows_the_time(database_url: str, clock: Clock) -> None:
+async def test_a_reflection_knows_the_time(database_url: str, clock: Clock) -> None:
     async with scripted_model() as model, open_world(database_url, model=chat_model(model), now=clock) as world:
         await prefer(world, "Europe/Lisbon")
         await world.says(await world.conversation(), "I have to tell the landlord by Friday.")

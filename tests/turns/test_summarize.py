@@ -137,7 +137,7 @@ def uncovered(messages: list[dict[str, Any]]) -> list[str]:
 # ---- when
 
 
-async def test_twelve_messages_are_told_as_they_are_and_fourteen_are_summed_up(world: World, model: Summariser) -> None:
+async def test_twelve_messages_are_not_summarized_and_fourteen_are(world: World, model: Summariser) -> None:
     conversation = await world.conversation()
     await talk(world, conversation, TOO_MANY - 1)
     assert model.read == []
@@ -298,7 +298,7 @@ async def test_a_model_that_fails_is_not_asked_for_summaries(world: World, model
     assert model.read == []
 
 
-async def test_a_summary_that_hangs_holds_up_nobody(database_url: str, model: Summariser) -> None:
+async def test_a_summary_that_hangs_blocks_no_turn(database_url: str, model: Summariser) -> None:
     """Neither the next turns, nor the server when it stops; and what was said is told to the model as it was."""
     async with open_world(database_url, model=model, turn_deadline=10 * LIMIT_SECONDS) as world:
         conversation = await world.conversation()
@@ -320,7 +320,7 @@ async def test_a_summary_that_hangs_holds_up_nobody(database_url: str, model: Su
         assert summary["metadata"]["replaced"] == 12
 
 
-async def test_who_goes_on_talking_waits_for_no_other_conversations_summary(
+async def test_a_turn_does_not_wait_for_the_summary_of_another_conversation(
     world: World, model: Summariser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few are made at a time; but what somebody waits for doesn't stand in line."""

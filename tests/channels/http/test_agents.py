@@ -19,12 +19,12 @@ async def test_the_agents_say_what_they_are_like(world: World) -> None:
         assert set(one) == {"id", "name", "description", "grounding", "remembers", "follows_up", "handles"}
 
 
-async def test_what_an_agent_is_told_stays_inside(world: World) -> None:
+async def test_an_agents_instructions_are_not_exposed(world: World) -> None:
     told = (await world.http.get("/api/agents")).text
     assert all(agent.persona not in told for agent in list_agents())
 
 
-async def test_an_agent_that_is_none_is_not_found(world: World) -> None:
+async def test_an_unknown_agent_is_not_found(world: World) -> None:
     for name in ("nobody", "%00", "COMPANION", "x" * 300):
         answer = await world.http.get(f"/api/agents/{name}")
         assert answer.status_code == 404

@@ -9,7 +9,7 @@ from rapport.channels.http.routes.page import POLICY
 from tests.support.world import World
 
 
-async def test_every_route_is_told_and_every_link_leads_somewhere(world: World) -> None:
+async def test_every_route_is_described_and_every_link_works(world: World) -> None:
     answer = await world.http.get("/docs")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -21,7 +21,7 @@ async def test_every_route_is_told_and_every_link_leads_somewhere(world: World) 
     assert set(re.findall(r'href="#([^"]+)"', answer.text)) <= ids
 
 
-async def test_errors_are_told_as_they_are(world: World) -> None:
+async def test_the_described_errors_are_the_actual_ones(world: World) -> None:
     described = (await world.http.get("/openapi.json")).json()
     assert "HTTPValidationError" not in described["components"]["schemas"]
     for path, methods in described["paths"].items():
@@ -45,7 +45,7 @@ async def test_nothing_comes_from_another_site(world: World) -> None:
         assert (await world.http.get(name)).status_code == 200, name
 
 
-def test_what_is_described_is_never_run() -> None:
+def test_descriptions_are_never_executed_as_script() -> None:
     evil = "<script>alert(1)</script>"
     shape = {"properties": {evil: {"type": "string", "description": evil}}, "description": evil}
     route = {"summary": f"`{evil}`", "responses": {"200": {"description": evil}}}

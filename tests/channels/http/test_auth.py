@@ -63,7 +63,7 @@ async def test_without_keys_a_page_of_another_site_is_refused(world: World) -> N
         await assert_refused(world, headers)
 
 
-async def test_without_keys_an_address_that_is_none_is_refused_like_any_other(world: World) -> None:
+async def test_without_keys_a_malformed_host_or_origin_is_refused(world: World) -> None:
     for headers in ({"Host": "[::1"}, {"Origin": "http://["}):
         await assert_refused(world, headers)
 
@@ -188,7 +188,7 @@ async def test_a_revoked_key_ends_at_once(world: World) -> None:
         assert await ApiKeys(connection).revoke("nonsense") is False
 
 
-async def test_what_is_one_users_does_not_exist_for_another(world: World) -> None:
+async def test_data_of_one_user_does_not_exist_for_another(world: World) -> None:
     _, ana = await make_key(world, "ana")
     _, ben = await make_key(world, "ben")
     await until_closed(world)
@@ -244,7 +244,7 @@ async def test_a_running_turn_cannot_be_cancelled_by_somebody_else(world: World)
     assert "the whole answer" in frames
 
 
-async def test_an_id_that_is_none_is_just_not_there(world: World) -> None:
+async def test_a_malformed_id_is_not_found(world: World) -> None:
     for name in ("nonsense", "%F0%9F%A6%84", "x" * 300, "' OR 1=1 --", "%00"):
         await assert_not_there(world, name)
 
@@ -335,7 +335,7 @@ async def test_metrics_are_for_the_operator(world: World) -> None:
     assert (await world.http.get("/metrics", headers=local)).status_code == 200
 
 
-async def test_json_is_neither_kept_nor_taken_for_anything_else(world: World) -> None:
+async def test_json_answers_are_not_cached_and_not_sniffed(world: World) -> None:
     thread = (await world.http.post("/api/threads")).json()["id"]
     for path in (
         f"/api/threads/{thread}/history",

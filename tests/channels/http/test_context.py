@@ -46,7 +46,7 @@ async def test_a_reply_is_explained_by_what_was_kept_with_it(world: World) -> No
     assert await explained(world, group) == by_reply
 
 
-async def test_with_a_strategy_it_is_what_would_be_chosen_now(world: World) -> None:
+async def test_with_a_strategy_the_selection_is_computed_now(world: World) -> None:
     group, first = await challenge(world)
     call = await said(world, group, DAN, 0, "I wonder what to do")
     told = {one["content"]: one["id"] for one in await world.history(group)}
@@ -102,7 +102,7 @@ async def test_a_direct_chat_names_its_summary(world: World) -> None:
     assert summary.status_code == 404
 
 
-async def test_what_was_said_unasked_is_explained_without_its_trigger(world: World) -> None:
+async def test_a_follow_up_is_explained_without_its_trigger(world: World) -> None:
     here = await world.conversation()
     await world.says(here, "I have to call the landlord.")
     assert (await world.silence(here)).state == "delivered"

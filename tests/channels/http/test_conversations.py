@@ -97,7 +97,7 @@ async def test_the_model_is_given_the_current_message_once(world: World) -> None
     assert texts == ["first", "re: first", "second"]
 
 
-async def test_somebody_who_says_yes_twice_has_said_it_twice(world: World) -> None:
+async def test_the_same_text_twice_is_two_messages(world: World) -> None:
     conversation = await world.conversation()
     await world.says(conversation, "yes")
     await world.says(conversation, "yes")
@@ -238,7 +238,7 @@ async def test_a_conversation_erased_during_its_turn_stays_erased(world: World) 
     assert await world.sql("SELECT count(*) FROM messages") == [(0,)]
 
 
-async def test_who_stands_in_line_when_a_conversation_is_erased_is_not_answered(world: World) -> None:
+async def test_a_waiting_message_is_not_answered_when_its_conversation_is_erased(world: World) -> None:
     for _ in range(5):
         conversation = await world.conversation()
         first = world.model.will_wait()

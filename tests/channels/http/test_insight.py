@@ -99,7 +99,7 @@ async def test_what_was_imported_or_is_somebody_elses_is_no_turn(world: World) -
     assert (await world.http.get("/api/insight")).status_code == 401
 
 
-async def test_hours_are_hours(world: World) -> None:
+async def test_the_hours_parameter_is_a_whole_number_within_limits(world: World) -> None:
     for hours in ("0", "-1", "745", "many", "1.5"):
         assert (await world.http.get("/api/insight", params={"hours": hours})).status_code == 422
     assert len((await insight(world, hours=744))["turns"]["by_hour"]) == 745

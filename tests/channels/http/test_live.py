@@ -42,7 +42,7 @@ async def store(world: World, thread: str, text: str, **more: object) -> str:
 # ---- what is told
 
 
-async def test_who_watches_is_told_what_is_said_and_how_it_is_being_written(world: World) -> None:
+async def test_a_subscriber_gets_messages_and_the_tokens_of_a_running_answer(world: World) -> None:
     thread = await world.conversation()
     step = world.model.will_wait("Take the **night** train.")
     async with listening(world.http, thread) as listener:
@@ -64,7 +64,7 @@ async def test_who_watches_is_told_what_is_said_and_how_it_is_being_written(worl
     await until(lambda: world.worker.live_updates.count_subscriptions(thread) == 0)
 
 
-async def test_who_comes_back_is_told_what_was_missed_and_nothing_twice(world: World) -> None:
+async def test_a_reconnecting_client_gets_what_it_missed_and_nothing_twice(world: World) -> None:
     thread = await world.conversation()
     async with listening(world.http, thread) as listener:
         await world.says(thread, "one")
@@ -80,7 +80,7 @@ async def test_who_comes_back_is_told_what_was_missed_and_nothing_twice(world: W
         assert again.named("hello") == []
 
 
-async def test_a_browser_that_comes_back_says_where_it_was_in_a_header_and_that_counts(world: World) -> None:
+async def test_a_reconnecting_browser_resumes_from_its_last_event_id_header(world: World) -> None:
     thread = await world.conversation()
     async with listening(world.http, thread) as listener:
         await world.says(thread, "one")
@@ -93,7 +93,7 @@ async def test_a_browser_that_comes_back_says_where_it_was_in_a_header_and_that_
         assert again.last_id == last
 
 
-async def test_who_has_missed_a_great_deal_is_told_all_of_it_in_order(world: World) -> None:
+async def test_a_client_that_missed_many_messages_gets_all_of_them_in_order(world: World) -> None:
     thread = await world.conversation(kind="group")
     async with listening(world.http, thread) as listener:
         known = listener.last_id
@@ -106,7 +106,7 @@ async def test_who_has_missed_a_great_deal_is_told_all_of_it_in_order(world: Wor
         assert numbers == sorted(set(numbers))
 
 
-async def test_who_comes_late_hears_an_answer_from_its_first_word(world: World) -> None:
+async def test_a_late_subscriber_gets_a_running_answer_from_its_first_token(world: World) -> None:
     thread = await world.conversation()
     step = world.model.will_wait("slowly but surely")
 
@@ -197,7 +197,7 @@ async def test_follow_ups_that_are_set_moved_and_cancelled_are_told_of(world: Wo
         await told(5)
 
 
-async def test_what_is_remembered_is_told_wherever_the_owner_watches(world: World, elsewhere: World) -> None:
+async def test_a_memory_change_reaches_every_stream_of_the_owner(world: World, elsewhere: World) -> None:
     thread = await world.conversation()
     async with listening(world.http, thread) as here, listening(elsewhere.http, thread) as there:
         made = (await world.http.post("/api/memories", json={"content": "Likes tea."})).json()
@@ -213,7 +213,7 @@ async def test_what_is_remembered_is_told_wherever_the_owner_watches(world: Worl
             assert (len(listener.named("memory.created")), len(listener.named("memory.updated"))) == (1, 1)
 
 
-async def test_what_a_turn_remembers_is_told_too(world: World) -> None:
+async def test_a_memory_stored_by_a_turn_reaches_the_stream(world: World) -> None:
     thread = await world.conversation()
     async with listening(world.http, thread) as listener:
         await world.says(thread, "Please remember that my sister is called Nora.")
@@ -224,7 +224,7 @@ async def test_what_a_turn_remembers_is_told_too(world: World) -> None:
 # ---- from wherever it comes
 
 
-async def test_what_is_said_through_another_process_is_told_here(world: World, elsewhere: World) -> None:
+async def test_a_message_stored_by_another_process_reaches_the_stream(world: World, elsewhere: World) -> None:
     thread = await world.conversation()
     async with listening(world.http, thread) as listener:
         await elsewhere.says(thread, "Hello from afar")
@@ -232,14 +232,14 @@ async def test_what_is_said_through_another_process_is_told_here(world: World, e
         assert listener.named("token") == []  # it was written there
 
 
-async def test_what_nobody_gives_a_hint_of_is_found_by_looking(world: World) -> None:
+async def test_a_message_without_a_notification_is_found_by_polling(world: World) -> None:
     thread = await world.conversation(kind="group")
     async with listening(world.http, thread) as listener:
         await store(world, thread, "psst")
         await listener.until_said("psst")
 
 
-async def test_a_crowd_in_two_processes_is_heard_whole_and_in_order_by_both(world: World, elsewhere: World) -> None:
+async def test_messages_of_two_processes_reach_the_streams_of_both_in_order(world: World, elsewhere: World) -> None:
     thread = await world.conversation(kind="group")
     async with listening(world.http, thread) as here, listening(elsewhere.http, thread) as there:
 
@@ -262,7 +262,7 @@ async def test_a_crowd_in_two_processes_is_heard_whole_and_in_order_by_both(worl
 # ---- whose it is, and for how long
 
 
-async def test_nobody_watches_what_is_not_theirs(world: World) -> None:
+async def test_a_conversation_of_another_owner_cannot_be_subscribed_to(world: World) -> None:
     foreign = await world.conversation(owner="somebody")
     for thread in (foreign, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "nonsense"):
         response = await world.http.get(f"/api/threads/{thread}/events")
@@ -279,7 +279,7 @@ async def test_a_page_of_another_site_hears_nothing(world: World) -> None:
     assert response.status_code == 401
 
 
-async def test_a_key_that_is_revoked_hears_nothing_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_revoking_a_key_ends_its_stream(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "ACCESS_CACHE_SECONDS", 0.0)
     async with world.database.statement() as connection:
         _, secret = await ApiKeys(connection).create("ada", name="ada")
@@ -333,7 +333,7 @@ async def test_a_server_that_stops_sends_everybody_away_at_once(world: World) ->
         assert (await asking)["content"] == "in the end"
 
 
-async def test_nothing_is_looked_at_while_nobody_watches(world: World) -> None:
+async def test_without_subscribers_nothing_is_polled(world: World) -> None:
     thread = await world.conversation()
     await world.says(thread, "hello")
     live = world.worker.live_updates
@@ -411,7 +411,7 @@ async def test_many_who_come_back_at_once_are_told_the_same(world: World) -> Non
 
 
 @plans
-async def test_what_is_new_is_read_by_its_number_however_much_was_said(database: Database, mode: PlanMode) -> None:
+async def test_new_messages_are_read_by_an_index_however_long_the_history(database: Database, mode: PlanMode) -> None:
     async with database.statement() as connection:
         thread = (await Conversations(connection).create("local", agent_id="companion")).id
         await connection.execute(

@@ -70,7 +70,7 @@ def assert_problem(response: httpx.Response, status: int, says: str = "") -> Non
     assert says in response.json()["detail"]
 
 
-async def test_a_memory_from_its_making_to_its_end(http: httpx.AsyncClient) -> None:
+async def test_a_memory_is_created_read_edited_and_deleted(http: httpx.AsyncClient) -> None:
     tea = await made(http, TEA, key="drink")
     assert list(tea) == FIELDS
     assert is_id(tea["id"])
@@ -100,7 +100,9 @@ async def test_where_it_comes_from_is_shown(http: httpx.AsyncClient, book: Memor
     assert (shown["origin"], shown["conversation_id"], shown["message_id"]) == ("extracted", "C", "M")
 
 
-async def test_what_says_the_same_is_refused_and_named(http: httpx.AsyncClient, embedder: HandMade) -> None:
+async def test_a_duplicate_is_refused_and_the_existing_memory_is_named(
+    http: httpx.AsyncClient, embedder: HandMade
+) -> None:
     embedder.alike(TEA, "I love green tea.", 0.95)
     embedder.alike("I have a cat.", "I have cats.", 0.96)
     tea, cat = await made(http, TEA, key="drink"), await made(http, "I have a cat.")
@@ -113,7 +115,7 @@ async def test_what_says_the_same_is_refused_and_named(http: httpx.AsyncClient, 
     assert await listed(http) == ["I have a cat.", "I love green tea."]
 
 
-async def test_a_full_book_says_what_to_do(http: httpx.AsyncClient, database: Database) -> None:
+async def test_a_full_memory_store_says_what_to_do(http: httpx.AsyncClient, database: Database) -> None:
     async with database.statement() as connection:
         await connection.execute(
             "INSERT INTO memories (owner_id, agent_id, id, content, origin, embedder, embedding)"
@@ -126,7 +128,7 @@ async def test_a_full_book_says_what_to_do(http: httpx.AsyncClient, database: Da
     assert "forget" in stats["warning"]
 
 
-async def test_stats_of_an_empty_and_of_a_small_book(http: httpx.AsyncClient) -> None:
+async def test_stats_without_and_with_a_few_memories(http: httpx.AsyncClient) -> None:
     nobodys = {"user": 0, "agent": 0, "extracted": 0}
     assert (await http.get("/api/memories/stats")).json() == {
         "count": 0,
@@ -247,14 +249,14 @@ async def test_what_cannot_be_a_memory_is_refused(http: httpx.AsyncClient, body:
     ("body", "status"),
     [({}, 400), ({"content": " "}, 400), ({"content": "a\x00"}, 400), ({"origin": "agent"}, 422), ({"key": 5}, 422)],
 )
-async def test_an_edit_that_is_none_is_refused(http: httpx.AsyncClient, body: dict[str, Any], status: int) -> None:
+async def test_an_invalid_edit_is_refused(http: httpx.AsyncClient, body: dict[str, Any], status: int) -> None:
     tea = await made(http, TEA)
     assert_problem(await http.patch(f"/api/memories/{tea['id']}", json=body), status)
     assert (await http.get("/api/memories")).json()["memories"] == [tea]
 
 
 @pytest.mark.parametrize("memory_id", ["nonsense", "%00", "%ED%A0%80", "'%20OR%201=1", "x" * 3000])
-async def test_an_id_that_is_none_is_not_found(http: httpx.AsyncClient, memory_id: str) -> None:
+async def test_a_malformed_id_is_not_found(http: httpx.AsyncClient, memory_id: str) -> None:
     assert_problem(await http.delete(f"/api/memories/{memory_id}"), 404)
     assert_problem(await http.patch(f"/api/memories/{memory_id}", json={"content": TEA}), 404)
 

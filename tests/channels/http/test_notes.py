@@ -190,7 +190,7 @@ async def test_a_note_is_added_read_and_found(world: World) -> None:
     await assert_shelves_agree(world)
 
 
-async def test_the_same_again_changes_nothing(world: World) -> None:
+async def test_adding_the_same_note_again_changes_nothing(world: World) -> None:
     before = await added(world, REFUNDS, id="refunds")
     embedder = watch(world)
     for body in ({"id": "refunds"}, {"id": "refunds", "title": before["title"]}, {}, {"title": "Another title"}):
@@ -236,7 +236,7 @@ async def test_a_title_is_one_clean_line(world: World) -> None:
     assert (await added(world, PARKING, title="\x1b\x07"))["title"] == "Note"
 
 
-async def test_ids_that_are_none_are_refused(world: World) -> None:
+async def test_malformed_ids_are_refused(world: World) -> None:
     for note_id in ("", " ", "a b", "a/b", "../x", "a.b", "ä", "日本", "a\n", "x\x00", "search", "💥", "a,b", "]"):
         detail(await add(world, REFUNDS, id=note_id), 400)
     detail(await add(world, REFUNDS, id="x" * 81), 422)
@@ -344,7 +344,7 @@ async def test_notes_of_one_moment_are_each_listed_once(world: World) -> None:
     assert await listed(world, before=first["next"]) == ["n2", "n1", "n0"]
 
 
-async def test_cursors_that_are_none_of_ours_are_refused(world: World) -> None:
+async def test_malformed_cursors_are_refused(world: World) -> None:
     await added(world, REFUNDS, id="refunds")
     thread = (await world.http.post("/api/threads")).json()["id"]
     now = "2026-01-01T12:00:00.000000Z"
@@ -666,7 +666,7 @@ BAD_FILES = (
 
 
 @pytest.mark.parametrize("every", [BAD_JSON, BAD_FORMS, BAD_FILES], ids=["json", "forms", "files"])
-async def test_what_is_no_note_is_refused_in_words_and_leaves_nothing(world: World, every: Sequence[Bad]) -> None:
+async def test_an_invalid_note_is_refused_with_a_message_and_stores_nothing(world: World, every: Sequence[Bad]) -> None:
     kept = (await added(world, COFFEE, id="kept"))["id"]
     embedder = watch(world)
     for bad in every:
@@ -775,7 +775,7 @@ async def test_notes_are_taken_in_a_few_at_a_time(world: World) -> None:
     assert (await add(world, PARKING)).status_code == 201
 
 
-async def test_text_that_is_hardly_any_is_stored_or_refused_but_never_breaks(world: World) -> None:
+async def test_nearly_empty_text_is_stored_or_refused_without_an_error(world: World) -> None:
     world.app.library.embedder = Hashed()
     for text in (
         "#",
@@ -983,7 +983,7 @@ async def everything(database: Database) -> dict[tuple[str, str], str]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_whatever_is_done_in_whatever_order_each_step_does_what_it_says(database: Database, seed: int) -> None:
+async def test_any_sequence_of_note_operations_has_its_documented_effect(database: Database, seed: int) -> None:
     """Two owners, two embedders, notes by hand and by file: a step changes one note or nothing, and the counts agree."""
     chance = random.Random(seed)
     libraries = [Library(database, Hashed("one")), Library(database, Hashed("two", 64))]
@@ -1030,7 +1030,7 @@ def expected_after(
     return "added" if outcome.is_new else "replaced", {**before, here: text}
 
 
-async def test_an_embedder_whose_vectors_differ_in_length_is_not_believed(database: Database) -> None:
+async def test_vectors_of_different_lengths_are_refused(database: Database) -> None:
     class Uneven(Hashed):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             return [[0.5] * (3 + number % 2) for number, _ in enumerate(texts)]

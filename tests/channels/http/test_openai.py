@@ -109,7 +109,7 @@ async def test_each_agent_is_a_model(world: World, ai: openai.AsyncOpenAI) -> No
     assert await ai.models.retrieve("librarian") in listed
 
 
-async def test_a_model_that_is_no_agent_is_told_in_openais_words(world: World, ai: openai.AsyncOpenAI) -> None:
+async def test_an_unknown_model_gives_openais_error(world: World, ai: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as asked:
         await ai.models.retrieve("gpt-4o")
     with pytest.raises(openai.NotFoundError) as talked:
@@ -305,7 +305,9 @@ async def test_only_a_key_makes_the_same_words_the_same_message(world: World, ai
     assert questions == ["yes", "yes", "no", "no"]
 
 
-async def test_nothing_is_said_unasked_where_nobody_could_hear_it(world: World, ai: openai.AsyncOpenAI) -> None:
+async def test_a_conversation_of_an_openai_client_has_no_follow_ups_by_default(
+    world: World, ai: openai.AsyncOpenAI
+) -> None:
     here = rapport(await ask(ai, "I have my exam tomorrow, remind me to tell you!", user="anna"))["conversation_id"]
     assert await world.sql("SELECT count(*) FROM timers") == [(0,)]
     async with world.database.statement() as connection:
@@ -366,9 +368,7 @@ async def test_a_conversation_that_is_erased_meanwhile_ends_the_stream_with_an_e
 # ---- conversations of their own
 
 
-async def test_messages_without_a_place_are_a_conversation_of_their_own_and_nothing_is_left(
-    world: World, ai: openai.AsyncOpenAI
-) -> None:
+async def test_a_stateless_request_leaves_nothing_stored(world: World, ai: openai.AsyncOpenAI) -> None:
     answer = await ai.chat.completions.create(
         model="companion",
         messages=[
@@ -427,7 +427,7 @@ async def test_a_stream_that_is_over_leaves_nothing(world: World, ai: openai.Asy
     await until_erased(world)
 
 
-async def test_a_client_that_leaves_takes_its_conversation_along(world: World, ai: openai.AsyncOpenAI) -> None:
+async def test_a_disconnected_stateless_client_leaves_nothing_stored(world: World, ai: openai.AsyncOpenAI) -> None:
     slow = world.model.will_wait("nobody hears this")
     stream = await ai.chat.completions.create(model="companion", messages=[user("go")], stream=True)
     await anext(aiter(stream))
@@ -455,7 +455,7 @@ async def test_what_fails_is_neither_kept_nor_promised(
     await until_erased(world)
 
 
-async def test_what_failed_and_is_stored_is_not_sent_again_unless_it_can_be_known_again(
+async def test_a_failed_request_that_was_stored_is_not_repeated_without_an_idempotency_key(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients repeat a failed request by themselves; in a conversation that would say it twice."""
@@ -606,14 +606,14 @@ async def test_a_part_that_is_neither_words_nor_an_image_is_refused(world: World
         ({"stream": "yes"}, "stream"),
     ],
 )
-async def test_what_is_not_done_here_is_refused_by_its_name(world: World, more: dict[str, Any], param: str) -> None:
+async def test_an_unsupported_parameter_is_refused_by_its_name(world: World, more: dict[str, Any], param: str) -> None:
     status, error = await refusal(world, {"model": "companion", "messages": [user("hello")], **more})
     assert (status, error["type"], error["param"]) == (400, "invalid_request_error", param)
     assert await conversations(world) == []
     assert world.model.calls == []
 
 
-async def test_what_asks_for_nothing_special_is_let_through(world: World, ai: openai.AsyncOpenAI) -> None:
+async def test_parameters_that_need_no_support_are_accepted(world: World, ai: openai.AsyncOpenAI) -> None:
     answer = await ask(
         ai,
         "hello",
@@ -627,7 +627,7 @@ async def test_what_asks_for_nothing_special_is_let_through(world: World, ai: op
     assert said(answer) == "re: hello"
 
 
-async def test_whatever_is_wrong_under_v1_is_told_in_openais_shape(world: World) -> None:
+async def test_every_error_under_v1_has_openais_form(world: World) -> None:
     def shape(answer: httpx.Response) -> tuple[int, str | None]:
         assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
         return answer.status_code, answer.json()["error"]["code"]
@@ -643,7 +643,7 @@ async def test_whatever_is_wrong_under_v1_is_told_in_openais_shape(world: World)
     assert shape(await http.post("/v1/chat/completions", json=many)) == (400, None)
 
 
-async def test_what_is_too_long_is_told_where(world: World, ai: openai.AsyncOpenAI) -> None:
+async def test_the_error_for_a_too_long_text_names_its_place(world: World, ai: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.APIStatusError, match="32,001 characters") as refused:
         await ask(ai, "before", "x" * 32_001)
     assert (refused.value.status_code, refused.value.code, refused.value.param) == (
@@ -655,7 +655,7 @@ async def test_what_is_too_long_is_told_where(world: World, ai: openai.AsyncOpen
     assert await conversations(world) == []
 
 
-async def test_an_error_of_ours_is_a_500_and_says_nothing_of_itself(
+async def test_an_internal_error_is_a_500_without_details(
     world: World, ai: openai.AsyncOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: Any, **__: Any) -> None:
@@ -679,7 +679,7 @@ async def test_the_fallback_is_an_answer_too(world: World, ai: openai.AsyncOpenA
     assert (said(answer) or "").startswith("Temporary issue generating response.")
 
 
-async def test_what_was_streamed_and_is_not_the_answer_ends_in_an_error_that_tells_the_answer(
+async def test_a_stream_that_differs_from_the_stored_answer_ends_with_an_error_and_the_answer(
     world: World, ai: openai.AsyncOpenAI
 ) -> None:
     step = world.model.will_wait("half of")

@@ -81,7 +81,7 @@ async def test_the_page_needs_no_key(world: World) -> None:
         assert (await world.http.get("/", headers=headers)).status_code == 200
 
 
-def test_a_folder_is_read_as_far_as_it_is_a_page(tmp_path: Path) -> None:
+def test_only_page_files_of_the_folder_are_served(tmp_path: Path) -> None:
     (tmp_path / "panels").mkdir()
     for name in ("index.html", "panels/notes.js", "README.md", "secret.py", ".env", "no-suffix"):
         (tmp_path / name).write_text(name)

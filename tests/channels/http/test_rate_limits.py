@@ -94,7 +94,7 @@ async def statuses(world: World, conversation: str, count: int, **headers: str) 
 # --- the windows
 
 
-async def test_sixty_messages_pass_and_the_next_is_told_when_to_come_back(database_url: str) -> None:
+async def test_sixty_messages_pass_and_the_next_gets_a_retry_after(database_url: str) -> None:
     """The 429 of the seeds: `{error, retryAfter}` and Retry-After, with the settings' own wiring and numbers."""
     async with open_world(database_url, rate_limit=True) as world:
         for _ in range(15):  # four quick messages in each: no flood anywhere
@@ -231,7 +231,7 @@ async def test_the_same_message_again_is_a_request_too(database_url: str) -> Non
         assert await stored(world) == 1
 
 
-async def test_what_is_no_message_is_not_counted(database_url: str) -> None:
+async def test_an_invalid_message_is_not_counted(database_url: str) -> None:
     async with limited_world(database_url, clock=HandClock()) as world:
         conversation = await world.conversation()
         assert [(await world.post(conversation, "")).status_code for _ in range(6)] == [400] * 6
@@ -301,7 +301,7 @@ async def test_windows_that_are_over_are_forgotten() -> None:
 # --- who is asking
 
 
-async def test_what_a_stranger_claims_about_its_address_changes_nothing(database_url: str) -> None:
+async def test_a_forwarding_header_of_an_untrusted_client_is_ignored(database_url: str) -> None:
     async with limited_world(database_url, rules=Rules(requests=3), proxies="10.0.0.0/8") as world:
         with capture_logs() as logs:
             for number, expected in enumerate([200, 200, 200, 429]):
@@ -372,7 +372,7 @@ def test_an_address_is_understood_however_it_is_written(
 
 
 @given(text=st.one_of(st.text(max_size=60), st.from_regex(r"[0-9a-f:.\[\]%/ ]{0,40}", fullmatch=True)))
-def test_whatever_stands_there_is_an_address_or_nothing(text: str) -> None:
+def test_any_header_value_gives_an_address_or_none(text: str) -> None:
     address = parse_address(text)
     if address is not None:
         assert parse_address(str(address)) == address
@@ -386,7 +386,7 @@ def test_whatever_stands_there_is_an_address_or_nothing(text: str) -> None:
         *("[1.2.3.4]", "[::1", "::1]", "[::1]x", "[::1]:", "::1%", "1.2.3.4, 5.6.7.8", "::1\n::2", '"1.2.3.4"'),
     ],
 )
-def test_what_is_no_address_is_none(text: str) -> None:
+def test_a_malformed_address_is_ignored(text: str) -> None:
     assert parse_address(text) is None
 
 
@@ -411,7 +411,7 @@ def test_no_claim_hides_a_client_from_the_proxies_that_have_seen_it(
     assert find_client_address("10.0.0.1", chain, trusted) == client
 
 
-def test_a_client_is_one_address_or_one_network_of_the_new_kind() -> None:
+def test_a_client_is_one_ipv4_address_or_one_ipv6_network() -> None:
     assert get_rate_limit_key(parse_address("203.0.113.5")) == "203.0.113.5"
     assert get_rate_limit_key(parse_address("::ffff:203.0.113.5")) == "203.0.113.5"
     assert get_rate_limit_key(parse_address("2001:db8:1:2:3:4:5:6")) == "2001:db8:1:2::/64"
@@ -447,7 +447,7 @@ def test_trusted_proxies_are_addresses_and_networks() -> None:
         ("10.0.0.0/33", "'10.0.0.0/33' is neither"),
     ],
 )
-async def test_a_proxy_that_is_none_is_told_at_the_start(listed: str, told: str) -> None:
+async def test_a_malformed_trusted_proxy_stops_the_start(listed: str, told: str) -> None:
     for flag in (False, True):
         with pytest.raises(Permanent, match="RAPPORT_TRUSTED_PROXIES") as caught:
             async with rate_limiter(settings_for("", rate_limit=flag, trusted_proxies=listed)):
@@ -640,7 +640,7 @@ async def test_whatever_is_wrong_with_redis_the_chat_goes_on_and_no_password_is_
         "hunter2-hunter2",
     ],
 )
-async def test_a_redis_url_that_is_none_is_told_at_the_start_without_its_password(url: str) -> None:
+async def test_a_malformed_redis_url_stops_the_start_without_showing_its_password(url: str) -> None:
     with pytest.raises(Permanent, match=r"^REDIS_URL is not an address of a Redis") as caught:
         async with rate_limiter(settings_for("", rate_limit=True, redis_url=url)):
             pass

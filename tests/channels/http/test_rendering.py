@@ -230,7 +230,7 @@ class Everywhere:
         ]
 
 
-async def test_nothing_that_is_stored_comes_out_as_something_that_runs(world: World) -> None:
+async def test_no_stored_text_is_rendered_as_executable_html(world: World) -> None:
     """Words, names, titles, files and memories: out again as JSON, word for word; what is HTML among it is harmless."""
     everywhere = Everywhere(world)
     attacks = [attack for attack in ATTACKS if len(attack) < 2_000]
@@ -321,7 +321,7 @@ def test_links_lead_where_they_say_and_open_beside_the_page(text: str, address: 
 
 
 @every_case("text", ["https://", "http://.", "xhttps", "`https://a.example`", "[x](relative)", "[x](#y)"])
-def test_what_is_no_address_is_no_link(text: str) -> None:
+def test_a_malformed_address_is_not_a_link(text: str) -> None:
     assert read(as_html(text)).links == []
 
 
@@ -393,7 +393,7 @@ def of_length(text: str, length: int) -> str:
 
 
 @every_case("name", HOSTILE)
-def test_a_hostile_one_takes_hardly_longer_than_an_ordinary_one(name: str) -> None:
+def test_a_hostile_message_takes_hardly_longer_than_an_ordinary_one(name: str) -> None:
     text = HOSTILE[name]
     markup = as_html(text, sources=("a",))
     assert len(markup) < 40 * len(text)

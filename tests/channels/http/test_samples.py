@@ -121,7 +121,7 @@ async def test_one_request_brings_them_and_one_takes_them_away(world: World) -> 
     await samples(world, "DELETE")  # twice is once
 
 
-async def test_twice_is_once_and_what_was_said_since_stays(world: World) -> None:
+async def test_loading_the_samples_twice_keeps_later_messages(world: World) -> None:
     loaded = await samples(world, "POST")
     thread = loaded["thread_id"]
     await world.post(thread, "one more thing", author={"id": "maya", "name": "Maya"})
@@ -134,7 +134,7 @@ async def test_twice_is_once_and_what_was_said_since_stays(world: World) -> None
     assert (await world.http.get("/api/notes/sample-travel")).status_code == 404
 
 
-async def test_what_is_missing_comes_again(world: World) -> None:
+async def test_missing_samples_are_loaded_again(world: World) -> None:
     loaded = await samples(world, "POST")
     await world.http.delete("/api/notes/sample-travel")
     await world.http.delete(f"/chat/conversations/{loaded['thread_id']}")
@@ -151,7 +151,7 @@ async def test_a_note_that_only_has_the_same_id_is_left_alone(world: World) -> N
     assert (await world.http.get("/api/notes/sample-travel")).json()["text"] == "My own note about travelling."
 
 
-async def test_everybody_has_their_own(world: World) -> None:
+async def test_every_owner_has_separate_samples(world: World) -> None:
     _, ana = await make_key(world, "ana")
     _, ben = await make_key(world, "ben")
     await until_closed(world)

@@ -159,7 +159,7 @@ async def test_a_key_keeps_only_so_many_browsers_signed_in(world: World) -> None
     assert owners == [None] * 2 + ["ana"] * MAX_SESSIONS_PER_KEY
 
 
-async def test_what_is_not_a_session_is_none(world: World) -> None:
+async def test_a_malformed_cookie_is_no_session(world: World) -> None:
     _, browser = await signed_in(world)
     token = browser["Cookie"].partition("=")[2]
     for value in ("", "x", token[:-1], token + "x", token.swapcase(), "rapport_" + "A" * 43, "a" * 4_000):
@@ -224,7 +224,7 @@ async def test_nobody_is_signed_in_by_another_site(world: World) -> None:
         assert (answer.status_code, answer.headers.get("set-cookie")) == (403, None)
 
 
-async def test_a_browser_does_all_that_by_itself(world: World) -> None:
+async def test_a_client_with_a_cookie_jar_signs_in_and_out(world: World) -> None:
     """With a jar that keeps cookies, as browsers do."""
     _, header = await make_key(world, "ana")
     await until_closed(world)

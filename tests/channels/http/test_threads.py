@@ -43,7 +43,7 @@ async def test_a_list_shows_what_was_said_last(world: World) -> None:
     assert (third["id"], third["last_message"]) == (empty, None)
 
 
-async def test_only_the_beginning_of_it_and_on_one_line(world: World) -> None:
+async def test_the_last_message_is_shortened_to_one_line(world: World) -> None:
     group = await world.conversation(kind="group")
     await world.post(group, "word\n" * 2_000, author=ANN)
     [only] = await listed(world)
@@ -57,7 +57,7 @@ async def test_only_the_beginning_of_it_and_on_one_line(world: World) -> None:
     assert only["last_message"]["text"] == "[picture]"
 
 
-async def test_what_nobody_said_is_never_the_last(world: World) -> None:
+async def test_a_summary_or_trigger_is_never_the_last_message(world: World) -> None:
     here = await world.conversation()
     await world.says(here, "I have to call the landlord.")
     assert (await world.silence(here)).state == "delivered"
@@ -227,7 +227,7 @@ async def test_what_is_not_there_or_nobody_said_is_not_found(world: World) -> No
         assert (await world.http.get(f"/api/threads/{thread}/people")).status_code == 404
 
 
-async def test_what_is_one_users_does_not_exist_for_another(world: World) -> None:
+async def test_data_of_one_user_does_not_exist_for_another(world: World) -> None:
     _, ana = await make_key(world, "ana")
     _, ben = await make_key(world, "ben")
     await until_closed(world)

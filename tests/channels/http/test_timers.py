@@ -120,7 +120,7 @@ async def test_a_reason_can_be_changed_and_taken_away(world: World) -> None:
 
 
 @pytest.mark.parametrize("delay", [1, 1.0, 1.5, 30, MAX_DELAY_SECONDS])
-async def test_from_a_second_to_thirty_days(world: World, delay: float) -> None:
+async def test_a_delay_is_between_a_second_and_thirty_days(world: World, delay: float) -> None:
     conversation = await world.conversation()
     assert (await set_timer(world, conversation, delay_seconds=delay)).status_code == 201
 
@@ -132,7 +132,7 @@ BAD_DELAYS = [
 
 
 @every_case("delay", BAD_DELAYS)
-async def test_a_delay_that_is_none_is_refused(world: World, delay: str) -> None:
+async def test_an_invalid_delay_is_refused(world: World, delay: str) -> None:
     conversation = await world.conversation()
     await set_timer(world, conversation, timer_id="one")
     before = await timers_of(world, conversation)
@@ -204,7 +204,7 @@ async def test_a_name_in_the_address_may_be_anything_and_is_not_found(world: Wor
     assert len((await timers_of(world, conversation))["timers"]) == 1
 
 
-async def test_nobody_hoards_timers(world: World) -> None:
+async def test_the_number_of_timers_in_a_conversation_is_limited(world: World) -> None:
     conversation = await world.conversation()
     await world.sql(
         "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)"
@@ -225,7 +225,7 @@ async def test_a_person_who_speaks_cancels_what_waits(world: World) -> None:
     assert "mine" not in {one["id"] for one in (await timers_of(world, conversation))["timers"]}
 
 
-async def test_whoever_keeps_time_is_told_of_every_timer_that_is_set_or_moved(database: Database) -> None:
+async def test_the_timer_loop_is_notified_of_every_timer_that_is_set_or_moved(database: Database) -> None:
     told: list[None] = []
     app = FastAPI()
     install_error_handlers(app)
@@ -380,13 +380,13 @@ async def test_a_conversation_is_muted_for_a_while_until_a_time_and_for_good(wor
     assert (await timers_of(world, conversation))["muted_until"] is None
 
 
-async def test_a_mute_that_is_over_is_none(world: World) -> None:
+async def test_an_expired_mute_has_no_effect(world: World) -> None:
     conversation = await world.conversation()
     await world.sql("UPDATE conversations SET muted_until = now() - interval '1 second' WHERE id = %s", conversation)
     assert (await timers_of(world, conversation))["muted_until"] is None
 
 
-async def test_a_mute_that_says_nothing_is_refused_and_changes_nothing(world: World) -> None:
+async def test_an_invalid_mute_request_is_refused_and_changes_nothing(world: World) -> None:
     conversation = await world.conversation()
     kept = (await mute(world, conversation, until="forever", autonomy=False)).json()
     refused: list[dict[str, Any]] = [
@@ -456,14 +456,14 @@ HOSTILE_ZONES = [
 
 
 @every_case("zone", HOSTILE_ZONES)
-async def test_a_zone_that_is_none_is_refused(world: World, zone: str) -> None:
+async def test_an_unknown_time_zone_is_refused(world: World, zone: str) -> None:
     refused = await world.http.put("/api/preferences", json={"time_zone": zone})
     detail = assert_problem(refused, 400, 422)
     assert len(detail) < 400
     assert (await world.http.get("/api/preferences")).json()["time_zone"] == "UTC"
 
 
-async def test_hours_that_mean_nothing_are_refused(world: World) -> None:
+async def test_malformed_quiet_hours_are_refused(world: World) -> None:
     refused: list[dict[str, Any]] = [
         {"quiet_from": "22:00"},
         {"quiet_to": "08:00"},
@@ -532,7 +532,7 @@ async def test_what_is_somebody_elses_is_not_there(world: World) -> None:
         ("PUT", "mute", {"autonomy": False}),
     ],
 )
-async def test_whoever_meets_the_erasing_of_a_conversation_hears_that_it_is_gone(
+async def test_a_request_during_the_erasure_of_its_conversation_gets_not_found(
     world: World, method: str, path: str, body: Any
 ) -> None:
     conversation = await world.conversation()

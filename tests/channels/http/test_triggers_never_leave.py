@@ -251,7 +251,7 @@ def routes_of(routes: Iterable[Any]) -> Iterator[str]:
                 yield f"{method} {route.path}"
 
 
-async def test_every_route_is_walked_and_none_shows_a_trigger(scene: Scene) -> None:
+async def test_every_route_is_called_and_none_shows_a_trigger(scene: Scene) -> None:
     web = web_app(scene.world.app, None)
     assert sorted(set(routes_of(web.routes))) == sorted(WAYS)
     assert set(web.openapi()["paths"]) <= {way.partition(" ")[2] for way in WAYS}
@@ -277,7 +277,7 @@ async def test_every_route_is_walked_and_none_shows_a_trigger(scene: Scene) -> N
     }
 
 
-async def test_what_is_heard_live_shows_no_trigger(scene: Scene) -> None:
+async def test_live_streams_show_no_trigger(scene: Scene) -> None:
     """All that was ever said, and a follow-up that comes while somebody listens."""
     world, here = scene.world, scene.ids["thread_id"]
     said = len(await world.history(here))

@@ -179,7 +179,7 @@ async def test_what_is_remembered_is_pushed(world: World) -> None:
         assert (await phone.until("memory.deleted"))["memory"] == {"id": made["id"]}
 
 
-async def test_who_was_away_is_told_what_was_said_since(world: World) -> None:
+async def test_a_reconnecting_client_gets_the_messages_it_missed(world: World) -> None:
     thread = await world.conversation()
     async with calling(world, thread) as phone:
         await world.says(thread, "one")
@@ -189,7 +189,7 @@ async def test_who_was_away_is_told_what_was_said_since(world: World) -> None:
         assert [(await phone.until("message"))["message"]["content"] for _ in range(2)] == ["two", "re: two"]
 
 
-async def test_whoever_hangs_up_in_the_middle_is_answered_all_the_same(world: World) -> None:
+async def test_a_client_that_disconnects_during_a_turn_is_still_answered(world: World) -> None:
     thread = await world.conversation()
     step = world.model.will_wait("patience pays")
     async with calling(world, thread) as phone:
@@ -204,7 +204,7 @@ async def test_whoever_hangs_up_in_the_middle_is_answered_all_the_same(world: Wo
 # ---- what is refused
 
 
-async def test_a_frame_that_is_none_is_refused_and_the_line_stays_open(world: World) -> None:
+async def test_a_malformed_frame_is_refused_and_the_connection_stays_open(world: World) -> None:
     thread = await world.conversation()
     async with calling(world, thread) as phone:
         for raw, request_id, status in (
@@ -233,7 +233,7 @@ async def test_a_frame_that_is_none_is_refused_and_the_line_stays_open(world: Wo
         assert (await phone.until("final"))["requestId"] == "z"
 
 
-async def test_a_name_that_waits_for_its_answer_is_taken(world: World) -> None:
+async def test_the_id_of_a_pending_request_cannot_be_used_again(world: World) -> None:
     thread = await world.conversation()
     step = world.model.will_wait("yes")
     async with calling(world, thread) as phone:
@@ -261,7 +261,7 @@ async def test_who_writes_too_fast_is_told_when_to_come_back(database_url: str) 
         assert len(await world.history(thread)) == 2
 
 
-async def test_too_large_a_frame_ends_the_line(world: World) -> None:
+async def test_a_too_large_frame_ends_the_connection(world: World) -> None:
     thread = await world.conversation()
     async with calling(world, thread) as phone:
         with contextlib.suppress(ConnectionClosed):
@@ -324,7 +324,7 @@ async def test_a_cookie_opens_it_only_for_a_page_of_this_server(world: World) ->
         await phone.until("final")
 
 
-async def test_a_server_that_stops_hangs_up_so_that_clients_come_back(world: World) -> None:
+async def test_a_stopping_server_closes_the_socket_with_a_code_to_reconnect(world: World) -> None:
     thread = await world.conversation()
     async with calling(world, thread) as phone:
         world.worker.begin_drain(1)

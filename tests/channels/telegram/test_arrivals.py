@@ -39,7 +39,7 @@ def events(lines: list[Any]) -> list[str]:
 # ---- the same again
 
 
-async def test_whatever_is_delivered_three_times_in_any_order_counts_once(town: Town) -> None:
+async def test_updates_delivered_three_times_in_any_order_count_once(town: Town) -> None:
     town.peer.repeats_updates(3)
     town.peer.shuffles_updates(7)
     chats = [(town.team, town.ann), (town.club, town.ben), (town.ann_alone, town.ann)]
@@ -66,7 +66,7 @@ async def test_an_update_that_comes_again_after_a_restart_is_known(town: Town) -
         assert town.peer.sent(town.ann_alone) == ["re: hello", "re: hello again"]
 
 
-async def test_what_was_stored_and_not_worked_through_is_after_a_restart(town: Town) -> None:
+async def test_stored_updates_are_processed_after_a_restart(town: Town) -> None:
     """The process died after the update was stored and before anything was done about it."""
     await town.world.worker.stop()
     asked = town.ann_alone.says(town.ann, "hello")
@@ -78,7 +78,7 @@ async def test_what_was_stored_and_not_worked_through_is_after_a_restart(town: T
         assert town.peer.sent(town.ann_alone) == ["re: hello"]
 
 
-async def test_an_album_that_has_to_be_heard_again_is_answered(
+async def test_an_album_that_is_processed_again_is_answered(
     town: Town, impatient: Impatient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient.for_chats_that_fail(0.05)
@@ -108,7 +108,7 @@ def failing(town: Town, monkeypatch: pytest.MonkeyPatch, error: Exception, *, ti
 # ---- somebody else has the updates
 
 
-async def test_two_programs_with_one_bot_are_told_of_each_other(impatient: Impatient, database_url: str) -> None:
+async def test_a_conflict_with_another_poller_is_reported(impatient: Impatient, database_url: str) -> None:
     impatient.for_rivals(0.3)
     with logged() as lines:
         async with open_town(database_url) as town, httpx.AsyncClient() as rival:
@@ -134,7 +134,7 @@ async def test_a_webhook_that_is_still_set_is_taken_away(town: Town) -> None:
     assert not deleted.params.get("drop_pending_updates")
 
 
-async def test_of_two_processes_one_asks_and_the_other_takes_over(town: Town) -> None:
+async def test_of_two_processes_one_polls_and_the_other_takes_over(town: Town) -> None:
     with logged() as lines:
         async with another_world(town) as second:
             await town.hears(town.ann_alone, town.ann, "hello")
@@ -186,7 +186,7 @@ async def test_the_bot_learns_its_name_when_it_can(database_url: str) -> None:
     ("status", "body"),
     [(200, "{}"), (200, "[]"), (200, "null"), (200, '{"ok": false}'), (200, "\xff"), (500, "[]"), (400, '"no"')],
 )
-async def test_an_answer_that_is_none_counts_as_none(status: int, body: str) -> None:
+async def test_a_malformed_answer_counts_as_a_failure(status: int, body: str) -> None:
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(status=status, body=body.encode("latin-1"), content_type="application/json")
 
@@ -283,7 +283,9 @@ async def test_what_comes_while_the_database_is_away_is_not_lost(
     assert not town.peer.updates.pending
 
 
-async def test_telegram_does_not_forget_what_could_not_be_stored(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_update_that_could_not_be_stored_is_not_acknowledged(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only who asks for what comes after an update lets Telegram forget it."""
     inbox = town.inbox
     take, failed = inbox.store, asyncio.Event()

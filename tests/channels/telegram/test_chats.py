@@ -179,7 +179,7 @@ async def test_a_group_that_has_moved_begins_anew_after_its_conversation_was_del
         assert len(town.peer.sent(moved)) == 2
 
 
-async def test_whoever_writes_the_new_id_into_the_settings_loses_nothing(town: Town) -> None:
+async def test_changing_the_setting_to_a_migrated_groups_new_id_keeps_its_conversation(town: Town) -> None:
     await town.hears(town.club, town.ben, "The boat is called Albatross")
     moved = town.club.migrates()
     await town.settled()
@@ -226,7 +226,7 @@ async def test_who_blocks_the_bot_gets_nothing_until_they_let_it_again(town: Tow
     assert len(town.peer.sent(town.ann_alone)) == 2
 
 
-async def test_an_answer_that_meets_a_closed_door_is_parked(town: Town) -> None:
+async def test_an_answer_to_a_chat_that_refuses_it_is_parked(town: Town) -> None:
     """The door closes while the answer is being written, and nobody tells: the send itself finds out."""
     town.peer.updates.allowed = ["message"]
     slow = town.world.model.will_wait("Are you there?")
@@ -305,7 +305,7 @@ async def test_the_bot_is_called_by_the_name_that_it_has_now(town: Town) -> None
 # ---- dates
 
 
-async def test_the_backlog_of_a_night_stands_in_the_night(town: Town) -> None:
+async def test_messages_of_a_backlog_keep_their_platform_dates(town: Town) -> None:
     """The server was down; what was said meanwhile has its own times and order, and then the morning goes on after it."""
     team, night = town.team, [days_ago(0.5, minutes=minutes) for minutes in (0, 0, 1, 240)]
     said: list[Posted] = []
@@ -338,7 +338,7 @@ async def test_the_backlog_of_a_night_stands_in_the_night(town: Town) -> None:
 
 
 @pytest.mark.parametrize("off", [-20, -3, 3, 20])
-async def test_what_is_said_now_stands_after_what_it_answers(town: Town, off: int) -> None:
+async def test_a_new_message_is_placed_after_the_agents_latest_message(town: Town, off: int) -> None:
     """The platform's clock is some seconds off, and knows no less than a second."""
     clock = town.peer.platform.clock
     town.peer.platform.clock = lambda: clock() + off
@@ -366,7 +366,7 @@ async def test_the_history_shows_the_platforms_date(database_url: str) -> None:
             assert not answer["created_at"].startswith(at(date).isoformat()[:10])
 
 
-async def test_a_date_that_lies_ahead_is_none(town: Town) -> None:
+async def test_a_date_in_the_future_is_not_used(town: Town) -> None:
     far = days_ago(-30)
     said = await town.hears(town.ann_alone, town.ann, "from the future", date=far)
     assert (await town.stored_at(said)) < at(far)

@@ -319,7 +319,7 @@ async def test_in_a_direct_chat_everybody_decides_for_themselves(world: World) -
     assert "/followups on or /followups off" in await told(world, where, "/followups maybe")
 
 
-async def test_what_can_never_be_is_not_promised(world: World) -> None:
+async def test_a_command_promises_no_follow_ups_that_the_server_forbids(world: World) -> None:
     where = await world.conversation()
     for command in ("/followups", "/followups on", "/unmute"):
         assert "off on this server" in await told(world, where, command, autonomy=False)
@@ -405,7 +405,7 @@ async def test_pressed_twice_is_forgotten_once(world: World) -> None:
     assert (await left(world, anew), await remembered(world)) == (kept, count)
 
 
-async def test_the_button_can_be_done_without(world: World) -> None:
+async def test_forgetting_can_be_confirmed_without_the_button(world: World) -> None:
     where = await full(world)
     conversation = await found(world, where)
     order = Command("forget", " YES ", conversation, ANA, must_not_be_asked, None, "my_cool_bot")
@@ -466,7 +466,7 @@ async def test_forgetting_is_finished_by_the_next_attempt(world: World) -> None:
     assert (await left(world, where), await remembered(world)) == ([(0, 0, 0, 0)], 0)
 
 
-async def test_what_is_noted_down_at_the_last_moment_is_forgotten_too(world: World) -> None:
+async def test_a_memory_stored_during_forgetting_is_forgotten_too(world: World) -> None:
     where = await full(world)
     late = MemoryCandidate("The user lives in Oslo.")
     runner = Eventful(world, lambda: world.app.memory.upsert("local", "companion", late))
@@ -503,7 +503,7 @@ async def test_a_group_is_forgotten_by_the_admin_who_asked(world: World) -> None
     assert await remembered(world) == 1, "what one person told it alone is not the group's to erase"
 
 
-async def test_who_asked_as_the_group_presses_as_a_person(world: World) -> None:
+async def test_an_anonymous_admin_may_confirm_as_a_person(world: World) -> None:
     """An admin who stays anonymous has no id of their own until they press."""
     where = await full(world, kind="group")
     group = Author("channel1009999999999", "The group")
@@ -706,7 +706,7 @@ async def test_other_peoples_words_format_nothing_and_call_nobody(world: World) 
     assert "@ben_b" not in text
 
 
-async def test_a_long_story_is_told_in_few_words(world: World) -> None:
+async def test_a_long_explanation_is_shortened(world: World) -> None:
     group = await world.conversation(kind="group")
     for number in range(30):
         author = {"id": f"user{number}", "name": f"{'*' * 50}{number}"}
@@ -726,7 +726,7 @@ async def test_a_long_story_is_told_in_few_words(world: World) -> None:
     assert len(text) <= 3_000
 
 
-async def test_the_surest_are_shown_of_many(world: World) -> None:
+async def test_the_highest_scored_messages_are_shown_of_many(world: World) -> None:
     group = await world.conversation(kind="group")
     ids = await crowd(world, group, 40, text="tent")
     await world.says(group, "@bot tents?", author=DAN)
@@ -753,7 +753,7 @@ def test_escaped_text_shows_as_it_is(text: str) -> None:
     assert shown(f"- **{quote(text)}**, “{quote(text)}”") == f"{text}, “{text}”"
 
 
-async def test_another_worlds_server_may_never_follow_up(database_url: str) -> None:
+async def test_a_server_without_follow_ups_says_so(database_url: str) -> None:
     """The switch of the whole server and what commands say of it are the same thing."""
     async with open_world(database_url, autonomy=False) as world:
         where = await world.conversation()

@@ -125,7 +125,7 @@ async def test_what_never_left_is_sent_when_telegram_can_be_reached(database_url
     ids=["reset after", "reset before", "504", "504 of a proxy", "no JSON", "502 of a proxy", "500"],
 )
 @pytest.mark.parametrize("where", ["alone", "in a group"])
-async def test_what_may_have_arrived_is_looked_for_and_shown_once(
+async def test_an_unconfirmed_message_is_located_and_shown_once(
     impatient: Impatient, town: Town, fault: Fault, where: str
 ) -> None:
     """A connection that breaks looks the same before and after Telegram has taken the message."""
@@ -150,9 +150,7 @@ async def test_what_may_have_arrived_is_looked_for_and_shown_once(
     assert parent == "two"
 
 
-async def test_what_may_have_arrived_is_found_behind_the_numbers_of_other_chats(
-    impatient: Impatient, town: Town
-) -> None:
+async def test_an_unconfirmed_message_is_found_after_numbers_of_other_chats(impatient: Impatient, town: Town) -> None:
     """Direct chats and small groups share their numbers: while one answer was written, much was said elsewhere."""
     impatient.for_what_is_on_its_way(0.1)
     slow = town.world.model.will_wait("It took a while.")
@@ -190,7 +188,7 @@ async def test_a_notice_with_buttons_that_has_arrived_is_known_to_have(impatient
     assert len(town.peer.sent(town.ann_alone)) == 1
 
 
-async def test_what_nobody_can_find_is_not_sent_again(impatient: Impatient, town: Town) -> None:
+async def test_a_message_that_cannot_be_located_is_not_sent_again(impatient: Impatient, town: Town) -> None:
     impatient.for_what_is_on_its_way(0.1)
     town.peer.will(resets(), on="sendMessage")
     town.peer.will(fails(400), on="editMessageReplyMarkup", times=None)
@@ -230,7 +228,7 @@ async def test_a_chat_that_hangs_holds_up_no_other(impatient: Impatient, town: T
     assert [state for state, _ in await town.parked(4)] == ["sent"] * 4
 
 
-async def test_an_answer_that_never_comes_is_not_waited_for(impatient: Impatient, database_url: str) -> None:
+async def test_a_send_without_an_answer_times_out(impatient: Impatient, database_url: str) -> None:
     impatient.for_answers(0.3)
     impatient.for_what_is_on_its_way(0.1)
     async with open_town(database_url) as town:

@@ -31,7 +31,7 @@ async def is_doubtful(town: Town) -> bool:
 
 @pytest.mark.parametrize("fault", LOST, ids=NAMES)
 @pytest.mark.parametrize("where", ["in a group", "alone"])
-async def test_what_has_not_come_yet_is_waited_for(
+async def test_probing_waits_for_pending_updates(
     impatient: Impatient, town: Town, monkeypatch: pytest.MonkeyPatch, fault: Fault, where: str
 ) -> None:
     """Much was said of which this side knows nothing yet: in the same group, or where the numbers are the same."""
@@ -58,7 +58,7 @@ async def test_what_has_not_come_yet_is_waited_for(
 
 
 @pytest.mark.parametrize("fault", LOST, ids=NAMES)
-async def test_what_is_no_message_of_anybodys_is_known_too(impatient: Impatient, town: Town, fault: Fault) -> None:
+async def test_numbers_of_service_messages_are_not_probed(impatient: Impatient, town: Town, fault: Fault) -> None:
     """Service messages about members use up numbers and are not stored."""
     impatient.for_what_is_on_its_way(0.1)
     slow = town.world.model.will_wait("It took a while.")
@@ -75,7 +75,7 @@ async def test_what_is_no_message_of_anybodys_is_known_too(impatient: Impatient,
 
 
 @pytest.mark.parametrize("fault", LOST, ids=NAMES)
-async def test_where_the_bot_was_told_nothing_it_asks_slowly_and_goes_on_where_it_was(
+async def test_without_updates_probing_is_slow_and_resumes_where_it_stopped(
     impatient: Impatient, town: Town, fault: Fault
 ) -> None:
     """In privacy mode most of a group's numbers are unknown. Telegram has enough of the questions in between."""
@@ -111,7 +111,7 @@ async def test_who_has_waited_long_for_updates_is_patient_with_telegram_afterwar
     assert len(town.peer.sent(town.team)) == 1
 
 
-async def test_numbers_that_are_gone_are_not_the_end_of_the_chat(impatient: Impatient, town: Town) -> None:
+async def test_many_deleted_numbers_are_not_the_end_of_the_chat(impatient: Impatient, town: Town) -> None:
     """An admin has deleted a lot before the answer arrived; what was said after it is known."""
     impatient.for_what_is_on_its_way(0.5)
     slow = town.world.model.will_wait("It took a while.")

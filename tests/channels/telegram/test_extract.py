@@ -233,7 +233,7 @@ def test_a_tag_calls_the_agent(text: str, with_entities: bool) -> None:
     ],
 )
 @every_case("with_entities", [True, False])
-def test_other_words_do_not(text: str, with_entities: bool) -> None:
+def test_text_without_a_tag_does_not_call_the_agent(text: str, with_entities: bool) -> None:
     raw = updates.text_message(text)
     if not with_entities:
         raw["message"].pop("entities", None)
@@ -659,7 +659,7 @@ def test_a_reply_to_a_story_says_so() -> None:
         {"text": "\u200b \u2060"},
     ],
 )
-def test_where_nobody_speaks_nothing_is_said(told: Raw) -> None:
+def test_a_service_message_is_not_read_as_a_message(told: Raw) -> None:
     assert why(updates.sent(**told)).startswith("a message in which nobody says anything")
 
 
@@ -915,7 +915,7 @@ def test_what_is_no_update_is_refused(raw: Any) -> None:
         read_update(raw, ME)
 
 
-def test_depths_without_end_are_refused() -> None:
+def test_a_very_deeply_nested_reply_is_read() -> None:
     raw: Raw = updates.message(text="hi")
     for _ in range(2000):
         raw = updates.message(text="hi", reply_to_message=raw)
@@ -935,7 +935,7 @@ def test_more_entities_than_telegram_has_do_not_keep_the_server_busy() -> None:
 # ---- a glance at the door
 
 
-def test_a_glance_tells_where_and_who() -> None:
+def test_chat_and_sender_are_found_without_reading_the_whole_update() -> None:
     assert find_origin(updates.text_message("hi")) == UpdateOrigin(
         GROUP["id"], "group", "Friday hike", 101, "Ana Weiss"
     )
@@ -948,18 +948,18 @@ def test_a_glance_tells_where_and_who() -> None:
     assert find_origin(updates.blocked()) == UpdateOrigin(101, "direct", "Ana Weiss", 101, "Ana Weiss")
 
 
-def test_who_speaks_as_a_chat_is_nobody_at_the_door() -> None:
+def test_a_sender_that_is_a_chat_is_no_user_for_admission() -> None:
     assert find_origin(updates.by_anonymous_admin("hi")) == UpdateOrigin(
         GROUP["id"], "group", "Friday hike", None, None
     )
 
 
-def test_what_comes_from_no_chat_is_nowhere() -> None:
+def test_an_update_without_a_chat_has_no_chat() -> None:
     assert find_origin({"update_id": 1, "poll": POLL}) is None
     assert find_origin(json.loads("[1, null]")) is None
 
 
-def test_the_door_sees_the_chat_that_will_be_read() -> None:
+def test_admission_checks_the_chat_that_will_be_read() -> None:
     allowed, other = updates.message(text="hi"), updates.message(text="let me in", chat=SMALL_GROUP)
     raw = {"update_id": 1, "edited_message": allowed, "message": other}
     glance = find_origin(raw)

@@ -344,7 +344,7 @@ def test_an_address_is_no_mention_and_no_command() -> None:
     assert [one["type"] for one in found_entities("a@example.org https://t.me/some/path and/or @bot")] == ["url"]
 
 
-async def test_closed_doors_are_named(peer: TelegramPeer, bot: Bot) -> None:
+async def test_chats_that_refuse_the_bot_give_the_platforms_error(peer: TelegramPeer, bot: Bot) -> None:
     ann, stranger = peer.person("Ann"), peer.person("Stranger")
     direct, team = peer.private(ann), peer.group("Team", [ann])
     with pytest.raises(BadRequest, match="Chat not found"):

@@ -136,7 +136,7 @@ async def test_what_comes_long_after_the_rest_of_its_album_is_answered_if_it_ask
 
 
 @pytest.mark.parametrize("call", [f"{TAG} what do you think?", f"{TAG} ^"])
-async def test_a_bare_tag_gets_the_talk_that_is_meant(town: Town, call: str) -> None:
+async def test_a_bare_tag_gets_the_discussion_that_is_meant(town: Town, call: str) -> None:
     busy_days(town)
     town.world.model.will_say("I think the Thai place sounds good.")
     asked = await town.hears(town.team, town.eve, call)
@@ -187,7 +187,7 @@ async def test_a_message_older_than_the_bot_is_known_by_the_reply_to_it(town: To
 # ---- what it says on its own
 
 
-async def test_sure_keeps_the_context_of_a_follow_up(town: Town) -> None:
+async def test_the_answer_to_a_follow_up_has_its_context(town: Town) -> None:
     """An admin lets it follow up; it does; and a bare "Sure" as a reply to that is about what it said."""
     await town.hears(town.team, town.cara, f"{TAG} we still have to choose a day for the picnic")
     here = await town.conversation(town.team)
@@ -235,7 +235,7 @@ async def test_what_is_not_for_it_is_stored_and_not_answered(town: Town) -> None
 
 
 @pytest.mark.parametrize("call", ["@Rapport_BOT when?", "when, @rapport_bot?", "/ask@rapport_bot when?"])
-async def test_it_is_called_by_its_username(town: Town, call: str) -> None:
+async def test_the_username_calls_the_agent(town: Town, call: str) -> None:
     asked = await town.hears(town.team, town.ann, call)
     [answer] = town.peer.posted(town.team)
     assert answer.reply_to == asked.message_id
@@ -252,7 +252,7 @@ async def test_it_is_called_by_a_text_mention_and_in_a_caption(town: Town) -> No
     assert re.search(rf"\] \[photo\]\s+{TAG} what is this\?$", town.given()[2])
 
 
-async def test_a_reply_to_it_is_for_it(town: Town) -> None:
+async def test_a_reply_to_the_bot_calls_the_agent(town: Town) -> None:
     await town.hears(town.team, town.ann, f"{TAG} hello")
     [first] = town.peer.posted(town.team)
     again = await town.hears(town.team, town.ben, "and I?", reply_to=first)

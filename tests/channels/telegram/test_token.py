@@ -29,7 +29,7 @@ def lines() -> Generator[io.StringIO]:
     root.setLevel(level)
 
 
-async def test_the_token_is_nowhere_to_be_read(
+async def test_the_token_is_in_no_output_log_or_table(
     lines: io.StringIO, impatient: Impatient, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     impatient.for_answers(0.3)
@@ -77,7 +77,7 @@ async def test_the_token_is_nowhere_to_be_read(
     assert kept.count("telegram:") >= len(people)
 
 
-async def test_who_calls_in_vain_learns_nothing(lines: io.StringIO, database_url: str) -> None:
+async def test_a_refused_webhook_call_reveals_nothing(lines: io.StringIO, database_url: str) -> None:
     async with telegram_peer() as peer, road() as here:
         settings = telegram_settings(peer, (), (), telegram_webhook_url=here.url)
         async with open_world(database_url, **settings) as world:

@@ -41,7 +41,7 @@ def update_of(town: Town, text: str) -> dict[str, Any]:
     return {"update_id": 600_000_000, "message": town.ann_alone.already_said(town.ann, text).raw}
 
 
-async def test_telegram_calls_instead_of_being_asked(called: Town) -> None:
+async def test_with_a_webhook_telegram_is_not_polled(called: Town) -> None:
     asked = await called.hears(called.team, called.ann, f"{TAG} hello")
     assert [answer.reply_to for answer in called.peer.posted(called.team)] == [asked.message_id]
     assert called.peer.calls("getUpdates") == []
@@ -83,7 +83,7 @@ async def test_what_is_no_update_is_refused(called: Town, body: bytes, status: i
     assert await called.world.sql("SELECT count(*) FROM telegram_updates") == [(0,)]
 
 
-async def test_when_telegram_is_told_that_all_is_well_it_is_stored(called: Town) -> None:
+async def test_an_update_is_stored_before_it_is_acknowledged(called: Town) -> None:
     update = update_of(called, "hello")
     # Whatever is stored now is not worked through any more.
     await called.world.worker.stop()
@@ -93,7 +93,7 @@ async def test_when_telegram_is_told_that_all_is_well_it_is_stored(called: Town)
     assert row == (update["update_id"], "hello")
 
 
-async def test_what_is_told_twice_counts_once(called: Town) -> None:
+async def test_an_update_delivered_twice_counts_once(called: Town) -> None:
     called.peer.repeats_updates(3)
     called.ann_alone.says(called.ann, "hello")
     called.ann_alone.says(called.ann, "are you there?")
@@ -137,7 +137,7 @@ async def test_a_webhook_that_somebody_takes_away_is_set_again(impatient: Impati
         assert town.peer.sent(town.ann_alone) == ["re: hello"]
 
 
-async def test_that_telegram_can_not_call_is_said(impatient: Impatient, database_url: str) -> None:
+async def test_a_webhook_that_telegram_cannot_reach_is_reported(impatient: Impatient, database_url: str) -> None:
     impatient.for_the_webhook(0.1)
     with logged() as lines:
         async with open_town(database_url, telegram_webhook_url="http://127.0.0.1:9") as town:
@@ -148,6 +148,6 @@ async def test_that_telegram_can_not_call_is_said(impatient: Impatient, database
     assert line["waiting"] == 1
 
 
-async def test_who_asks_is_not_called(town: Town) -> None:
+async def test_with_polling_no_webhook_is_served(town: Town) -> None:
     response = await town.world.http.post("/telegram/webhook", json={"update_id": 1}, headers={HEADER: "x"})
     assert response.status_code == 404
