@@ -1,4 +1,4 @@
-"""Say what is wrong when the model can't answer, and what to do about it, to whoever runs the server (ADR 38)."""
+"""Tell the operator why the model can't answer, and what to do about it (ADR 38)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UNKNOWN = "The model failed. `rapport doctor` tries it, and its words are in th
 
 
 def advise(problem: str, model: str) -> str:
-    """Return a sentence for the operator about a problem with the model that `RAPPORT_MODEL` names so."""
+    """Return a sentence for the operator about a problem with the model of this name."""
     provider, _, name = model.partition(":")
     return _ADVICE.get(problem, _UNKNOWN).format(
         key=_KEYS.get(provider, "RAPPORT_MODEL's key"),

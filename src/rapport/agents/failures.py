@@ -35,7 +35,7 @@ _QUOTA_CODES = frozenset({"insufficient_quota", "billing_not_active", "billing_h
 _MODEL_CODES = frozenset({"model_not_found", "not_found_error", "model_not_exist"})
 _LENGTH_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
 _LENGTH_SIGNS = ("context length", "context size", "context window", "prompt is too long", "too many tokens")
-"""Phrases by which servers without an error code say that a prompt is too long."""
+"""Phrases in the errors of servers without error codes for a prompt that is too long."""
 
 _NETWORK = (OSError, httpx.TransportError, aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
 
@@ -43,8 +43,8 @@ _NETWORK = (OSError, httpx.TransportError, aiohttp.ClientConnectionError, aiohtt
 class ModelFailed(RapportError):
     """The model gave no usable answer.
 
-    `kind` is a fixed word for logs, `problem` one for the person who can fix it. The text holds nothing that a provider
-    wrote: its words may quote what people said. They are in `detail`, for DEBUG lines alone.
+    `kind` is a fixed word for logs, `problem` one for the operator. The text contains nothing of the provider's error, which
+    may quote messages. That is in `detail`, only for DEBUG lines.
     """
 
     def __init__(self, kind: str, message: str, *, problem: ModelProblem | None = None, detail: str = "") -> None:
@@ -55,29 +55,29 @@ class ModelFailed(RapportError):
 
 
 def backoff(error: Exception, attempt: int) -> float | None:
-    """Return how many seconds to wait before another try after this `attempt` (1 is the first); None when none can help."""
-    soon = FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(1, 1.5)  # noqa: S311 - spreads retries, keeps no secret
+    """Return the seconds to wait before the next attempt after this `attempt` (1 is the first); None if a retry can't help."""
+    delay = FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(1, 1.5)  # noqa: S311 - spreads retries, keeps no secret
     if isinstance(error, ModelFailed):
-        return soon if error.kind == "empty" else None
+        return delay if error.kind == "empty" else None
     if (status := _status(error)) is not None:
         if status != 429 and status < 500:
             return None
-        asked = _retry_after(error)
-        if asked is None:
-            return soon
-        return max(asked, soon) if asked <= MAX_WAIT else None
-    return soon if _kind(error) in {"network", "timeout", "malformed"} else None
+        requested = _retry_after(error)
+        if requested is None:
+            return delay
+        return max(requested, delay) if requested <= MAX_WAIT else None
+    return delay if _kind(error) in {"network", "timeout", "malformed"} else None
 
 
 def classify_failure(error: Exception) -> ModelFailed:
-    """Return what went wrong as a ModelFailed, in whose text nothing stands that the provider wrote."""
+    """Return a ModelFailed for the error, without the provider's text."""
     if isinstance(error, ModelFailed):
         return error
     kind, name = _kind(error), type(error).__name__
     detail = (str(error).strip().splitlines() or [name])[0][:300]
     if (status := _status(error)) is not None:
-        told = f"the model server answered HTTP {status}"
-        return ModelFailed(kind, told, problem=_problem_of_status(status, error), detail=detail)
+        text = f"the model server answered HTTP {status}"
+        return ModelFailed(kind, text, problem=_problem_of_status(status, error), detail=detail)
     return ModelFailed(kind, f"{_TOLD[kind]} ({name})", detail=detail)
 
 
@@ -88,7 +88,7 @@ def _kind(error: Exception) -> str:
     if (status := _status(error)) is not None:
         return f"http_{status}"
     name = type(error).__name__
-    # The SDKs wrap their transports' errors in classes of their own; those have these names in all of them.
+    # The SDKs wrap errors of their transports in own classes, which have similar names in all SDKs.
     if isinstance(error, TimeoutError | httpx.TimeoutException) or "Timeout" in name:
         return "timeout"
     if isinstance(error, _NETWORK) or "Connection" in name or "Protocol" in name:
@@ -99,7 +99,7 @@ def _kind(error: Exception) -> str:
 
 
 def _problem_of_status(status: int, error: Exception) -> ModelProblem:
-    """Return what an answer with an error's status means, with the help of the code that its body bears."""
+    """Return the problem for an error status, using the error code in its body."""
     codes, message = _codes_in(error)
     if status in (401, 403) or codes & _KEY_CODES:
         return "key_refused"
@@ -117,18 +117,18 @@ def _problem_of_status(status: int, error: Exception) -> ModelProblem:
 
 
 def _codes_in(error: Exception) -> tuple[frozenset[str], str]:
-    """Return the codes that a provider's error bears, and its message in small letters."""
+    """Return the codes of a provider's error, and its message in lower case."""
     body: Any = getattr(error, "body", None)
     if not isinstance(body, dict):
         try:
             body = orjson.loads(getattr(getattr(error, "response", None), "text", "") or "null")
         except (ValueError, httpx.HTTPError, httpx.StreamError):
             body = None
-    whole = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    told: Any = whole.get("error", whole)
-    found = cast("dict[str, Any]", told) if isinstance(told, dict) else {"message": told}
-    codes = {found.get(name) for name in ("code", "type", "status")}
-    message = found.get("message")
+    document = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    error_value: Any = document.get("error", document)
+    details = cast("dict[str, Any]", error_value) if isinstance(error_value, dict) else {"message": error_value}
+    codes = {details.get(name) for name in ("code", "type", "status")}
+    message = details.get("message")
     return (
         frozenset(code.lower() for code in codes if isinstance(code, str)),
         message[:2_000].lower() if isinstance(message, str) else "",

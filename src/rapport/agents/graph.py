@@ -64,7 +64,7 @@ class RunContext:
     may_save: MaySave | None
     lookups: ChatToolbox | None = None
     note: str = ""
-    """The server's note beside the newest message."""
+    """The server's note that is added to the newest message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A model with what every request to it is to hold."""
+    """A model with the options of every request."""
 
     model: Model
     options: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class LangGraphAgent:
-    """Runs a model over a window; safe to run again after a crash, because its nodes change nothing outside."""
+    """Runs a model on a window of messages; safe to repeat after a crash, because its nodes have no side effects."""
 
     def __init__(
         self,
@@ -125,11 +125,11 @@ class LangGraphAgent:
         note: str = "",
         tags: dict[str, str] | None = None,
     ) -> Answer:
-        """Return the model's answer to `message`, given `history` before it. Tokens go to `on_token` as they come.
+        """Return the model's answer to `message` after `history`. `on_token` is called for each streamed token.
 
-        With `may_save` it may ask to remember what that says yes to, with `lookups` to see more of a chat. The model reads
-        `note` beside the message, and no checkpoint holds it. Raises ModelFailed after the retries, or when the deadline
-        has passed.
+        With `may_save` the model may save facts that this function accepts; with `lookups` it may read more of a chat. `note`
+        is added to the message for the model and not stored in a checkpoint. Raise ModelFailed after the retries, or when
+        the deadline has passed.
         """
         current = HumanMessage(message) if isinstance(message, str) else message
         config: RunnableConfig = {
@@ -142,8 +142,7 @@ class LangGraphAgent:
                     TurnState(system=system, messages=[*history, current]),
                     config,
                     context=RunContext(on_token, may_save, lookups, note),
-                    # One step long: there is nothing to resume in the middle of it, so one checkpoint at its end is
-                    # all that is worth writing.
+                    # The graph has one step, so one checkpoint at its end is enough.
                     durability="exit",
                 )
         except ModelFailed as failure:
@@ -154,24 +153,26 @@ class LangGraphAgent:
 
     @property
     def calls_tools(self) -> bool:
-        """Return whether the model can: note down what it is told, and look up more of a group chat."""
+        """Return True if the model can call tools: to save facts, and to read more of a group chat."""
         return self._saving is not None
 
     async def decide(self, system: str, text: str, form: type[Form]) -> Form:
-        """Return what the model decides, in the given form. Raises ModelFailed, also when it can't or won't keep to it."""
+        """Return the model's decision in the given form. Raise ModelFailed, also if its answer does not have the form."""
         try:
-            if (asked := self._forms.get(form)) is None:  # made once: its schema takes longer than the rest of a call
-                asked = self._forms[form] = self._model.with_structured_output(form, method="function_calling")
+            if (
+                bound_model := self._forms.get(form)
+            ) is None:  # cached: building the schema takes longer than the rest of a call
+                bound_model = self._forms[form] = self._model.with_structured_output(form, method="function_calling")
             async with self._within_deadline():
-                decided = await asked.ainvoke([SystemMessage(system), HumanMessage(text)])
+                decision = await bound_model.ainvoke([SystemMessage(system), HumanMessage(text)])
         except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes
             failure = _log_failure(classify_failure(error))
-            # A model that can't be asked in this way may answer well in every other.
+            # A model without structured output may answer other requests well.
             self._health.count(failure)
             raise failure from None
-        if not isinstance(decided, form):
+        if not isinstance(decision, form):
             raise ModelFailed("malformed", "the model did not keep to the form it was given")
-        return decided
+        return decision
 
     async def ask(self, system: str, text: str) -> str:
         """Return one plain answer outside any turn. Raises ModelFailed."""
@@ -195,22 +196,22 @@ class LangGraphAgent:
         context = runtime.context
         messages[-1] = add_note(messages[-1], context.note)
         tools = Toolbox(may_save=context.may_save, lookups=context.lookups)
-        relay = _Rounds(context.on_token, looks_up=context.lookups is not None)
+        rounds = _Rounds(context.on_token, looks_up=context.lookups is not None)
         try:
             for _ in range(MAX_TOOL_ROUNDS):
                 if (offer := self._offer(context)) is None:
                     break
-                reply = await self._ask_with_tools(messages, relay.on_token, offer)
+                reply = await self._ask_with_tools(messages, rounds.on_token, offer)
                 if not has_calls(reply):
-                    return {"reply": relay.join_rounds(reply), "saved": tools.saved}
-                relay.end_round(str(reply.text))
+                    return {"reply": rounds.join_rounds(reply), "saved": tools.saved}
+                rounds.end_round(str(reply.text))
                 messages += [make_repeatable(reply), *await tools.use(reply)]
-            relay.begin_last_round()
-            return {"reply": relay.join_rounds(await self._ask(messages, relay.on_token)), "saved": tools.saved}
+            rounds.begin_last_round()
+            return {"reply": rounds.join_rounds(await self._ask(messages, rounds.on_token)), "saved": tools.saved}
         except ModelFailed as failure:
-            if failure.kind != "empty" or not relay.text:
+            if failure.kind != "empty" or not rounds.text:
                 raise
-            return {"reply": AIMessage(relay.text), "saved": tools.saved}  # it said everything while it used its tools
+            return {"reply": AIMessage(rounds.text), "saved": tools.saved}  # all of its text was beside tool calls
 
     def _offer(self, context: RunContext) -> _Offer | None:
         """Return the model with the tools that it may use in this run."""
@@ -219,7 +220,7 @@ class LangGraphAgent:
         return self._saving if context.may_save is not None else None
 
     async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer) -> AIMessage:
-        """Return one answer of a model that may use tools; of one that turns out not to know any, without them from then on."""
+        """Return one answer of a model that may use tools. If the server refuses tools, ask without them from now on."""
         try:
             return await self._ask(messages, on_token, offer)
         except ModelFailed as failure:
@@ -234,41 +235,41 @@ class LangGraphAgent:
         self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None = None
     ) -> AIMessage:
         """Return one answer, with up to two retries where a retry can help (RES-2)."""
-        asked = offer or self._plain
+        target = offer or self._plain
         for attempt in itertools.count(1):
             tokens = None if on_token is None else _Relay(on_token)
             try:
                 if tokens is None:
-                    return _refuse_empty(await asked.model.ainvoke(messages, **asked.options))
-                return await self._stream(asked, messages, tokens)
+                    return _refuse_empty(await target.model.ainvoke(messages, **target.options))
+                return await self._stream(target, messages, tokens)
             except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
                 failure = error
             wait = backoff(failure, attempt) if attempt <= RETRIES else None
             if wait is None:
                 raise _log_failure(classify_failure(failure)) from None
             if tokens is not None and tokens.relayed:
-                # Somebody has read the beginning of this attempt: another one would not continue it, so it comes without
-                # tokens, and the finished reply says how it really goes.
+                # A client has received the beginning of this attempt, which another attempt does not continue: it is not
+                # streamed, and the client gets the finished reply.
                 on_token = None
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the loop returns or raises")
 
-    async def _stream(self, asked: _Offer, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
-        whole: AIMessageChunk | None = None
-        async for piece in asked.model.astream(messages, **asked.options):
+    async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
+        answer: AIMessageChunk | None = None
+        async for piece in target.model.astream(messages, **target.options):
             chunk = cast("AIMessageChunk", piece)
-            whole = chunk if whole is None else whole + chunk
+            answer = chunk if answer is None else answer + chunk
             if text := str(chunk.text):
                 on_token(text)
-        if whole is None:
+        if answer is None:
             return _refuse_empty(AIMessage(""))
         return _refuse_empty(
             AIMessage(
-                whole.content,
-                usage_metadata=whole.usage_metadata,
-                id=whole.id,
-                tool_calls=whole.tool_calls,
-                invalid_tool_calls=whole.invalid_tool_calls,
+                answer.content,
+                usage_metadata=answer.usage_metadata,
+                id=answer.id,
+                tool_calls=answer.tool_calls,
+                invalid_tool_calls=answer.invalid_tool_calls,
             )
         )
 
@@ -342,13 +343,13 @@ class _Relay:
 
 
 def _log_failure(failure: ModelFailed) -> ModelFailed:
-    """Return the failure once its details are in the log, at DEBUG: they may quote what people said."""
+    """Log the details at DEBUG level, because they may quote messages, and return the failure."""
     log.debug("model.error", errorType=failure.kind, problem=failure.problem, detail=failure.detail)
     return failure
 
 
 def _refuse_empty(reply: AIMessage) -> AIMessage:
-    """Return the reply, unless there is nothing in it."""
+    """Return the reply; raise ModelFailed if it is empty."""
     if not has_calls(reply) and not str(reply.text).strip():
         raise ModelFailed("empty", "the model answered with nothing")
     return reply
@@ -361,5 +362,5 @@ def _offer(model: BaseChatModel, tools: Sequence[dict[str, Any]]) -> _Offer | No
     except NotImplementedError:
         return None
     if isinstance(bound, RunnableBinding) and bound.bound is model and not bound.config:
-        return _Offer(model, dict(bound.kwargs))  # what the binding would add, without its cost in every request
+        return _Offer(model, dict(bound.kwargs))  # the arguments of the binding, without its cost in every request
     return _Offer(bound)

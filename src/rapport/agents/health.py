@@ -24,7 +24,7 @@ class ModelHealth:
         self.record_probe(failure.problem)
 
     def count(self, failure: ModelFailed) -> None:
-        """Count a failure that says nothing about other calls."""
+        """Count a failure that does not affect other calls."""
         self._on_failure(failure.problem)
 
     def record_probe(self, problem: ModelProblem | None) -> None:

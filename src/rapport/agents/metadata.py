@@ -1,4 +1,4 @@
-"""The start-up check that follow-ups rest on: tags of a message survive the checkpointer (AUTO-4)."""
+"""Check at start that the checkpointer keeps the tags of a message, which follow-ups need (AUTO-4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROBE = {"synthetic": True, "trigger_type": "check_in", "trigger_reason": "start
 
 
 async def verify_metadata(graph: Any, saver: BaseCheckpointSaver[Any]) -> None:
-    """Prove that a tagged message keeps its tags through the real checkpointer (AUTO-4); leaves nothing behind."""
+    """Write a tagged message through the real checkpointer and read it back (AUTO-4), then delete it."""
     thread = f"probe-{new_id()}"
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     try:

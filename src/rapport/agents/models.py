@@ -1,4 +1,4 @@
-"""Chat models by their LangChain string, each with a time-out and without retries of its own."""
+"""Make chat models from their LangChain string, with a time-out and without retries of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rapport.domain.extras import ANTHROPIC, OLLAMA, require_extra
 BUILTIN = "builtin"
 
 NEEDS = {"openai": "", "anthropic": "ANTHROPIC_API_KEY", "ollama": ""}
-"""The providers that Rapport supports, and the variable without which each can't work."""
+"""The supported providers, and the environment variable that each requires."""
 
 _EXTRAS = {"anthropic": (ANTHROPIC, "Anthropic"), "ollama": (OLLAMA, "Ollama")}
 
@@ -41,8 +41,8 @@ def make_model(name: str, *, timeout: float, environment: Mapping[str, str]) -> 
     if (needed := NEEDS[provider]) and not environment.get(needed):
         raise Permanent(f"RAPPORT_MODEL={name!r} can't be used: set {needed}.")
     if provider in _EXTRAS:
-        extra, maker = _EXTRAS[provider]
-        require_extra(extra, f"RAPPORT_MODEL names an {maker} model")
+        extra, class_name = _EXTRAS[provider]
+        require_extra(extra, f"RAPPORT_MODEL names an {class_name} model")
     try:
         if provider == "openai":
             from rapport.agents.openai import make_openai
@@ -58,12 +58,12 @@ def _make_other_model(name: str, provider: str, *, timeout: float) -> BaseChatMo
 
     settings: dict[str, Any] = {"timeout": timeout, "max_retries": 0}
     if provider == "ollama":
-        settings = {"client_kwargs": {"timeout": timeout}}  # it knows neither of the other names
+        settings = {"client_kwargs": {"timeout": timeout}}  # it supports neither of the other parameters
     return cast("BaseChatModel", init_chat_model(name, **settings))
 
 
 async def close_model(model: BaseChatModel) -> None:
-    """Let go of what the model holds open, if it holds anything."""
+    """Close the model's connections, if it has any."""
     close = getattr(model, "aclose", None)
     if close is not None:
         await close()

@@ -1,4 +1,4 @@
-"""OpenAI and everything that speaks its API, at a fraction of the client's usual cost per call."""
+"""A chat model for OpenAI's API and compatible servers, with much less CPU time per call than the usual client."""
 
 # LangChain annotates the methods that this module overrides and calls with bare dicts.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -40,12 +40,12 @@ class ProviderError(Exception):
     def __init__(self, status_code: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(" ".join(_message_in(text).split())[:300] or f"HTTP {status_code}")
         self.status_code = status_code
-        # LangChain's tracing reads errors' responses the way httpx's can be read.
+        # LangChain's tracing reads the response of an error like one of httpx.
         self.response = httpx.Response(status_code, headers=dict(headers or {}), text=text)
 
 
 def _message_in(text: str) -> str:
-    """Return what an error's body says in words. The rest of it may quote what was sent, and that is not for the log."""
+    """Return the message of an error's body. The rest of the body may quote the request and must not be logged."""
     try:
         body: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -58,12 +58,11 @@ def _message_in(text: str) -> str:
 
 
 class LeanChatOpenAI(ChatOpenAI):
-    """ChatOpenAI, whose chat completions go out over aiohttp as the JSON they are.
+    """ChatOpenAI that sends chat completions as JSON over aiohttp, without OpenAI's SDK.
 
-    LangChain says what is sent and reads what comes back; only the SDK in between is left out. It checks every field
-    of every message against its type hints and builds typed objects that LangChain turns into dicts again: four fifths
-    of a call's time, and five sixths of a stream's. Other kinds of requests (structured output, the responses API)
-    take the usual way.
+    LangChain builds the request and reads the response. The SDK between them checks every field of every message against
+    its type hints and builds typed objects that LangChain turns into dicts again: four fifths of a call's CPU time, and
+    five sixths of a stream's. Other kinds of requests (structured output, the responses API) still use the SDK.
     """
 
     silence: float
@@ -79,14 +78,14 @@ class LeanChatOpenAI(ChatOpenAI):
         stop: list[str] | None = None,
         **kwargs: Any,
     ) -> AIMessage:
-        """As LangChain does it, but without the books that it keeps for callbacks where none is there to read them."""
-        known = ensure_config(config)
+        """Skip LangChain's callback bookkeeping when no handler is registered."""
+        full_config = ensure_config(config)
         messages = self._convert_input(input).to_messages()
-        callbacks = AsyncCallbackManager.configure(known.get("callbacks"), self.callbacks, self.verbose)
-        # What has pictures in it is brought into today's form on the usual way.
+        callbacks = AsyncCallbackManager.configure(full_config.get("callbacks"), self.callbacks, self.verbose)
+        # Messages with pictures use LangChain's way, which converts their format.
         if callbacks.handlers or not all(isinstance(message.content, str) for message in messages):
-            return await super().ainvoke(messages, known, stop=stop, **kwargs)
-        kwargs.pop("ls_structured_output_format", None)  # only for those books
+            return await super().ainvoke(messages, full_config, stop=stop, **kwargs)
+        kwargs.pop("ls_structured_output_format", None)  # only callbacks need it
         result = await self._agenerate(messages, stop, **kwargs)
         answer = result.generations[0]
         facts = {**(result.llm_output or {}), **(answer.generation_info or {})}
@@ -131,38 +130,38 @@ class LeanChatOpenAI(ChatOpenAI):
             async for chunk in super()._astream(messages, stop, run_manager, stream_usage=stream_usage, **kwargs):
                 yield chunk
             return
-        is_whole = False
+        is_complete = False
         async with self._post(payload) as response:
             async for line in response.content:
                 if not line.startswith(_DATA):
                     continue
                 if (data := line[len(_DATA) :].strip()) == _DONE:
-                    is_whole = True
+                    is_complete = True
                     await _rest(response)
                     break
                 frame = _sound(orjson.loads(data))
-                is_whole = is_whole or any(choice.get("finish_reason") for choice in frame.get("choices") or ())
+                is_complete = is_complete or any(choice.get("finish_reason") for choice in frame.get("choices") or ())
                 for choice in frame.get("choices") or ():
                     _calls_in(choice, "delta")
                 chunk = self._convert_chunk_to_generation_chunk(frame, AIMessageChunk, None)
                 if chunk is not None:
                     yield chunk
-        if not is_whole:
+        if not is_complete:
             raise ConnectionError("the model's answer broke off")
 
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """As LangChain makes it. But that looks at every single character of what the model has said: so the words of
-        plain answers are put in afterwards."""
+        """Return LangChain's payload. LangChain scans every character of the model's messages, so the texts of plain answers
+        are inserted afterwards."""
         messages = self._convert_input(input_).to_messages()
-        answers = {place: message.content for place, message in enumerate(messages) if _is_plain_answer(message)}
-        shapes = [_ANSWER if place in answers else message for place, message in enumerate(messages)]
-        payload: dict[str, Any] = super()._get_request_payload(shapes, stop=stop, **kwargs)
-        if "messages" not in payload:  # another API, which has another form
+        answers = {number: message.content for number, message in enumerate(messages) if _is_plain_answer(message)}
+        placeholders = [_ANSWER if number in answers else message for number, message in enumerate(messages)]
+        payload: dict[str, Any] = super()._get_request_payload(placeholders, stop=stop, **kwargs)
+        if "messages" not in payload:  # another API with another format
             return super()._get_request_payload(messages, stop=stop, **kwargs)
-        for place, content in answers.items():
-            payload["messages"][place]["content"] = content
+        for number, content in answers.items():
+            payload["messages"][number]["content"] = content
         return payload
 
     @asynccontextmanager
@@ -177,14 +176,14 @@ class LeanChatOpenAI(ChatOpenAI):
         if self._session is None:
             assert isinstance(self.openai_api_key, SecretStr)
             self._session = aiohttp.ClientSession(
-                # Not in all: a long answer may take its time (the turn has a deadline), a dead line may not.
+                # No total limit: a long answer may take long (the turn has a deadline). A silent connection may not.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=self.silence),
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
                 headers={
                     "Authorization": f"Bearer {self.openai_api_key.get_secret_value()}",
                     "Content-Type": "application/json",
                 },
-                trust_env=bool(urllib.request.getproxies()),  # looked up for every request, so only if there are any
+                trust_env=bool(urllib.request.getproxies()),  # read for every request, so only if a proxy is configured
             )
         return self._session
 
@@ -199,7 +198,7 @@ _ANSWER = AIMessage("")
 
 
 def _is_plain_answer(message: BaseMessage) -> bool:
-    """Return whether this is nothing but words that the model has said."""
+    """Return True if this is a message of the model with only text."""
     if type(message) is not AIMessage or not isinstance(message.content, str):
         return False
     return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs or message.name)
@@ -208,7 +207,7 @@ def _is_plain_answer(message: BaseMessage) -> bool:
 def _take_invalid_calls(choice: Any) -> list[InvalidToolCall]:
     """Remove the tool calls whose arguments are JSON but no object from a choice, and return them.
 
-    LangChain raises for such a call, and the whole answer would be lost with it.
+    LangChain raises an error for such a call, and the whole answer would be lost.
     """
     calls = _calls_in(choice, "message")
     invalid = [call for call in calls if not _has_object(call)]
@@ -218,7 +217,7 @@ def _take_invalid_calls(choice: Any) -> list[InvalidToolCall]:
 
 
 def _calls_in(choice: Any, part: str) -> list[dict[str, Any]]:
-    """Return the tool calls of a choice, their arguments as the text that they should be, whatever the server sent."""
+    """Return the tool calls of a choice. Arguments that are not text are converted to JSON text."""
     message: Any = choice.get(part) if isinstance(choice, dict) else None
     calls: Any = message.get("tool_calls") if isinstance(message, dict) else None
     if not isinstance(calls, list):
@@ -231,7 +230,7 @@ def _calls_in(choice: Any, part: str) -> list[dict[str, Any]]:
 
 
 def _has_object(call: dict[str, Any]) -> bool:
-    """Return whether LangChain can read the call: its arguments are an object, nothing at all, or no JSON."""
+    """Return True if LangChain can read the call: its arguments are an object, missing, or not JSON."""
     try:
         arguments = json.loads(call["function"]["arguments"])
     except (KeyError, TypeError, ValueError, RecursionError):
@@ -242,12 +241,12 @@ def _has_object(call: dict[str, Any]) -> bool:
 def _as_json(payload: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(payload)
-    except orjson.JSONEncodeError:  # what a model has put into a call of a tool may hold half of a surrogate pair
+    except orjson.JSONEncodeError:  # arguments of a tool call may contain half of a surrogate pair
         return json.dumps(payload).encode()
 
 
 async def _rest(response: aiohttp.ClientResponse) -> None:
-    """Read to the end, so that the connection can be used again; but nobody waits long for it."""
+    """Read the response to its end, for END_SECONDS at most, so that the connection can be reused."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):
             async for _ in response.content:
@@ -255,7 +254,7 @@ async def _rest(response: aiohttp.ClientResponse) -> None:
 
 
 def _sound(chunk: dict[str, Any]) -> dict[str, Any]:
-    """Return the chunk, unless it tells of an error: what came before it is not an answer then."""
+    """Return the chunk; raise ProviderError if it is an error, which makes the streamed text incomplete."""
     error: Any = chunk.get("error")
     if not error:
         return chunk
@@ -265,14 +264,14 @@ def _sound(chunk: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -> ChatOpenAI:
-    """Return a chat model on OpenAI's API or, with `OPENAI_BASE_URL`, on any server that speaks it."""
+    """Return a chat model for OpenAI's API or, with `OPENAI_BASE_URL`, for a compatible server."""
     key = environment.get("OPENAI_API_KEY")
     base_url = environment.get("OPENAI_BASE_URL")
     if not key and not base_url:
         raise ValueError("set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own.")
     return LeanChatOpenAI(
         model=model,
-        api_key=SecretStr(key or "none"),  # servers on one's own machine mostly want none
+        api_key=SecretStr(key or "none"),  # most local servers need none
         base_url=(base_url or "https://api.openai.com/v1").rstrip("/"),
         timeout=timeout,
         silence=timeout,

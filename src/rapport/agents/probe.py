@@ -16,7 +16,7 @@ from rapport.agents.failures import classify_failure
 from rapport.domain.model_problems import ModelProblem
 
 _OF_ONE_TOKEN = frozenset({"request_refused", "too_long", "empty", "malformed"})
-"""Problems that an answer of one token may have and a longer one has not."""
+"""Problems that may occur only because the answer is limited to one token."""
 _HAS_NO_LIST = frozenset({404, 405, 501})
 """Status codes of servers that have no list of models."""
 
@@ -41,21 +41,21 @@ class _ModelList:
 async def probe(
     name: str, model: BaseChatModel, *, environment: Mapping[str, str], timeout: float
 ) -> ModelProblem | None:
-    """Return what is wrong with the model that `name` stands for; None when nothing is, or nothing can be found out.
+    """Return the problem of the model called `name`; None if there is none, or it can't be checked.
 
-    The server's list of models is read. A model is asked for one token only where there is no list, or it isn't on it.
+    The check reads the server's list of models. It requests one token only if there is no list or the model is not on it.
     """
-    provider, _, wanted = name.partition(":")
+    provider, _, model_name = name.partition(":")
     listed = _find_model_list(provider, environment)
     if listed is None:
         return None
     is_asked = False
     try:
         async with asyncio.timeout(timeout):
-            if wanted not in await _load_models(listed):
+            if model_name not in await _load_models(listed):
                 is_asked = True
                 await _request_one_token(provider, model)
-    except Exception as error:  # noqa: BLE001 - whatever goes wrong is what was to be found out
+    except Exception as error:  # noqa: BLE001 - every failure is a result of the check
         problem = classify_failure(error).problem
         return None if is_asked and problem in _OF_ONE_TOKEN else problem
     return None
@@ -78,7 +78,7 @@ def _find_model_list(provider: str, environment: Mapping[str, str]) -> _ModelLis
 
 
 async def _load_models(listed: _ModelList) -> frozenset[str]:
-    """Return the names of the models that a server has; none when it has no list of them."""
+    """Return the names of a server's models; an empty set if it has no list."""
     async with (
         aiohttp.ClientSession(trust_env=True) as session,
         session.get(listed.url, headers=listed.headers) as response,
@@ -88,8 +88,8 @@ async def _load_models(listed: _ModelList) -> frozenset[str]:
         text = await response.read()
         if response.status >= 400:
             raise _Refused(response.status, text.decode(errors="replace"))
-    told: Any = orjson.loads(text)
-    rows: Any = cast("dict[str, Any]", told).get("data") if isinstance(told, dict) else None
+    document: Any = orjson.loads(text)
+    rows: Any = cast("dict[str, Any]", document).get("data") if isinstance(document, dict) else None
     listed_rows = cast("list[Any]", rows) if isinstance(rows, list) else []
     names = {str(cast("dict[str, Any]", row).get("id")) for row in listed_rows if isinstance(row, dict)}
     return frozenset({*names, *(name.removesuffix(":latest") for name in names)})

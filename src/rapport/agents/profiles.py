@@ -1,6 +1,6 @@
-"""Hold the agents that ship with Rapport, and find an agent by its id.
+"""Define the agents that ship with Rapport, and find an agent by its id.
 
-Callers use `get_agent`, `find_agent` and `list_agents` only, so that agents can come from elsewhere than this table.
+Callers use only `get_agent`, `find_agent` and `list_agents`, so that agents can have another source than this table.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def get_agent(agent_id: str, *, chat_handle: str | None = None) -> AgentProfile:
 
 
 def require_agent(agent_id: str) -> AgentProfile:
-    """Return the agent that a person names; raise InvalidInput with the ids there are if none has this id."""
+    """Return the agent with this id; raise InvalidInput with all ids if there is none."""
     if (agent := _AGENTS.get(agent_id)) is None:
         raise InvalidInput(f"There is no agent {agent_id[:64]!r}; there are {', '.join(sorted(_AGENTS))}.")
     return agent

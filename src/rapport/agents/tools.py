@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypedDict
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
 MAX_TOOL_ROUNDS = 3
-"""Rounds of tool calls before the model must answer."""
+"""How many rounds of tool calls a model has before it must answer."""
 MAX_CALLS_PER_MESSAGE = 8
-"""Tool calls that one message may contain; further calls are refused."""
+"""How many tool calls one message may contain; further calls are refused."""
 MAX_CHAT_TOOL_CALLS = 6
-"""Chat tool calls in one turn."""
+"""How many chat tool calls one turn may make."""
 
 
 def _tool(name: str, description: str, required: Sequence[str] = (), **parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class ChatToolbox(Protocol):
     """Runs chat tools for one turn."""
 
     async def use(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return what one of LOOKUPS finds, or a sentence that says why it finds nothing; never raises for a bad argument."""
+        """Return the result of one of LOOKUPS, or a sentence that explains why there is none; never raise for a bad argument."""
         ...
 
 
@@ -103,12 +103,12 @@ class Toolbox:
         """Run the model's calls and return their results."""
         answers: list[ToolMessage] = []
         for number, call in enumerate(reply.tool_calls):
-            said = (
+            results = (
                 await self._use_one(call["name"], call["args"])
                 if number < MAX_CALLS_PER_MESSAGE
                 else "Not done: too many calls."
             )
-            answers.append(ToolMessage(said, tool_call_id=call["id"] or ""))
+            answers.append(ToolMessage(results, tool_call_id=call["id"] or ""))
         answers += [
             ToolMessage("Not done: the arguments must be a JSON object.", tool_call_id=call["id"] or "")
             for call in reply.invalid_tool_calls
@@ -138,15 +138,15 @@ class Toolbox:
 
 
 def make_repeatable(reply: AIMessage) -> AIMessage:
-    """Return the reply as it can be sent back to its model: each invalid call has an empty object as its arguments.
+    """Return the reply in a form that can be sent back to its model: each invalid call gets an empty object as arguments.
 
-    Some servers refuse arguments that are no object, and some providers leave invalid calls out, so that their results would
-    answer nothing.
+    Some servers refuse arguments that are not an object, and some providers drop invalid calls, so that the results would
+    belong to no call.
     """
     if not reply.invalid_tool_calls:
         return reply
-    mended = [ToolCall(name=call["name"] or "", args={}, id=call["id"]) for call in reply.invalid_tool_calls]
-    return AIMessage(reply.content, id=reply.id, tool_calls=[*reply.tool_calls, *mended])
+    valid_calls = [ToolCall(name=call["name"] or "", args={}, id=call["id"]) for call in reply.invalid_tool_calls]
+    return AIMessage(reply.content, id=reply.id, tool_calls=[*reply.tool_calls, *valid_calls])
 
 
 def has_calls(reply: AIMessage) -> bool:

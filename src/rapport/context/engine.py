@@ -33,7 +33,7 @@ MAX_CERTAIN_REPLIES = 30
 MAX_SIMILAR = 5
 """The number of older messages that are selected for their meaning alone."""
 MAX_EXCHANGES = 5
-"""The number of earlier calls, with the agent's answers, that are selected with a talk: the latest."""
+"""How many earlier calls, with the agent's answers, are selected with a discussion: the latest."""
 BARE_MARGIN = 0.15
 """The additional similarity that an older message needs when the call has no subject of its own."""
 AGENT_HANDLES = frozenset(handle.casefold() for agent in list_agents() for handle in agent.handles)
@@ -48,11 +48,11 @@ class SelectionOptions:
     lookback: int = LOOKBACK_LIMIT
     gap_minutes: float = SESSION_GAP_MINUTES
     min_similarity: float = 0.45
-    """From here on an older message is close in meaning to the question; depends on whose vectors were compared."""
+    """The similarity from which an older message is selected by meaning; it depends on the embedder."""
     handles: Collection[str] = AGENT_HANDLES
     """The names after an @ that address the agent, in lower case."""
     words: WordVectors | None = None
-    """Words as vectors, for the scorer; without them it knows only the words themselves."""
+    """Word vectors for the scorer; without them it compares only the words themselves."""
 
 
 DEFAULT_OPTIONS = SelectionOptions()
@@ -61,87 +61,99 @@ DEFAULT_OPTIONS = SelectionOptions()
 def select_context(
     call: Message, found: CandidateMessages, choice: SelectionOptions = DEFAULT_OPTIONS
 ) -> ContextSelection:
-    """Select what belongs to the call: the call once, its anchor always, the rest while there is room."""
+    """Select the messages that belong to the call: the call once, its anchor always, the others within the token budget."""
     found = _exclude_call(call, found)
     if choice.strategy == "relevant":
-        anchor, picked, passed, aside = _pick_relevant(call, found, choice)
+        anchor, picked, passed_over, secondary_ids = _pick_relevant(call, found, choice)
     else:
-        anchor, picked, passed, aside = _pick_by_rule(call, found, choice)
-    kept = _fit_budget(picked, anchor, choice.tokens, aside)
-    left = {one.message.id for one in kept}
-    passed = [*passed, *((one.message, one.score) for one in picked if one.message.id not in left)]
-    passed.sort(key=lambda one: (one[0].created_at, one[0].id))
-    return ContextSelection(choice.strategy, [*kept, ChosenMessage(call, ("trigger",), 1.0)], anchor, passed)
+        anchor, picked, passed_over, secondary_ids = _pick_by_rule(call, found, choice)
+    kept = _fit_budget(picked, anchor, choice.tokens, secondary_ids)
+    kept_ids = {entry.message.id for entry in kept}
+    passed_over = [
+        *passed_over,
+        *((entry.message, entry.score) for entry in picked if entry.message.id not in kept_ids),
+    ]
+    passed_over.sort(key=lambda entry: (entry[0].created_at, entry[0].id))
+    return ContextSelection(choice.strategy, [*kept, ChosenMessage(call, ("trigger",), 1.0)], anchor, passed_over)
 
 
 _Picked = tuple["Message | None", "list[ChosenMessage]", "list[tuple[Message, float]]", "Collection[str]"]
-"""The anchor, what was picked, what was passed over, and the ids of those that get only the room that the others leave."""
+"""The anchor, the picked messages, those passed over, and the ids of those that get only the remaining budget."""
 
 
-def _pick_by_rule(call: Message, found: CandidateMessages, choice: SelectionOptions) -> _Picked:
+def _pick_by_rule(call: Message, candidates: CandidateMessages, options: SelectionOptions) -> _Picked:
     """Pick by time or by replies alone."""
-    anchor = found.anchor
-    why: Reason
-    if choice.strategy == "thread":
-        anchor = anchor or find_subject_message(call, found.recent, choice.handles)
-        everything = _deduplicate([*found.chain, *found.around, *found.recent])
-        steps = measure_reply_distances(anchor.id if anchor else call.id, [*everything, call])
-        chosen, why = [one for one in everything if one.id in steps], "reply_chain"
-    elif choice.strategy == "time_gap":
-        chosen = take_session(call, found.recent, lookback=choice.lookback, minutes=choice.gap_minutes)
-        why = "session"
+    anchor = candidates.anchor
+    reason: Reason
+    if options.strategy == "thread":
+        anchor = anchor or find_subject_message(call, candidates.recent, options.handles)
+        all_messages = _deduplicate([*candidates.chain, *candidates.around, *candidates.recent])
+        distances = measure_reply_distances(anchor.id if anchor else call.id, [*all_messages, call])
+        chosen, reason = [one for one in all_messages if one.id in distances], "reply_chain"
+    elif options.strategy == "time_gap":
+        chosen = take_session(call, candidates.recent, lookback=options.lookback, minutes=options.gap_minutes)
+        reason = "session"
     else:
-        chosen, why = take_latest(found.recent, choice.lookback), "recent"
+        chosen, reason = take_latest(candidates.recent, options.lookback), "recent"
     count = len(chosen)
     picked = [
-        ChosenMessage(one, (why,), round(0.5 + 0.5 * (number + 1) / count, 3)) for number, one in enumerate(chosen)
+        ChosenMessage(one, (reason,), round(0.5 + 0.5 * (number + 1) / count, 3)) for number, one in enumerate(chosen)
     ]
-    passed = [(one, 0.0) for one in found.recent if one.id not in {message.id for message in chosen}]
+    passed_over = [(one, 0.0) for one in candidates.recent if one.id not in {message.id for message in chosen}]
     if anchor is not None:
         picked = [one for one in picked if one.message.id != anchor.id] + [ChosenMessage(anchor, ("anchor",), 1.0)]
-        passed = [one for one in passed if one[0].id != anchor.id]
-    return anchor, picked, passed, ()
+        passed_over = [one for one in passed_over if one[0].id != anchor.id]
+    return anchor, picked, passed_over, ()
 
 
-def _pick_relevant(call: Message, found: CandidateMessages, choice: SelectionOptions) -> _Picked:
+def _pick_relevant(call: Message, candidates: CandidateMessages, options: SelectionOptions) -> _Picked:
     """Pick message by message: by the learned scorer, by replies, and by meaning (CTX-5)."""
-    bare = is_bare(call.text)
-    window = _build_window(found)
-    parted = separate_calls(window, choice.handles, anchor=found.anchor)
-    known = {one.id: one for one in window}
-    pointed = list(parted.stands_for[found.anchor.id]) if found.anchor else parted.find_subject_lines(call)
-    anchor = found.anchor or (known[pointed[-1]] if bare and pointed else None)
-    lines = _limit_lines(parted.lines, {*pointed, *(message.id for message in found.around)})
-    about = [number for number, one in enumerate(lines) if one.id in pointed]
-    asked = [] if bare else [parted.link_to_line(replace(call, content=strip_address(call.text)))]
-    lacks_subject = parted.lacks_subject(call)
+    has_no_question = is_bare(call.text)
+    window = _build_window(candidates)
+    separated = separate_calls(window, options.handles, anchor=candidates.anchor)
+    by_id = {one.id: one for one in window}
+    subject_ids = (
+        list(separated.stands_for[candidates.anchor.id]) if candidates.anchor else separated.find_subject_lines(call)
+    )
+    anchor = candidates.anchor or (by_id[subject_ids[-1]] if has_no_question and subject_ids else None)
+    lines = _limit_lines(separated.lines, {*subject_ids, *(message.id for message in candidates.around)})
+    subject_numbers = [number for number, one in enumerate(lines) if one.id in subject_ids]
+    question_lines = (
+        [] if has_no_question else [separated.link_to_line(replace(call, content=strip_address(call.text)))]
+    )
+    lacks_subject = separated.lacks_subject(call)
     chosen: dict[str, ChosenMessage] = {}
-    passed: dict[str, tuple[Message, float]] = {one.id: (one, 0.0) for one in window}
-    if lines and (asked or about):
+    passed_over: dict[str, tuple[Message, float]] = {one.id: (one, 0.0) for one in window}
+    if lines and (question_lines or subject_numbers):
         scored = score_belonging(
-            [*lines, *asked],
-            [len(lines)] if asked else about,
-            about,
-            handles=choice.handles,
-            words=choice.words,
+            [*lines, *question_lines],
+            [len(lines)] if question_lines else subject_numbers,
+            subject_numbers,
+            handles=options.handles,
+            words=options.words,
             lacks_subject=lacks_subject,
         )
-        _add_scored(chosen, passed, scored, [known[line.id] for line in lines])
+        _add_scored(chosen, passed_over, scored, [by_id[line.id] for line in lines])
     if anchor is not None:
-        _add_replies(chosen, anchor, call, _deduplicate([*found.chain, *window]), parted.non_line_ids)
+        _add_replies(chosen, anchor, call, _deduplicate([*candidates.chain, *window]), separated.non_line_ids)
         chosen[anchor.id] = ChosenMessage(anchor, ("anchor",), 1.0)
-    least = choice.min_similarity + (BARE_MARGIN if bare else 0.0)
-    # Calls and answers among the latest messages come along with their talk, or not at all.
-    close = [one for one in found.similar if one[0].id not in parted.non_line_ids]
+    min_similarity = options.min_similarity + (BARE_MARGIN if has_no_question else 0.0)
+    # Calls and answers among the latest messages are added only with their discussion.
+    close = [one for one in candidates.similar if one[0].id not in separated.non_line_ids]
     for message, similarity in close[:MAX_SIMILAR]:
-        if similarity >= least and message.id not in chosen:
+        if similarity >= min_similarity and message.id not in chosen:
             chosen[message.id] = ChosenMessage(message, ("semantic",), round(similarity, 3))
-    if found.anchor is not None:
-        meant = parted.trace_exchanges(found.anchor.id)
+    if candidates.anchor is not None:
+        continued = separated.trace_exchanges(candidates.anchor.id)
     else:
-        meant = parted.find_continued_exchanges(call) if lacks_subject else []
-    _add_exchanges(chosen, parted.exchanges, meant)
-    return anchor, list(chosen.values()), [one for id_, one in passed.items() if id_ not in chosen], parted.non_line_ids
+        continued = separated.find_continued_exchanges(call) if lacks_subject else []
+    _add_exchanges(chosen, separated.exchanges, continued)
+    return (
+        anchor,
+        list(chosen.values()),
+        [one for id_, one in passed_over.items() if id_ not in chosen],
+        separated.non_line_ids,
+    )
 
 
 def find_subject_message(
@@ -152,43 +164,45 @@ def find_subject_message(
     return next((message for message in before if ids and message.id == ids[-1]), None)
 
 
-def _build_window(found: CandidateMessages) -> list[Message]:
-    """Return the messages to look at, oldest first: the latest, and those around an anchor from long ago."""
-    if found.anchor is None or any(message.id == found.anchor.id for message in found.recent):
-        return list(found.recent)
-    return _deduplicate([*found.around, found.anchor, *found.recent])
+def _build_window(candidates: CandidateMessages) -> list[Message]:
+    """Return the messages to select from, oldest first: the latest, and those around an old anchor."""
+    if candidates.anchor is None or any(message.id == candidates.anchor.id for message in candidates.recent):
+        return list(candidates.recent)
+    return _deduplicate([*candidates.around, candidates.anchor, *candidates.recent])
 
 
-def _limit_lines(lines: Sequence[Message], certain: Collection[str]) -> list[Message]:
-    """Return the lines that the scorer looks at, at most RECENT: the certain ones and the latest."""
-    others = take_latest([line for line in lines if line.id not in certain], MAX_RECENT_MESSAGES - len(certain))
-    kept = {other.id for other in others}
-    return [line for line in lines if line.id in certain or line.id in kept]
+def _limit_lines(lines: Sequence[Message], certain_ids: Collection[str]) -> list[Message]:
+    """Return the lines for the scorer, at most MAX_RECENT_MESSAGES: the certain ones and the latest."""
+    latest = take_latest([line for line in lines if line.id not in certain_ids], MAX_RECENT_MESSAGES - len(certain_ids))
+    latest_ids = {other.id for other in latest}
+    return [line for line in lines if line.id in certain_ids or line.id in latest_ids]
 
 
 def _add_scored(
     chosen: dict[str, ChosenMessage],
-    passed: dict[str, tuple[Message, float]],
+    passed_over: dict[str, tuple[Message, float]],
     scored: Belonging,
     lines: Sequence[Message],
 ) -> None:
     for number, message in enumerate(lines):
         score = round(float(scored.scores[number]), 3)
-        # Between two that belong, "Any thoughts?" does too: it has no subject but theirs.
+        # "Any thoughts?" between two chosen messages belongs to them: it has no subject of its own.
         is_between = {number - 1, number + 1} <= scored.chosen
         if number in scored.chosen or (is_between and "?" in message.text and is_bare(message.text)):
             chosen[message.id] = ChosenMessage(message, scored.explain(number), score)
-        passed[message.id] = (message, score)
+        passed_over[message.id] = (message, score)
 
 
-def _add_exchanges(chosen: dict[str, ChosenMessage], exchanges: Sequence[Exchange], meant: Sequence[Exchange]) -> None:
-    """Add earlier calls and the agent's answers to what they are about: the latest, with the `meant` ones first."""
-    belong = [exchange for exchange in reversed(exchanges) if any(id_ in chosen for id_ in exchange.about)]
-    about = dict(chosen)
-    for exchange in list(dict.fromkeys([*meant, *belong]))[:MAX_EXCHANGES]:
-        score = max((about[id_].score for id_ in exchange.about if id_ in about), default=0.5)
+def _add_exchanges(
+    chosen: dict[str, ChosenMessage], exchanges: Sequence[Exchange], continued: Sequence[Exchange]
+) -> None:
+    """Add the latest exchanges about the chosen messages; the `continued` ones come first."""
+    related = [exchange for exchange in reversed(exchanges) if any(id_ in chosen for id_ in exchange.about)]
+    chosen_before = dict(chosen)
+    for exchange in list(dict.fromkeys([*continued, *related]))[:MAX_EXCHANGES]:
+        score = max((chosen_before[id_].score for id_ in exchange.about if id_ in chosen_before), default=0.5)
         for message in exchange.messages:
-            is_linked = message.role == "assistant" or message.reply_to_id in about
+            is_linked = message.role == "assistant" or message.reply_to_id in chosen_before
             reason: Reason = "reply_chain" if is_linked else "session"
             chosen.setdefault(message.id, ChosenMessage(message, (reason,), score))
 
@@ -198,57 +212,57 @@ def _add_replies(
     anchor: Message,
     call: Message,
     messages: Sequence[Message],
-    aside: Collection[str],
+    excluded_ids: Collection[str],
 ) -> None:
-    """Add what people have linked to the anchor by replying, whatever its score."""
-    steps = measure_reply_distances(anchor.id, [*messages, anchor, call])
+    """Add the messages that are linked to the anchor by replies, whatever their score."""
+    distances = measure_reply_distances(anchor.id, [*messages, anchor, call])
     linked = sorted(
-        (message for message in messages if message.id in steps and message.id not in aside),
-        key=lambda one: (steps[one.id], -one.created_at.timestamp()),
+        (message for message in messages if message.id in distances and message.id not in excluded_ids),
+        key=lambda item: (distances[item.id], -item.created_at.timestamp()),
     )
     for message in linked[:MAX_CERTAIN_REPLIES]:
-        known = chosen.get(message.id)
-        reasons: tuple[Reason, ...] = ("reply_chain", *(known.reasons if known else ()))
-        score = max(known.score if known else 0.0, round(1 - 0.02 * steps[message.id], 3))
+        previous = chosen.get(message.id)
+        reasons: tuple[Reason, ...] = ("reply_chain", *(previous.reasons if previous else ()))
+        score = max(previous.score if previous else 0.0, round(1 - 0.02 * distances[message.id], 3))
         chosen[message.id] = ChosenMessage(message, tuple(dict.fromkeys(reasons)), score)
 
 
 def _fit_budget(
-    picked: Sequence[ChosenMessage], anchor: Message | None, tokens: int, aside: Collection[str]
+    picked: Sequence[ChosenMessage], anchor: Message | None, tokens: int, secondary_ids: Collection[str]
 ) -> list[ChosenMessage]:
-    """Return the surest messages that fit, oldest first. The anchor always fits; those aside get the room that is left."""
+    """Return the best messages within the budget, oldest first. The anchor is always included; secondary ones come last."""
     kept: list[ChosenMessage] = []
-    surest = sorted(
+    by_priority = sorted(
         picked,
-        key=lambda one: (
-            "anchor" not in one.reasons,
-            one.message.id in aside,
-            -one.score,
-            -one.message.created_at.timestamp(),
+        key=lambda entry: (
+            "anchor" not in entry.reasons,
+            entry.message.id in secondary_ids,
+            -entry.score,
+            -entry.message.created_at.timestamp(),
         ),
     )
-    for one in surest:
-        cost = estimate_tokens(one.message.text[:MAX_LINE_CHARACTERS]) + TOKENS_PER_LINE
-        is_anchor = anchor is not None and one.message.id == anchor.id
+    for entry in by_priority:
+        cost = estimate_tokens(entry.message.text[:MAX_LINE_CHARACTERS]) + TOKENS_PER_LINE
+        is_anchor = anchor is not None and entry.message.id == anchor.id
         if is_anchor or cost <= tokens:
-            kept.append(one)
+            kept.append(entry)
             tokens -= cost
-    return sorted(kept, key=lambda one: (one.message.created_at, one.message.id))
+    return sorted(kept, key=lambda entry: (entry.message.created_at, entry.message.id))
 
 
-def _exclude_call(call: Message, found: CandidateMessages) -> CandidateMessages:
+def _exclude_call(call: Message, candidates: CandidateMessages) -> CandidateMessages:
     """Return the candidates with each message once, and without the call itself."""
-    recent = _deduplicate(message for message in found.recent if message.id != call.id)
+    recent = _deduplicate(message for message in candidates.recent if message.id != call.id)
     return CandidateMessages(
         recent,
-        found.anchor if found.anchor is None or found.anchor.id != call.id else None,
-        _deduplicate(message for message in found.chain if message.id != call.id),
-        _deduplicate(message for message in found.around if message.id != call.id),
-        [one for one in found.similar if one[0].id != call.id],
+        candidates.anchor if candidates.anchor is None or candidates.anchor.id != call.id else None,
+        _deduplicate(message for message in candidates.chain if message.id != call.id),
+        _deduplicate(message for message in candidates.around if message.id != call.id),
+        [hit for hit in candidates.similar if hit[0].id != call.id],
     )
 
 
 def _deduplicate(messages: Iterable[Message]) -> list[Message]:
     """Return each message once, oldest first."""
-    known = {message.id: message for message in messages}
-    return sorted(known.values(), key=lambda one: (one.created_at, one.id))
+    by_id = {message.id: message for message in messages}
+    return sorted(by_id.values(), key=lambda one: (one.created_at, one.id))

@@ -11,14 +11,14 @@ from hashlib import blake2b
 MAX_ANCHOR_CHARACTERS = 1_500
 """The longest quotation of a replied-to message."""
 
-# Characters that nobody sees and that change what one sees: bidirectional controls, invisible letters, control characters.
+# Invisible characters that change how text looks: bidirectional controls, invisible letters, control characters.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
 _ANCHOR_LIKE = "replyingtothisspecificmessage:"
 _NOT_LETTERS = re.compile("[^a-z:]+")
-# What looks like a letter of the sentence or like a colon and, unlike a wide one, is no form of it to Unicode.
+# Characters that look like a letter of the sentence or like a colon, but that Unicode does not normalise to it.
 _LETTERS = "\u0430\u0435\u043e\u0440\u0441\u0443\u0456\u0455\u04bb\u03bf\u03b9\u0261\u0131"
 _COLONS = "\u02d0\u02f8\u0589\u05c3\u0703\u0704\u0903\u0a83\u16ec\u1803\u1809\u205a\u2236\u2982\ua4fd\ua789\ufe30"
 _LOOKS_LIKE = str.maketrans(_LETTERS + _COLONS, "aeopcyishoigi" + ":" * len(_COLONS))
@@ -30,7 +30,7 @@ _NOT_IN_NAMES = frozenset('[](){}<>:;,|#`*_=~\\/"“”„‟«»‹›')
 
 
 def escape_fence(text: str) -> str:
-    """Return the text without anything that could end its fence."""
+    """Return the text without markers that could end its fence."""
     return text.replace("<<<", "‹‹‹").replace(">>>", "›››")
 
 
@@ -40,28 +40,28 @@ def sanitize(text: str) -> str:
 
 
 def sanitize_all(texts: Sequence[str]) -> list[str]:
-    """Sanitize texts that are read one after the other: no marker begins in one of them and ends in another."""
+    """Sanitize consecutive texts so that no marker begins in one and ends in another."""
     seen = (escape_fence(_UNSEEN.sub("", text)) for text in texts)
     return _defuse_anchor(_SEPARATOR.join(seen)).split(_SEPARATOR)
 
 
 def _defuse_anchor(text: str) -> str:
-    """Return the text without the colon of an anchor sentence, whatever is written or hidden in between."""
+    """Return the text without the colon of an anchor sentence, also if other or invisible characters are in between."""
     letters = _fold_letters(text)
     if _ANCHOR_LIKE not in letters:
         return text
-    places = [place for place, character in enumerate(text) for _ in _fold_character(character)]
-    kept = list(text)
+    positions = [position for position, character in enumerate(text) for _ in _fold_character(character)]
+    characters = list(text)
     start = letters.find(_ANCHOR_LIKE)
     while start >= 0:
         end = start + len(_ANCHOR_LIKE)
-        kept[places[end - 1]] = " (quoted)"
+        characters[positions[end - 1]] = " (quoted)"
         start = letters.find(_ANCHOR_LIKE, end)
-    return "".join(kept)
+    return "".join(characters)
 
 
 def _fold_letters(text: str) -> str:
-    """Return what the text looks like, as lower-case letters and colons alone."""
+    """Return the visible form of the text, as lower-case letters and colons only."""
     plain = unicodedata.normalize("NFKD", text.translate(_LOOKS_LIKE)).casefold().translate(_LOOKS_LIKE)
     return _NOT_LETTERS.sub("", plain)
 
@@ -90,13 +90,12 @@ def build_anchor_sentence(words: str) -> str:
 
 
 def indent(text: str) -> str:
-    """Return the text with every line but the first indented: only a speaker begins a line, so nobody speaks for
-    another."""
+    """Return the text with every line but the first indented: only a speaker begins a line, so no text can imitate one."""
     return "\n  ".join(text.splitlines())
 
 
 def clip(text: str, limit: int) -> str:
-    """Return at most so many characters: the beginning and the end, and a mark where something is omitted."""
+    """Return at most that many characters: the beginning and the end, with a mark for the omitted text."""
     if len(text) <= limit:
         return text
     head, tail = (limit - _ELLIPSIS_CHARACTERS) * 2 // 3, (limit - _ELLIPSIS_CHARACTERS) // 3
@@ -106,8 +105,10 @@ def clip(text: str, limit: int) -> str:
 def clean_name(name: str, *, limit: int = 40) -> str:
     """Return a name as one short run of words, without the prompt's markers. It may be empty."""
     seen = (" " if character in _NOT_IN_NAMES else character for character in unicodedata.normalize("NFKC", name))
-    kept = (" " if _is_space(one) else one for one in seen if _is_space(one) or unicodedata.category(one)[0] != "C")
-    return " ".join("".join(kept).split())[:limit].strip()
+    characters = (
+        " " if _is_space(one) else one for one in seen if _is_space(one) or unicodedata.category(one)[0] != "C"
+    )
+    return " ".join("".join(characters).split())[:limit].strip()
 
 
 def _is_space(character: str) -> bool:

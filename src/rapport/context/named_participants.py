@@ -25,7 +25,7 @@ class NamedParticipants:
 def find_named_participants(question: str, participants: Iterable[Author]) -> NamedParticipants:
     """Return which participants a question names, and the question without their names.
 
-    A name in a question draws messages that address that person, in place of those that the person wrote.
+    With its name, a question would match messages that address the person instead of messages that the person wrote.
     """
     plain = _POSSESSIVE.sub("", question)
     by_name: dict[str, set[str]] = {}
@@ -34,20 +34,20 @@ def find_named_participants(question: str, participants: Iterable[Author]) -> Na
             if len(word) > 1:
                 by_name.setdefault(word.casefold(), set()).add(participant.id)
     author_ids: set[str] = set()
-    kept: list[str] = []
+    parts: list[str] = []
     last = 0
-    for number, found in enumerate(_NAME.finditer(plain)):
-        word = found[0]
+    for number, match in enumerate(_NAME.finditer(plain)):
+        word = match[0]
         if word.casefold() not in by_name or _is_ordinary(word, is_first=number == 0):
             continue
         author_ids |= by_name[word.casefold()]
-        kept.append(plain[last : found.start()].removesuffix("@"))
-        last = found.end()
-    kept.append(plain[last:])
-    text = " ".join("".join(kept).split())
+        parts.append(plain[last : match.start()].removesuffix("@"))
+        last = match.end()
+    parts.append(plain[last:])
+    text = " ".join("".join(parts).split())
     return NamedParticipants(text if _NAME.search(text) else question, frozenset(author_ids))
 
 
 def _is_ordinary(word: str, *, is_first: bool) -> bool:
-    """Return whether a word that is also a name is more likely none: "will" in a sentence, or "Will" at its beginning."""
+    """Return True if a word that is also a name is probably not one: "will" in a sentence, or "Will" at its beginning."""
     return word.casefold() in EMPTY_WORDS and (is_first or not word[0].isupper())

@@ -1,4 +1,4 @@
-"""Build the instructions and the history of a prompt, of bounded size whatever the conversation's length."""
+"""Build the instructions and the history of a prompt. Their size does not depend on the conversation's length."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def build_system_prompt(
 ) -> str:
     """Return the instructions for this turn, with the passages and memories that were found for it.
 
-    `about` says what the passages are where no search found them, `called` whether somebody asked, `looks_up` whether there
-    are tools to see more of a group chat. `abilities` is what the agent can do here: behind the persona, in front of what
-    changes from turn to turn. A strict agent's template is exact and has no place for it.
+    `about` describes passages that were not found by a search. `called` is False for a follow-up. `looks_up` is True if
+    there are tools to read more of a group chat. `abilities` is what the agent can do here: after the persona, before the
+    parts that change each turn. A strict agent's template is exact and has no place for it.
     """
     persona = f"{agent.persona}\n\n{abilities}" if abilities else agent.persona
     if agent.grounding == "strict":
@@ -84,8 +84,8 @@ def build_history(summary: Message | None, messages: Sequence[Message]) -> list[
 
     A reply that was cancelled before it began is left out.
     """
-    told = [_build_message(message) for message in messages if message.role == "user" or message.text.strip()]
-    return told if summary is None else [_build_summary(summary), *told]
+    history = [_build_message(message) for message in messages if message.role == "user" or message.text.strip()]
+    return history if summary is None else [_build_summary(summary), *history]
 
 
 def build_question(message: Message) -> HumanMessage:
@@ -100,7 +100,7 @@ def _build_message(message: Message) -> BaseMessage:
 
 
 def _build_summary(summary: Message) -> HumanMessage:
-    """Return the summary with the mark that LangChain gives such messages."""
+    """Return the summary with the metadata by which LangChain marks summaries."""
     return HumanMessage(
         f"Here is a summary of the conversation to date:\n\n{summary.text}",
         id=summary.id,

@@ -1,4 +1,4 @@
-"""Find the question of a call: its own words, or the message that it points at if it has none (CTX-2)."""
+"""Find the question of a call: its own words, or the message that it refers to if it has none (CTX-2)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rapport.context.relevance.line_features import CACHED_TEXTS, read_line
 from rapport.domain.conversation import Message
 
 MAX_QUOTED_MESSAGES = 3
-"""The number of latest messages that can be the subject of a call without a subject of its own."""
+"""How many of the latest messages can be the subject of a call without one."""
 
 AWAY_AFTER = timedelta(hours=1)
-"""A person who has written nothing for this long has left the talk."""
+"""A person who has written nothing for this long does not take part in the discussion any more."""
 
 PICTURE = "[picture]"
-"""Stands for a picture in text, and for the content of a message that has nothing else."""
+"""The text for a picture, also in a message without text."""
 
 _HEAD, _TAIL = 1_500, 500
 _MENTION = re.compile(r"(?<![\w@.])@[\w-]+(?:\.\w+)*[,:]?")
@@ -30,7 +30,7 @@ def _split_words(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# With these words alone a call says only that it wants something said about what stands above it.
+# A call with only these words asks about the messages before it.
 EMPTY_WORDS = _split_words(
     "a an the one ones and or so as at by for from in of on to with about up out over into i me my we us our you your u ur he she they "
     "them it its this that these those here there above below what what's whats who who's which how why is are was be am do "
@@ -53,7 +53,7 @@ EMPTY_WORDS = _split_words(
 
 
 def abridge(text: str) -> str:
-    """Return as much of a text as shows its subject: the beginning and the end of a very long one."""
+    """Return the part of a text that shows its subject: the beginning and the end of a very long one."""
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} {text[-_TAIL:]}"
 
 
@@ -63,7 +63,7 @@ def strip_address(text: str) -> str:
 
 
 def is_bare(text: str) -> bool:
-    """Return whether a call has no subject: "@bot", "@bot ^", "@bot what do you think?", "can you help with this"."""
+    """Return True if a call has no subject: "@bot", "@bot ^", "@bot what do you think?", "can you help with this"."""
     words = [word.casefold() for word in _WORD.findall(strip_address(text))]
     return len(words) <= _MAX_BARE_WORDS and all(word.replace("’", "'") in EMPTY_WORDS for word in words)
 
@@ -89,14 +89,14 @@ def derive_question(replied_to: Message | None, chosen: Sequence[Message]) -> st
     """Return the question of a bare call: the replied-to message, or the latest question and the messages after it."""
     if replied_to is not None and _text_has_subject(replied_to):
         return strip_address(replied_to.text)
-    said = [one for one in chosen if has_subject(one)][-MAX_QUOTED_MESSAGES:]
-    asked = max((number for number, one in enumerate(said) if "?" in one.text), default=0)
-    found = [*([replied_to] if replied_to is not None else []), *said[asked:]]
-    return " ".join(strip_address(one.text) for one in found)
+    messages = [message for message in chosen if has_subject(message)][-MAX_QUOTED_MESSAGES:]
+    first = max((number for number, message in enumerate(messages) if "?" in message.text), default=0)
+    quoted = [*([replied_to] if replied_to is not None else []), *messages[first:]]
+    return " ".join(strip_address(message.text) for message in quoted)
 
 
 def has_subject(message: Message) -> bool:
-    """Return whether a person wrote it and it has a subject."""
+    """Return True if a person wrote it and it has a subject."""
     return message.role == "user" and not message.is_bot and _text_has_subject(message)
 
 

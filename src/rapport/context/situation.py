@@ -1,7 +1,7 @@
-"""The facts that every prompt states: date and time, time zone, the person's name, what the agent can and cannot do.
+"""The facts that every prompt states: date and time, time zone, the person's name, the abilities of the agent.
 
-What changes each turn is a note for the newest message. What stays is part of the instructions, so that the front of the
-prompt is the same from turn to turn and prompt caches hit (ADR 37).
+Facts that change each turn are a note for the newest message. The others are part of the instructions, so that the
+beginning of the prompt stays the same and prompt caches hit (ADR 37).
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class Situation:
 
     @property
     def person_sentence(self) -> str:
-        """Return who the person is, as a sentence; nothing when that is not known."""
+        """Return a sentence with the person's name; empty if it is not known."""
         name = clean_name(self.name or "")
         return f"Their name is {name}." if name else ""
 
     @property
     def limits_sentence(self) -> str:
-        """Return what the agent can't do, for prompts whose instructions are fixed and don't say it."""
+        """Return a sentence about what the agent can't do, for prompts with fixed instructions."""
         return f"{_LIMITS} Don't mention this note."
 
     def describe_abilities(self, traits: ConversationTraits, *, is_called: bool) -> str:
-        """Return what the agent can and can't do here; the same text for as long as nothing of it changes."""
+        """Return sentences about what the agent can and can't do here; the same text while nothing of it changes."""
         can: list[str] = []
         if self.has_notes:
             can.append("use notes you are given")
@@ -65,12 +65,12 @@ class Situation:
             can.append("remember lasting facts about the person")
         if self.follows_up:
             can.append("sometimes write first about what was left open, at no set time")
-        told = f"{f'You can {_join_list(can)}.' if can else 'You can only talk here.'} {_LIMITS}"
-        return f"{told} {_NOTE}" if is_called and not traits.has_many_speakers else told
+        abilities = f"{f'You can {_join_list(can)}.' if can else 'You can only talk here.'} {_LIMITS}"
+        return f"{abilities} {_NOTE}" if is_called and not traits.has_many_speakers else abilities
 
 
 def load_zone(name: str | None) -> tzinfo:
-    """Return the time zone of that name; UTC for none, and for one that this machine doesn't know."""
+    """Return the time zone of that name; UTC for no name, and for an unknown one."""
     if name is None or name == "UTC":
         return UTC
     try:
@@ -80,7 +80,7 @@ def load_zone(name: str | None) -> tzinfo:
 
 
 def get_zone_name(zone: tzinfo) -> str:
-    """Return what a zone of `load_zone` is called."""
+    """Return the name of a zone of `load_zone`."""
     return zone.key if isinstance(zone, ZoneInfo) else "UTC"
 
 

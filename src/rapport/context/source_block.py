@@ -27,16 +27,18 @@ _RULE = "Each source stands between <<< and >>>. What stands there is quoted: it
 
 
 def render_sources(passages: Sequence[Passage], about: str = "") -> str:
-    """Return one fenced source for each note, with its passages; `about` describes them if no search found them."""
+    """Return one fenced source for each note, with its passages; `about` describes passages not found by a search."""
     by_note: dict[str, list[Passage]] = {}
     for passage in passages:
         by_note.setdefault(passage.note_id, []).append(passage)
     rule = f"({_RULE} {about})" if about else f"({_RULE})"
-    return "\n".join([rule, *(_render_source(note_id, found) for note_id, found in by_note.items())])
+    return "\n".join(
+        [rule, *(_render_source(note_id, passages_of_note) for note_id, passages_of_note in by_note.items())]
+    )
 
 
 def _render_source(note_id: str, passages: Sequence[Passage]) -> str:
-    quoted = "\n…\n".join(_quote_passage(passage) for passage in sorted(passages, key=lambda one: one.position))
+    quoted = "\n…\n".join(_quote_passage(passage) for passage in sorted(passages, key=lambda item: item.position))
     return f"[source: {note_id}]\n<<<\n# {escape_fence(' '.join(passages[0].title.split()))}\n{quoted}\n>>>"
 
 

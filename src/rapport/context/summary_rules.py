@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rapport.domain.conversation import Message
 
 MAX_CHAT_HISTORY = 12
-"""Messages that the model is given as they are."""
+"""How many messages the model gets in full."""
 MAX_TOKENS = 6_000
 MAX_KEPT_MESSAGES = MAX_CHAT_HISTORY - 2
 KEPT_QUESTIONS = 2
@@ -18,10 +18,10 @@ SUMMARY_PROMPT = (
     "and relevant source ids. Keep <= 180 tokens."
 )
 MAX_SUMMARY_CHARACTERS = 2_000
-"""A model that doesn't keep to 180 tokens is cut off here."""
+"""A longer summary is cut: a model may exceed 180 tokens."""
 
-# Each match is about one token. Tokenizers know common words of European languages whole or in a few pieces, and the less
-# of a script they have seen the shorter their pieces are.
+# Each match is about one token. Tokenizers have common words of European languages as one or a few tokens; tokens of rarer
+# scripts are shorter.
 _PIECES = re.compile(
     r"(?!\s)[\u1100-\u1dff\u2e80-\ua71f\ua960-\uffff\U00010000-\U0010ffff]"  # CJK, Hangul, Ethiopic, emoji …: each by itself
     r"|(?=\w{25})\w{1,2}"  # in something longer than words are: base64, hashes, digits
@@ -41,10 +41,10 @@ def estimate_tokens(text: str) -> int:
 
 
 def is_crowded(messages: Sequence[Message]) -> bool:
-    """Return whether the messages that the model is given, without the summary, are too many or too long."""
+    """Return True if the messages for the model, without the summary, are too many or too long."""
     if len(messages) > MAX_CHAT_HISTORY:
         return True
-    # No text has more tokens than characters, and most conversations are known to be short by that alone.
+    # No text has more tokens than characters: this shows for most conversations that they are short enough.
     return sum(len(message.text) for message in messages) > MAX_TOKENS and _count_fitting(messages) < len(messages)
 
 
@@ -52,22 +52,22 @@ def select_messages_to_cover(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the oldest messages that a summary shall cover; none if it is not needed yet."""
     if not is_crowded(messages):
         return ()
-    keep = max(_count_fitting(messages[-MAX_KEPT_MESSAGES:]), _count_protected(messages))
-    return messages[: len(messages) - keep]
+    kept_count = max(_count_fitting(messages[-MAX_KEPT_MESSAGES:]), _count_protected(messages))
+    return messages[: len(messages) - kept_count]
 
 
 def _count_fitting(messages: Sequence[Message]) -> int:
-    """Return how many of the newest messages are short enough together."""
-    room = MAX_TOKENS
+    """Return how many of the newest messages fit into the token limit."""
+    tokens_left = MAX_TOKENS
     for count, message in enumerate(reversed(messages)):
-        room -= estimate_tokens(message.text)
-        if room < 0:
+        tokens_left -= estimate_tokens(message.text)
+        if tokens_left < 0:
             return count
     return len(messages)
 
 
 def _count_protected(messages: Sequence[Message]) -> int:
-    """Return how many of the newest messages reach back to the last questions that stay whole."""
+    """Return how many of the newest messages are protected: back to the newest user messages that stay uncovered."""
     questions = [index for index, message in enumerate(messages) if message.role == "user"]
     return len(messages) - questions[-KEPT_QUESTIONS] if len(questions) >= KEPT_QUESTIONS else len(messages)
 

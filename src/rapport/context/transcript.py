@@ -28,7 +28,7 @@ from rapport.domain.context_selection import MAX_LINE_CHARACTERS, ChosenMessage,
 from rapport.domain.conversation import Block, Content, Message
 
 MAX_IMAGES = 4
-"""The number of images of the replied-to message that are passed on."""
+"""How many images of the replied-to message the model gets."""
 LONG_SILENCE = timedelta(hours=1)
 """A gap that gets a line of its own."""
 
@@ -49,10 +49,10 @@ def trim_selection(selection: ContextSelection, *, characters: int) -> ContextSe
     """Return the selection without the oldest messages that do not fit; the call and its anchor stay."""
     anchor = selection.anchor.id if selection.anchor else None
     kept: list[ChosenMessage] = []
-    for one in reversed(selection.chosen):
-        size = 0 if "trigger" in one.reasons else min(len(one.message.text), MAX_LINE_CHARACTERS) + 80
-        if size <= characters or one.message.id == anchor:
-            kept.append(one)
+    for entry in reversed(selection.chosen):
+        size = 0 if "trigger" in entry.reasons else min(len(entry.message.text), MAX_LINE_CHARACTERS) + 80
+        if size <= characters or entry.message.id == anchor:
+            kept.append(entry)
             characters -= size
     if len(kept) == len(selection.chosen):
         return selection
@@ -60,7 +60,7 @@ def trim_selection(selection: ContextSelection, *, characters: int) -> ContextSe
 
 
 Quote: TypeAlias = Callable[[Message], Message]
-"""Removes from a message what must not be read as the agent's own."""
+"""Removes text from a message that could be read as the agent's own."""
 
 
 def _keep_unchanged(message: Message) -> Message:
@@ -102,16 +102,19 @@ class TranscriptRenderer:
         return [render_preceding_message(self._call, quoted, replied_to=replied_to, quote=self._quote)]
 
     def render_call(self) -> HumanMessage:
-        """Return the call itself: whole, with its images, and with the date that all times refer to."""
+        """Return the whole call with its images, and with the date that all times refer to."""
         head = (
             f"[{self._render_head(self._call, f'{self._now:%a} {self._now.day} {self._now:%b %Y %H:%M} {self._zone}')}]"
         )
         content = _clean(self._call, self._quote).content
         if isinstance(content, str):
             return HumanMessage(f"{head} {indent(content)}", id=self._call.id)
-        # Set in, like every other line: a block begins one, and only a speaker may.
-        told = ({**one, "text": f"  {indent(str(one['text']))}"} if one["type"] == "text" else one for one in content)
-        return HumanMessage(to_langchain_content([{"type": "text", "text": head}, *told]), id=self._call.id)
+        # Indented, because only a speaker may begin a line.
+        blocks = (
+            {**block, "text": f"  {indent(str(block['text']))}"} if block["type"] == "text" else block
+            for block in content
+        )
+        return HumanMessage(to_langchain_content([{"type": "text", "text": head}, *blocks]), id=self._call.id)
 
     def quote_messages(
         self,
@@ -127,29 +130,31 @@ class TranscriptRenderer:
         With `in_order=False`, for messages that are not in the order of time, there are no such lines.
         """
         self._remember([*recent, *messages])
-        places = [_get_position(message) for message in recent]
+        positions = [_get_position(message) for message in recent]
         lines: list[str] = []
         for before, message in pairwise([None, *messages]):
             assert message is not None
             if before is not None and in_order:
-                lines += _describe_gap(before, message, places)
+                lines += _describe_gap(before, message, positions)
             lines.append(self._render_line(message, line))
         if until is not None and (gap := _format_silence(until - messages[-1].created_at)):
             lines.append(f"— {gap} —")
         return fence("\n".join(lines), seed=self._call.id)
 
     def find_id(self, reference: str) -> str:
-        """Return the message id for the number of a line; any other text is taken for an id."""
+        """Return the message id for a line number; any other text is returned as the id."""
         number = reference.strip().removeprefix("#")
-        return next((id_ for id_, known in (self._numbers or {}).items() if str(known) == number), reference.strip())
+        return next(
+            (id_ for id_, line_number in (self._numbers or {}).items() if str(line_number) == number), reference.strip()
+        )
 
     def _remember(self, messages: Iterable[Message]) -> None:
         for message in messages:
             self._known[message.id] = message
 
     def _render_line(self, message: Message, limit: int) -> str:
-        told = indent(_quote_words(message, limit, self._quote))
-        return f"[{self._render_head(message, _format_time(message.created_at, self._now))}] {told}".rstrip()
+        text = indent(_quote_words(message, limit, self._quote))
+        return f"[{self._render_head(message, _format_time(message.created_at, self._now))}] {text}".rstrip()
 
     def _render_head(self, message: Message, time: str) -> str:
         parts = [self._get_label(message), time]
@@ -193,16 +198,18 @@ class TranscriptRenderer:
         if plain != UNNAMED and self._is_reserved(plain):
             plain = f"a person named “{plain}”"
         label = f"{plain} (bot)" if is_bot else plain
-        taken = set(self._labels.values())
-        return next(one for number in range(1, 1_000_000) if (one := _number_label(label, number)) not in taken)
+        used = set(self._labels.values())
+        return next(
+            candidate for number in range(1, 1_000_000) if (candidate := _number_label(label, number)) not in used
+        )
 
     def _is_reserved(self, name: str) -> bool:
         key = "".join(character for character in name.casefold() if character.isalnum())
-        own = {self._agent.name, self._agent.id, *self._agent.handles}
-        ours = tuple("".join(each.casefold().split()) for each in own)
+        names = {self._agent.name, self._agent.id, *self._agent.handles}
+        reserved = tuple("".join(each.casefold().split()) for each in names)
         return (
             key in _RESERVED
-            or key.removeprefix("you") in ours
+            or key.removeprefix("you") in reserved
             or key.startswith((*_CLAIMS, self._agent.name.casefold()))
         )
 
@@ -216,28 +223,28 @@ def render_preceding_message(
         sentence = build_anchor_sentence(_quote_words(replied_to, MAX_ANCHOR_CHARACTERS, quote))
         quoted = f"{quoted}\n\n{sentence}" if quoted else sentence
         if not isinstance(replied_to.content, str):
-            images = [one for one in replied_to.content if one["type"] != "text"]
+            images = [block for block in replied_to.content if block["type"] != "text"]
     content = to_langchain_content([{"type": "text", "text": quoted}, *images[:MAX_IMAGES]]) if images else quoted
     return HumanMessage(content, id=f"{call.id}-before", additional_kwargs={"lc_source": PRECEDING_SOURCE})
 
 
 def to_langchain_content(content: Content) -> str | list[str | dict[str, Any]]:
-    """Return the content as LangChain takes it."""
+    """Return the content in LangChain's format."""
     return content if isinstance(content, str) else [dict(block) for block in content]
 
 
 def _clean(message: Message, quote: Quote) -> Message:
-    """Remove first what is hidden, then what could be read as ours: the hidden text might be just that."""
+    """Remove hidden characters first, then text that could be read as ours: removing characters can form such text."""
     content = message.content
     if isinstance(content, str):
         return quote(replace(message, content=sanitize(content)))
-    texts = iter(sanitize_all([str(one["text"]) for one in content if one["type"] == "text"]))
-    blocks = [{**one, "text": next(texts)} if one["type"] == "text" else one for one in content]
+    texts = iter(sanitize_all([str(block["text"]) for block in content if block["type"] == "text"]))
+    blocks = [{**block, "text": next(texts)} if block["type"] == "text" else block for block in content]
     return quote(replace(message, content=blocks))
 
 
 def _quote_words(message: Message, limit: int, quote: Quote) -> str:
-    """Return the text of a message, with a mark for each image. Clipped first: omitted text need not be cleaned."""
+    """Return the text of a message, with a mark for each image. It is clipped before it is cleaned, which saves work."""
     return _clean(replace(message, content=clip(_join_words(message.content), limit)), quote).text
 
 
@@ -251,26 +258,26 @@ def _number_label(label: str, number: int) -> str:
     return label if number == 1 else f"{label} ({number})"
 
 
-def _format_time(at: datetime, now: datetime) -> str:
-    """Return a time as people say it: the weekday within a week, otherwise the date."""
-    at = at.astimezone(now.tzinfo)
-    days = (now.date() - at.date()).days
+def _format_time(time: datetime, now: datetime) -> str:
+    """Return a readable time: with the weekday within a week, otherwise with the date."""
+    time = time.astimezone(now.tzinfo)
+    days = (now.date() - time.date()).days
     if 0 <= days < 7:
-        return f"{at:%a %H:%M}"
-    return f"{at:%a} {at.day} {at:%b %H:%M}" if at.year == now.year else f"{at.day} {at:%b %Y %H:%M}"
+        return f"{time:%a %H:%M}"
+    return f"{time:%a} {time.day} {time:%b %H:%M}" if time.year == now.year else f"{time.day} {time:%b %Y %H:%M}"
 
 
-def _describe_gap(before: Message, after: Message, places: Sequence[tuple[datetime, str]]) -> list[str]:
-    """Return a line on the gap between two messages. The number of omitted messages is given only if it is known:
-    within the run of messages at these positions."""
-    told: list[str] = []
-    if gap := _format_silence(after.created_at - before.created_at):
-        told.append(gap)
-    if places and _get_position(before) >= places[0]:
-        left_out = bisect_left(places, _get_position(after)) - bisect_right(places, _get_position(before))
+def _describe_gap(earlier: Message, later: Message, positions: Sequence[tuple[datetime, str]]) -> list[str]:
+    """Return a line about the gap between two messages. It has the number of omitted messages if that is known: within the
+    run of messages at these positions."""
+    lines: list[str] = []
+    if gap := _format_silence(later.created_at - earlier.created_at):
+        lines.append(gap)
+    if positions and _get_position(earlier) >= positions[0]:
+        left_out = bisect_left(positions, _get_position(later)) - bisect_right(positions, _get_position(earlier))
         if left_out > 0:
-            told.append(f"{_spell_number(left_out)} message{'s' if left_out > 1 else ''} left out")
-    return [f"— {'; '.join(told)} —"] if told else []
+            lines.append(f"{_spell_number(left_out)} message{'s' if left_out > 1 else ''} left out")
+    return [f"— {'; '.join(lines)} —"] if lines else []
 
 
 def _get_position(message: Message) -> tuple[datetime, str]:
@@ -281,8 +288,8 @@ def _format_silence(gap: timedelta) -> str | None:
     if gap < LONG_SILENCE:
         return None
     hours = gap / timedelta(hours=1)
-    for unit, size, upto in (("hour", 1, 24), ("day", 24, 14 * 24), ("week", 168, 9 * 168), ("month", 730.5, 17_532)):
-        if hours < upto:
+    for unit, size, limit in (("hour", 1, 24), ("day", 24, 14 * 24), ("week", 168, 9 * 168), ("month", 730.5, 17_532)):
+        if hours < limit:
             return _format_duration(max(round(hours / size), 1), unit)
     return _format_duration(round(hours / 8_766), "year")
 

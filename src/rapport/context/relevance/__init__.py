@@ -1,2 +1,1 @@
-"""Relevance: score which messages of a chat belong together, with a model learned from chats that people have
-untangled."""
+"""Relevance: score which messages of a chat belong together, with a model trained on annotated chats."""

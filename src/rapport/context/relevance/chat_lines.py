@@ -13,14 +13,14 @@ from rapport.domain.conversation import Message
 
 _MENTION = re.compile(r"(?<![\w@.])@([\w.|\[\]{}^`\\-]*\w)")
 MAX_MENTIONS = 20
-"""The number of people one message addresses; a message that names everybody addresses nobody in particular."""
+"""The maximal number of people that a message addresses; a message that names more addresses nobody in particular."""
 
 
 def build_lines(messages: Sequence[Message], handles: Collection[str]) -> list[Line]:
     """Return the messages, oldest first, as lines; one person is one author under any of their names.
 
-    `handles` are the agent's, in small letters. They link nobody: who speaks to the agent may mean any talk. In a call a name
-    that nobody here has is taken for one of them, such as the name of the agent's account on a platform.
+    `handles` are the agent's, in lower case. They link no lines: a message to the agent may be about any discussion. In a
+    call, an unknown name counts as a handle, such as the name of the agent's account on a platform.
     """
     people = _map_names(messages)
     people.update(dict.fromkeys(handles))
@@ -28,12 +28,12 @@ def build_lines(messages: Sequence[Message], handles: Collection[str]) -> list[L
     lines: list[Line] = []
     for number, message in enumerate(messages):
         text = message.text[:MAX_READ_CHARACTERS]
-        named = _find_named(message)
-        is_call = any(name in handles for name in named)
-        mentions = dict.fromkeys(people.get(name, None if is_call else name) for name in named)
+        names = _find_named(message)
+        is_call = any(name in handles for name in names)
+        mentions = dict.fromkeys(people.get(name, None if is_call else name) for name in names)
         author = get_author_id(message)
-        for nobody in (author, None):
-            mentions.pop(nobody, None)
+        for excluded in (author, None):
+            mentions.pop(excluded, None)
         replied = numbers.get(message.reply_to_id) if message.reply_to_id else None
         lines.append(
             Line(
@@ -49,7 +49,7 @@ def build_lines(messages: Sequence[Message], handles: Collection[str]) -> list[L
 
 
 def is_addressed(message: Message, handles: Collection[str]) -> bool:
-    """Return whether the message names the agent, whose handles these are, in small letters."""
+    """Return True if the message names the agent by one of these handles, in lower case."""
     return any(name in handles for name in _find_named(message))
 
 
@@ -63,17 +63,17 @@ def _find_named(message: Message) -> list[str]:
 @lru_cache(maxsize=CACHED_TEXTS)
 def _find_mentions(text: str) -> tuple[str, ...]:
     """Return the names after an @ in a text, in lower case."""
-    return tuple(found.group(1).casefold() for found in islice(_MENTION.finditer(text), MAX_MENTIONS))
+    return tuple(match.group(1).casefold() for match in islice(_MENTION.finditer(text), MAX_MENTIONS))
 
 
 def _map_names(messages: Sequence[Message]) -> dict[str, str | None]:
-    """Map each name to the author it means; a name that two authors have means neither."""
+    """Map each name to its author; a name that two authors have is left out."""
     called: dict[str, str | None] = {}
     for message in messages:
         if message.author is None:
             continue
         name = message.author.name.casefold()
-        for one in {message.author.id.casefold(), name, name.replace(" ", ""), name.split(" ")[0]}:
-            if one and called.setdefault(one, message.author.id) != message.author.id:
-                called[one] = one
+        for spelling in {message.author.id.casefold(), name, name.replace(" ", ""), name.split(" ")[0]}:
+            if spelling and called.setdefault(spelling, message.author.id) != message.author.id:
+                called[spelling] = spelling
     return called

@@ -1,4 +1,4 @@
-"""Decide which messages belong to one of them, with the reasons."""
+"""Decide which messages belong to a given one, with the reasons."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from rapport.domain.conversation import Message
 SESSION_SECONDS = 3_600.0
 """Messages within this time of each other are one session."""
 MIN_NAMED_SHARE, MIN_NEARNESS = 0.3, 0.55
-"""From this share of its words on, or from this nearness, a message is what a question asks about."""
+"""A question asks about a message with this share of its words, or with this similarity."""
 MAX_NAMED_LINES = 2
 SMALL_CHAT_LINES = 30
-"""Below this many lines recall counts for more than precision: four times as much in a chat of half as many."""
+"""With fewer lines, recall counts more than precision: four times as much with half as many."""
 MIN_TALK_LINES = 3
-"""A talk of a small chat is taken to have at least this many lines."""
+"""The minimal number of lines of a discussion in a small chat."""
 CLEAR_DROP, CLEAR_DROP_IF_ASKED = 2.25, 2.0
-"""Where a score is this many times the next one, a small chat clearly holds two talks. A call that asks something itself says
-which of them it means, and less is enough."""
+"""If a score is this many times the next one, a small chat has two discussions. A call with a question of its own names
+one of them, so a smaller drop is enough."""
 MIN_SCORE = 0.1
-"""Below this score a line of a larger chat does not belong, even where none has more."""
+"""A line of a larger chat with a lower score does not belong, even if no line has more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """The result for some lines and the one that they are asked about."""
+    """The scores of lines for a given one."""
 
     scores: Matrix
     """The probability that each line belongs."""
     chosen: frozenset[int]
-    """Those that are worth showing together."""
+    """The numbers of the chosen lines."""
     lines: Sequence[Line]
     threads: Threads
 
@@ -70,15 +70,15 @@ def score_belonging(
     words: WordVectors | None,
     lacks_subject: bool = False,
 ) -> Belonging:
-    """Score which messages, oldest first, belong to the one numbered `about`; of several, to any of them.
+    """Score which messages, oldest first, belong to those numbered `about`.
 
-    As far as that one, being the last, seems to begin something new, it asks about an earlier one that its words name, or
-    else it may still have been said about `otherwise`. If it lacks a subject, it surely was.
+    If the last message is meant and seems to begin a new discussion, it may ask about an earlier line that its words name,
+    or else about `otherwise`. If it lacks a subject, it is about `otherwise`.
     """
     lines = build_lines(messages, handles)
     threads = disentangle(lines, words)
     scores = threads.together[list(about)].mean(0)
-    is_asked = list(about) == [len(lines) - 1] and list(otherwise) != list(about)  # a call that asks something itself
+    is_asked = list(about) == [len(lines) - 1] and list(otherwise) != list(about)  # a call with a question of its own
     if is_asked:
         is_new = float(threads.links[-1, -1])
         if named := _find_asked_about(lines, words):
@@ -88,42 +88,42 @@ def score_belonging(
             scores += share * is_new * threads.together[list(otherwise)].mean(0)
         np.minimum(scores, 1, out=scores)
     chosen = frozenset(choose_lines(scores, about, clear=CLEAR_DROP_IF_ASKED if is_asked else CLEAR_DROP))
-    if is_asked and len(lines) < SMALL_CHAT_LINES:  # whatever a call names in a small chat is meant
+    if is_asked and len(lines) < SMALL_CHAT_LINES:  # in a small chat every line that a call names belongs
         chosen = chosen.union(number for number, share in enumerate(_measure_shares(lines)) if share >= MIN_NAMED_SHARE)
     return Belonging(scores, chosen.union(about), lines, threads)
 
 
 def _find_asked_about(lines: Sequence[Line], words: WordVectors | None) -> list[int]:
-    """Return the lines that have most of the last line's words, weighted by rarity, or else most of its meaning."""
+    """Return the lines with most of the last line's words, weighted by rarity, or else those most similar to it."""
     if named := _take_highest(_measure_shares(lines), MAX_NAMED_LINES, least=MIN_NAMED_SHARE):
         return named
     if words is None:
         return []
     vectors = words([strip_handles(line.text) for line in lines])
-    return _take_highest([float(one) for one in vectors[:-1] @ vectors[-1]], MAX_NAMED_LINES, least=MIN_NEARNESS)
+    return _take_highest([float(value) for value in vectors[:-1] @ vectors[-1]], MAX_NAMED_LINES, least=MIN_NEARNESS)
 
 
 def _measure_shares(lines: Sequence[Line]) -> list[float]:
-    """Return how much of the last line's words each line before it has; a word counts as much as it is rare here."""
-    said = [read_line(line.text).words for line in lines]
-    counts = Counter(word for message in said for word in dict.fromkeys(message))
-    rare = {word: math.log((len(lines) + 1) / counts[word]) for word in dict.fromkeys(said[-1])}
-    whole = sum(rare.values()) or 1.0
-    return [sum(rare[word] for word in dict.fromkeys(message) if word in rare) / whole for message in said[:-1]]
+    """Return the share of the last line's words that each earlier line has, weighted by rarity in this chat."""
+    line_words = [read_line(line.text).words for line in lines]
+    counts = Counter(word for words in line_words for word in dict.fromkeys(words))
+    rare = {word: math.log((len(lines) + 1) / counts[word]) for word in dict.fromkeys(line_words[-1])}
+    total = sum(rare.values()) or 1.0
+    return [sum(rare[word] for word in dict.fromkeys(words) if word in rare) / total for words in line_words[:-1]]
 
 
-def _take_highest(values: Sequence[float], most: int, *, least: float) -> list[int]:
+def _take_highest(values: Sequence[float], limit: int, *, least: float) -> list[int]:
     """Return the indexes of the highest values, from `least` on and none far below the highest."""
-    order = sorted(range(len(values)), key=lambda number: (-values[number], -number))[:most]
+    order = sorted(range(len(values)), key=lambda number: (-values[number], -number))[:limit]
     return [number for number in order if values[number] >= max(least, values[order[0]] - 0.1)]
 
 
 def choose_lines(scores: Matrix, about: Sequence[int], *, clear: float) -> list[int]:
-    """Return as many of the likeliest lines as make the expected F-measure highest.
+    """Return the most probable lines, as many as maximise the expected F-measure.
 
-    In a large chat precision and recall count alike. The smaller the chat, the more recall counts: too much of it does
-    little harm, and the scorer, which learned from busy chats, underrates what belongs together in a small one. There the
-    lines end early where the scores drop clearly.
+    In a large chat precision and recall count equally. The smaller the chat, the more recall counts: extra lines do little
+    harm, and the scorer, which was trained on busy chats, gives too low scores in a small one. There the lines end early
+    if the scores drop clearly.
     """
     others: NDArray[np.intp] = np.delete(np.arange(len(scores)), list(about))
     if len(others) == 0:

@@ -9,9 +9,9 @@ from functools import lru_cache
 import numpy as np
 
 MAX_READ_CHARACTERS = 2_000
-"""The number of characters of a message that are read; the scorer was trained on no longer ones."""
+"""How many characters of a message are read; the scorer was not trained on longer ones."""
 CACHED_TEXTS = 10_000
-"""The number of texts that stay cached: the latest messages of a hundred busy chats."""
+"""How many texts are cached: the latest messages of a hundred busy chats."""
 
 _WORD = re.compile(r"[^\W_](?:[\w'’./+#-]*\w)?")
 _HANDLE = re.compile(r"(?<![\w@.])@[\w|\[\]{}^`\\-]+")
@@ -217,6 +217,8 @@ def read_line(text: str) -> Reading:
 
 @lru_cache(maxsize=CACHED_TEXTS)
 def _read_short(text: str) -> Reading:
-    said = strip_handles(text)
-    words = tuple(w for w in _WORD.findall(_LINK.sub(" ", said.lower())) if w not in _COMMON)
-    return Reading(words, tuple(form.search(said) is not None for _, form in FORMS), float(np.log1p(len(said)) / 5))
+    message = strip_handles(text)
+    words = tuple(w for w in _WORD.findall(_LINK.sub(" ", message.lower())) if w not in _COMMON)
+    return Reading(
+        words, tuple(form.search(message) is not None for _, form in FORMS), float(np.log1p(len(message)) / 5)
+    )

@@ -1,4 +1,4 @@
-"""Compute features of all pairs of messages of a chat for the scorer, without understanding the text."""
+"""Compute the features of all pairs of messages of a chat for the scorer, by rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FEATURES: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Every line with each line before it, and with itself: that pair stands for "answers nothing here"."""
+    """Every line with each line before it, and with itself, which means "answers no line"."""
 
     later: NDArray[np.intp]
     earlier: NDArray[np.intp]
@@ -72,19 +72,19 @@ class LineFeatures:
     @property
     def table(self) -> Matrix:
         """Return one row for each of FEATURES, one column for each pair."""
-        every = list_pairs(self.lines.shape[1])
-        earlier = self.lines.take(every.earlier, axis=1)
-        earlier[:, every.alone] = 0
-        chat = np.broadcast_to(self.chat[:, None], (len(self.chat), len(every.later)))
-        none = np.zeros((1, len(every.later)), np.float32)
-        none[0, every.alone] = 1
-        return np.concatenate([self.pairs, self.lines.take(every.later, axis=1), earlier, chat, none])
+        pairs = list_pairs(self.lines.shape[1])
+        earlier = self.lines.take(pairs.earlier, axis=1)
+        earlier[:, pairs.alone] = 0
+        chat = np.broadcast_to(self.chat[:, None], (len(self.chat), len(pairs.later)))
+        padding = np.zeros((1, len(pairs.later)), np.float32)
+        padding[0, pairs.alone] = 1
+        return np.concatenate([self.pairs, self.lines.take(pairs.later, axis=1), earlier, chat, padding])
 
 
 def compute_features(lines: Sequence[Line], vectors: Matrix | None = None) -> LineFeatures:
     """Compute the features of the lines, oldest first. `vectors` has a row of length 1 (or 0) for each of them."""
     n = len(lines)
-    every = list_pairs(n)
+    pairs = list_pairs(n)
     chat = _Chat.of(lines)
     readings = [read_line(line.text) for line in lines]
     columns: dict[str, Matrix] = {}
@@ -93,10 +93,10 @@ def compute_features(lines: Sequence[Line], vectors: Matrix | None = None) -> Li
     _add_silences(columns, np.array([line.at for line in lines]))
     _add_words(columns, readings, vectors)
     _add_links(columns, lines)
-    out = np.empty((len(PAIR_FEATURES), len(every.flat)), np.float32)
+    out = np.empty((len(PAIR_FEATURES), len(pairs.flat)), np.float32)
     for number, name in enumerate(PAIR_FEATURES):
-        columns[name].take(every.flat, out=out[number], mode="clip")
-    out[:, every.alone] = 0
+        columns[name].take(pairs.flat, out=out[number], mode="clip")
+    out[:, pairs.alone] = 0
     return LineFeatures(out, _describe_lines(chat, readings), _describe_chat(chat))
 
 
@@ -105,9 +105,9 @@ class _Chat:
     author: NDArray[np.intp]
     """The number of each line's author."""
     addresses: NDArray[np.bool_]
-    """Line by person: whether it addresses them. Authors come first, then names that no author has."""
+    """[line, person]: True if the line addresses the person. Authors come first, then names that no author has."""
     names: Mapping[str, int]
-    """First names of authors in lower case, where only one author has it."""
+    """First names of authors in lower case, if only one author has it."""
     authors: int
 
     @classmethod
@@ -146,27 +146,29 @@ def _add_people(columns: dict[str, Matrix], chat: _Chat, readings: Sequence[Read
     numbers = np.arange(n)
     same = author[:, None] == author[None, :]
     to = addresses[:, author]  # [i, j]: i addresses the author of j
-    back = to.T
-    anybody = cast("NDArray[np.bool_]", addresses.any(1))
+    reversed_to = to.T
+    addresses_any = cast("NDArray[np.bool_]", addresses.any(1))
     columns["same_author"] = _to_number(same)
     columns["addresses"] = _to_number(to)
-    columns["addressed_by"] = _to_number(back)
-    columns["each_other"] = _to_number(to & back)
-    wide = addresses.astype(np.float32)
-    columns["same_addressee"] = _to_number(wide @ wide.T > 0)
-    columns["addresses_another"] = _to_number(anybody[:, None] & ~to)
-    columns["other_addresses_another"] = _to_number(anybody[None, :] & ~back)
-    columns["other_addresses_nobody"] = _to_number(np.broadcast_to(~anybody[None, :], (n, n)))
+    columns["addressed_by"] = _to_number(reversed_to)
+    columns["each_other"] = _to_number(to & reversed_to)
+    address_matrix = addresses.astype(np.float32)
+    columns["same_addressee"] = _to_number(address_matrix @ address_matrix.T > 0)
+    columns["addresses_another"] = _to_number(addresses_any[:, None] & ~to)
+    columns["other_addresses_another"] = _to_number(addresses_any[None, :] & ~reversed_to)
+    columns["other_addresses_nobody"] = _to_number(np.broadcast_to(~addresses_any[None, :], (n, n)))
     names = _find_names(chat, readings)
     columns["names"] = _to_number(names[:, author])
     columns["named_by"] = _to_number(names[:, author].T)
 
     spoke = np.zeros((n, chat.authors), np.int32)
     spoke[numbers, author] = 1
-    said = np.cumsum(spoke, 0)  # [t, a]: how often a has spoken up to t
-    before = said - spoke  # … before t
-    authors_since = before[:, author] - said[numbers, author][None, :]  # by the author of j, after j and before i
-    own_since = before[numbers, author][:, None] - said[:, author].T  # by the author of i
+    spoken_count = np.cumsum(spoke, 0)  # [t, a]: how often a has spoken up to t
+    before = spoken_count - spoke  # … before t
+    authors_since = (
+        before[:, author] - spoken_count[numbers, author][None, :]
+    )  # by the author of j, after j and before i
+    own_since = before[numbers, author][:, None] - spoken_count[:, author].T  # by the author of i
     columns["authors_since"] = _to_log(np.maximum(authors_since, 0))
     columns["authors_last"] = _to_number(authors_since <= 0)
     columns["own_since"] = _to_log(np.maximum(own_since, 0))
@@ -174,52 +176,52 @@ def _add_people(columns: dict[str, Matrix], chat: _Chat, readings: Sequence[Read
     calls = np.cumsum(addresses[:, : chat.authors], 0, dtype=np.int32)
     called = (calls - addresses[:, : chat.authors])[numbers, author][:, None] - calls[:, author].T
     columns["called_since"] = _to_log(np.maximum(called, 0))
-    columns["called_last"] = _to_number(back & (called <= 0))
-    # What two people have said to each other by name: how much in all before j, and how much between j and i.
-    exchanged = _count_exchanges(chat)
-    until_later = exchanged[author[:, None], author[None, :], numbers[:, None]]
-    until_earlier = exchanged[author[:, None], author[None, :], numbers[None, :]]
+    columns["called_last"] = _to_number(reversed_to & (called <= 0))
+    # How often two people have addressed each other: before j, and between j and i.
+    exchange_counts = _count_exchanges(chat)
+    until_later = exchange_counts[author[:, None], author[None, :], numbers[:, None]]
+    until_earlier = exchange_counts[author[:, None], author[None, :], numbers[None, :]]
     since = until_later - until_earlier
     since = np.maximum(since - to, 0)
     columns["exchanges_since"] = _to_log(since)
-    columns["exchange_last"] = _to_number((since <= 0) & back)
+    columns["exchange_last"] = _to_number((since <= 0) & reversed_to)
     columns["partners"] = _to_log(np.maximum(until_later - to, 0))
     columns["strangers"] = _to_number((until_later - to <= 0) & ~same)
-    fresh = np.zeros(n, np.int32)
+    speakers_ahead = np.zeros(n, np.int32)
     seen: set[int] = set()
-    for number in range(n - 1, -1, -1):  # how many different people speak from here to the end, for short stretches
+    for number in range(n - 1, -1, -1):  # the number of different people who speak from here to the end
         seen.add(int(author[number]))
-        fresh[number] = len(seen)
-    columns["authors_between"] = _to_log(np.abs(fresh[None, :] - fresh[:, None]))
+        speakers_ahead[number] = len(seen)
+    columns["authors_between"] = _to_log(np.abs(speakers_ahead[None, :] - speakers_ahead[:, None]))
 
 
 def _find_names(chat: _Chat, readings: Sequence[Reading]) -> NDArray[np.bool_]:
-    """Return, line by author, whether the line has the author's name among its words, without an @."""
+    """Return [line, author]: True if the line has the author's name among its words, without an @."""
     names = np.zeros((len(readings), max(1, chat.authors)), np.bool_)
-    for number, one in enumerate(readings):
-        for word in one.words:
-            if (who := chat.names.get(word, -1)) >= 0:
-                names[number, who] = True
+    for number, reading in enumerate(readings):
+        for word in reading.words:
+            if (named_author := chat.names.get(word, -1)) >= 0:
+                names[number, named_author] = True
     return names
 
 
 def _count_exchanges(chat: _Chat) -> NDArray[np.int32]:
     """Count for [a, b, t] how often up to line t one of a and b has addressed the other."""
     n = len(chat.author)
-    said = np.zeros((chat.authors, chat.authors, n), np.int32)
-    who, whom = np.nonzero(chat.addresses[:, : chat.authors])
-    said[chat.author[who], whom, who] += 1
-    said = said + said.transpose(1, 0, 2)
-    return np.cumsum(said, 2, dtype=np.int32)
+    counts = np.zeros((chat.authors, chat.authors, n), np.int32)
+    senders, addressees = np.nonzero(chat.addresses[:, : chat.authors])
+    counts[chat.author[senders], addressees, senders] += 1
+    counts = counts + counts.transpose(1, 0, 2)
+    return np.cumsum(counts, 2, dtype=np.int32)
 
 
-def _add_silences(columns: dict[str, Matrix], at: NDArray[np.float64]) -> None:
-    n = len(at)
-    gaps = np.maximum(np.diff(at, prepend=at[:1]), 0)
+def _add_silences(columns: dict[str, Matrix], times: NDArray[np.float64]) -> None:
+    n = len(times)
+    gaps = np.maximum(np.diff(times, prepend=times[:1]), 0)
     usual = max(1.0, float(np.median(gaps[1:]))) if n > 1 else 1.0
-    passed = np.maximum(at[:, None] - at[None, :], 0)
-    columns["silence"] = _to_log(passed / 60) / 5
-    columns["silence_relative"] = _to_log(passed / usual) / 5
+    elapsed = np.maximum(times[:, None] - times[None, :], 0)
+    columns["silence"] = _to_log(elapsed / 60) / 5
+    columns["silence_relative"] = _to_log(elapsed / usual) / 5
     columns["silence_before"] = np.broadcast_to(_to_log(gaps / usual)[:, None] / 3, (n, n))
     long = np.cumsum(gaps > 10 * usual)
     columns["silences_between"] = _to_log(np.maximum(long[:, None] - long[None, :], 0))
@@ -227,36 +229,36 @@ def _add_silences(columns: dict[str, Matrix], at: NDArray[np.float64]) -> None:
 
 def _add_words(columns: dict[str, Matrix], readings: Sequence[Reading], vectors: Matrix | None) -> None:
     n = len(readings)
-    known: dict[str, int] = {}
+    word_numbers: dict[str, int] = {}
     rows: list[int] = []
     cells: list[int] = []
-    for number, one in enumerate(readings):
-        for word in dict.fromkeys(one.words):
+    for number, reading in enumerate(readings):
+        for word in dict.fromkeys(reading.words):
             rows.append(number)
-            cells.append(known.setdefault(word, len(known)))
-    counts = np.zeros((n, max(1, len(known))), np.float32)
+            cells.append(word_numbers.setdefault(word, len(word_numbers)))
+    counts = np.zeros((n, max(1, len(word_numbers))), np.float32)
     counts[rows, cells] = 1
     rarity = (np.log((n + 1) / np.maximum(counts.sum(0), 1)) / np.log(n + 1)).astype(np.float32)
-    weighed = counts * rarity
-    together = weighed @ counts.T
-    length = np.sqrt(np.maximum((weighed * weighed).sum(1), 1e-6))
-    cosine = (weighed @ weighed.T) / (length[:, None] * length[None, :])
+    weighted = counts * rarity
+    together = weighted @ counts.T
+    length = np.sqrt(np.maximum((weighted * weighted).sum(1), 1e-6))
+    cosine = (weighted @ weighted.T) / (length[:, None] * length[None, :])
     columns["shared_words"] = _to_log(counts @ counts.T)
     columns["shared_rare"] = together
     columns["cosine"] = cosine
     columns["cosine_rank"] = _rank_nearness(cosine)
-    near = np.zeros((n, n), np.float32) if vectors is None else vectors @ vectors.T
-    columns["vector_cosine"] = near
-    columns["vector_rank"] = _rank_nearness(near)
+    similarities = np.zeros((n, n), np.float32) if vectors is None else vectors @ vectors.T
+    columns["vector_cosine"] = similarities
+    columns["vector_rank"] = _rank_nearness(similarities)
 
 
-def _rank_nearness(near: Matrix) -> Matrix:
-    """Return how much nearer each earlier line is than the earlier lines are on the whole."""
-    lower = np.tril(near, -1)
-    count = np.maximum(np.arange(len(near), dtype=np.float32), 1)[:, None]
+def _rank_nearness(similarities: Matrix) -> Matrix:
+    """Return how much more similar each earlier line is than the average of the earlier lines."""
+    lower = np.tril(similarities, -1)
+    count = np.maximum(np.arange(len(similarities), dtype=np.float32), 1)[:, None]
     mean = lower.sum(1, keepdims=True) / count
     spread = np.sqrt(np.maximum((lower * lower).sum(1, keepdims=True) / count - mean * mean, 1e-3))
-    return np.clip((near - mean) / spread, -3, 6) / 3
+    return np.clip((similarities - mean) / spread, -3, 6) / 3
 
 
 def _add_links(columns: dict[str, Matrix], lines: Sequence[Line]) -> None:
@@ -272,19 +274,19 @@ def _add_links(columns: dict[str, Matrix], lines: Sequence[Line]) -> None:
 
 def _describe_lines(chat: _Chat, readings: Sequence[Reading]) -> Matrix:
     n = len(readings)
-    about = np.zeros((len(LINE_FEATURES), n), np.float32)
+    features = np.zeros((len(LINE_FEATURES), n), np.float32)
     forms = len(FORMS)
-    about[:forms] = np.array([reading.forms for reading in readings], np.float32).T
-    about[forms] = [reading.length for reading in readings]
-    about[forms + 1] = [1 / (1 + len(reading.words)) for reading in readings]
+    features[:forms] = np.array([reading.forms for reading in readings], np.float32).T
+    features[forms] = [reading.length for reading in readings]
+    features[forms + 1] = [1 / (1 + len(reading.words)) for reading in readings]
     counts = np.bincount(chat.author, minlength=chat.authors)
     _, firsts = np.unique(chat.author, return_index=True)
-    about[forms + 2, firsts] = 1
-    about[forms + 3] = np.log1p(counts[chat.author]) / 3
-    about[forms + 4] = chat.addresses.any(1)
-    about[forms + 5] = chat.addresses[:, chat.authors :].any(1)
-    about[forms + 6] = np.log1p(np.arange(n)) / 5
-    return about
+    features[forms + 2, firsts] = 1
+    features[forms + 3] = np.log1p(counts[chat.author]) / 3
+    features[forms + 4] = chat.addresses.any(1)
+    features[forms + 5] = chat.addresses[:, chat.authors :].any(1)
+    features[forms + 6] = np.log1p(np.arange(n)) / 5
+    return features
 
 
 def _describe_chat(chat: _Chat) -> Matrix:
@@ -296,5 +298,5 @@ def _to_log(values: NDArray[np.generic]) -> Matrix:
     return np.log1p(values).astype(np.float32)
 
 
-def _to_number(truth: NDArray[np.bool_]) -> Matrix:
-    return truth.astype(np.float32)
+def _to_number(mask: NDArray[np.bool_]) -> Matrix:
+    return mask.astype(np.float32)

@@ -1,8 +1,8 @@
-"""The scorer: for each message of a chat, which earlier one it answers or continues, and so which belong together.
+"""The scorer: for each message of a chat, the earlier one that it answers or continues, and so which ones belong together.
 
-Two rounds. The first looks at every pair of messages; from what it finds follows how likely any two are in one thread. The
-second looks again with that known: an author's thread, a thread's last words. Its weights were trained on chats that people
-have untangled (bench/context/); they stand in weights.json, as numbers with names, and this module is all that reads them.
+It has two rounds. The first scores every pair of messages, which gives the probability that two messages are in one thread.
+The second scores the pairs again with features of these threads. The weights were trained on annotated chats
+(bench/context/) and are in weights.json, which only this module reads.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from rapport.context.relevance.pair_features import (
 )
 
 LOOKBACKS = (5, 15, 10_000)
-"""The distances at which the second round looks for the latest line of a thread."""
+"""The distances at which the second round searches the latest line of a thread."""
 MIN_LINK_PROBABILITY = 6e-6
-"""Links that the first round finds unlikely stay possible in the second."""
+"""The minimal probability of a link after the first round, so that the second can still choose it."""
 
 
 class WordVectors(Protocol):
@@ -43,21 +43,21 @@ class Threads:
     """The result of the scorer."""
 
     links: Matrix
-    """[i, j]: how likely line i answers or continues the earlier line j; on the diagonal, that it begins something new."""
+    """[i, j]: the probability that line i answers or continues the earlier line j; on the diagonal, that it begins a thread."""
     together: Matrix
-    """[i, j]: how likely lines i and j are in one thread."""
+    """[i, j]: the probability that lines i and j are in one thread."""
 
 
 def disentangle(lines: Sequence[Line], words: WordVectors | None) -> Threads:
     """Compute which line answers which, and which lines belong together; oldest first."""
     weights = _load_weights()
     vectors = None if words is None else words([strip_handles(line.text) for line in lines])
-    known = compute_features(lines, vectors)
+    features = compute_features(lines, vectors)
     meaning = None if vectors is None else _Meaning(weights, vectors)
-    every = list_pairs(len(lines))
-    first = _normalize_links(_score_pairs(weights.first, known, meaning, None), len(lines))
-    scores = _score_pairs(weights.second, known, meaning, _carry_over(weights, known, _join_threads(first)))
-    scores += np.log(np.maximum(first.take(every.flat), MIN_LINK_PROBABILITY))
+    pairs = list_pairs(len(lines))
+    first = _normalize_links(_score_pairs(weights.first, features, meaning, None), len(lines))
+    scores = _score_pairs(weights.second, features, meaning, _carry_over(weights, features, _join_threads(first)))
+    scores += np.log(np.maximum(first.take(pairs.flat), MIN_LINK_PROBABILITY))
     links = _normalize_links(scores, len(lines))
     return Threads(links, _join_threads(links))
 
@@ -95,7 +95,7 @@ class _Weights:
 
 
 class _Meaning:
-    """Features from word vectors: a few learned directions, and how well two messages fit each other by them."""
+    """Features from word vectors: a few learned directions, and how well two messages match in them."""
 
     def __init__(self, weights: _Weights, vectors: Matrix) -> None:
         self.lines = weights.meaning @ vectors.T  # (directions, lines)
@@ -108,18 +108,18 @@ class _Meaning:
         self.fitting[:, every.alone] = 0
 
 
-def _score_pairs(layers: _Layers, known: LineFeatures, meaning: _Meaning | None, seen: Matrix | None) -> Matrix:
+def _score_pairs(layers: _Layers, features: LineFeatures, meaning: _Meaning | None, seen: Matrix | None) -> Matrix:
     """Return how strongly each pair is linked."""
-    every = list_pairs(known.lines.shape[1])
-    later = layers.later @ known.lines + (layers.bias + layers.chat @ known.chat)[:, None]
-    earlier = layers.earlier @ known.lines
+    pairs = list_pairs(features.lines.shape[1])
+    later = layers.later @ features.lines + (layers.bias + layers.chat @ features.chat)[:, None]
+    earlier = layers.earlier @ features.lines
     if meaning is not None:
         later += layers.later_meaning @ meaning.lines
         earlier += layers.earlier_meaning @ meaning.lines
-    hidden = earlier.take(every.earlier, axis=1)
-    hidden[:, every.alone] = layers.none[:, None]
-    hidden += later.take(every.later, axis=1)
-    hidden += layers.pair @ known.pairs
+    hidden = earlier.take(pairs.earlier, axis=1)
+    hidden[:, pairs.alone] = layers.none[:, None]
+    hidden += later.take(pairs.later, axis=1)
+    hidden += layers.pair @ features.pairs
     if meaning is not None:
         hidden += layers.heads @ meaning.fitting
     if seen is not None:
@@ -142,7 +142,7 @@ def _normalize_links(scores: Matrix, count: int) -> Matrix:
 
 
 def _join_threads(links: Matrix) -> Matrix:
-    """Return how likely two lines are in one thread: line by line, from the lines that each may answer."""
+    """Return the probability that two lines are in one thread, computed line by line from the links."""
     count = len(links)
     together = np.eye(count, dtype=np.float32)
     for line in range(1, count):
@@ -152,48 +152,48 @@ def _join_threads(links: Matrix) -> Matrix:
     return together
 
 
-def _carry_over(weights: _Weights, known: LineFeatures, together: Matrix) -> Matrix:
+def _carry_over(weights: _Weights, features: LineFeatures, together: Matrix) -> Matrix:
     """Return, for each pair, the features of the later line with the thread of the earlier one."""
     count = len(together)
-    every = list_pairs(count)
+    pairs = list_pairs(count)
     spread, steps = len(weights.spread), np.arange(count)[:, None] - np.arange(count)[None, :]
     dense = np.zeros((spread + len(LOOKBACKS), count * count), np.float32)
     for number, feature in enumerate(weights.spread):
-        dense[number, every.flat] = known.pairs[feature]
+        dense[number, pairs.flat] = features.pairs[feature]
     for number, reach in enumerate(LOOKBACKS, spread):
         dense[number] = ((steps >= 1) & (steps <= reach)).ravel()
     carried = (dense.reshape(-1, count) @ together).reshape(len(dense), -1)
     below = np.tril(together, -1)
     since = np.cumsum(below, 0) - below
-    seen = np.empty((len(dense) + 2, len(every.flat)), np.float32)
-    carried.take(every.flat, axis=1, out=seen[:-2], mode="clip")
-    since.take(every.flat, out=seen[-2], mode="clip")
+    seen = np.empty((len(dense) + 2, len(pairs.flat)), np.float32)
+    carried.take(pairs.flat, axis=1, out=seen[:-2], mode="clip")
+    since.take(pairs.flat, out=seen[-2], mode="clip")
     np.maximum(seen[:-1], 0, out=seen[:-1])
     np.log1p(seen[:-1], out=seen[:-1])
-    below.take(every.flat, out=seen[-1], mode="clip")
-    seen[:, every.alone] = 0
+    below.take(pairs.flat, out=seen[-1], mode="clip")
+    seen[:, pairs.alone] = 0
     return seen
 
 
 @cache
 def _load_weights() -> _Weights:
-    read = json.loads(resources.files("rapport.context.relevance").joinpath("weights.json").read_bytes())
-    if tuple(read["features"]) != FEATURES:
+    document = json.loads(resources.files("rapport.context.relevance").joinpath("weights.json").read_bytes())
+    if tuple(document["features"]) != FEATURES:
         raise RuntimeError("weights.json was trained on other features than features.py makes.")
 
     def matrix(value: object) -> Matrix:
         return np.array(value, np.float32)
 
-    def layers(told: dict[str, Any]) -> _Layers:
-        named = {name: matrix(told[name]) for name in _Layers.__slots__ if name != "out_bias"}
-        return _Layers(**named, out_bias=float(told["out_bias"]))
+    def layers(values: dict[str, Any]) -> _Layers:
+        matrices = {name: matrix(values[name]) for name in _Layers.__slots__ if name != "out_bias"}
+        return _Layers(**matrices, out_bias=float(values["out_bias"]))
 
     return _Weights(
-        matrix(read["meaning"]),
-        matrix(read["asks"]),
-        matrix(read["tells"]),
-        layers(read["first"]),
-        layers(read["second"]),
-        tuple(PAIR_FEATURES.index(name) for name in read["spread"]),
-        int(read["heads"]),
+        matrix(document["meaning"]),
+        matrix(document["asks"]),
+        matrix(document["tells"]),
+        layers(document["first"]),
+        layers(document["second"]),
+        tuple(PAIR_FEATURES.index(name) for name in document["spread"]),
+        int(document["heads"]),
     )
