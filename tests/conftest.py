@@ -1,4 +1,4 @@
-"""One real Postgres for the whole run, and a fresh database for every test from a migrated template."""
+"""Provide one real Postgres for the whole run, and a fresh database for every test from a migrated template."""
 
 from __future__ import annotations
 

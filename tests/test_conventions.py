@@ -1,4 +1,4 @@
-"""Check the house rules that a machine can see: names, docstrings, size, errors, tasks, settings, and required files."""
+"""Check the conventions that a program can check: names, docstrings, size, errors, tasks, settings, and required files."""
 
 from __future__ import annotations
 

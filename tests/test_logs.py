@@ -1,4 +1,4 @@
-"""What the logs say of a turn, and what they never say: a secret, or somebody's words (OBS)."""
+"""Test the logs of a turn: they hold neither secrets nor message text (OBS)."""
 
 from __future__ import annotations
 

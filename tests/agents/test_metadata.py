@@ -1,4 +1,4 @@
-"""Find what tells a synthetic message from a real one, and the proof at start that it is kept (AUTO-4, AUTO-5)."""
+"""Test what distinguishes a synthetic message from a real one, and the check at start that checkpoints keep it (AUTO-4, AUTO-5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real models over real HTTP: what is sent, what comes back, and what happens when the other side fails (RES-2, RES-4)."""
+"""Test real models over real HTTP: requests, answers, and failures of the provider (RES-2, RES-4)."""
 
 # LangChain annotates `bind_tools` and `with_structured_output` with bare dicts.
 # pyright: reportUnknownMemberType=false

@@ -1,4 +1,4 @@
-"""Find what a model may do beside talking, within limits."""
+"""Test the limits of the tools that a model may call."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The page as people use it: in a real browser, on a phone and on a desk."""
+"""Test the page in a real browser, with the screen of a phone and of a desktop."""

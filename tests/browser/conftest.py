@@ -1,4 +1,4 @@
-"""Fixtures: one browser a process, and for each test a profile of its own on a server of its own.
+"""Fixtures: one browser a process, and for each test a separate profile and a separate server.
 
 The browser lives on one event loop for the whole run, so everything that it talks with lives there too.
 """

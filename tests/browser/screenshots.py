@@ -1,4 +1,4 @@
-"""The pictures in docs/: what a newcomer sees who loads the samples and tries everything, with the built-in model.
+"""Take the pictures in docs/: the samples and every panel, with the built-in model.
 
 `make screenshots` takes them anew, on a server of its own.
 """

@@ -1,4 +1,4 @@
-"""Everybody can use the page: axe finds nothing serious on any panel, in light and dark, and the keyboard reaches everything."""
+"""Test that axe finds nothing serious on any panel, in light and dark, and that the keyboard reaches everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Talking on the page: answers as they are written, stopping them, sending again, replying, speaking in a group."""
+"""Test the chat on the page: answers while they are written, cancelling, sending again, replying, groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panels beside the chat: each shows what it is for, and changes what it offers to change."""
+"""Test the panels beside the chat: what each shows, and what can be changed there."""
 
 from __future__ import annotations
 

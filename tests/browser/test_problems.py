@@ -1,4 +1,4 @@
-"""A model that does not work, as who can fix it sees it on the page: what is wrong, and a way to ask again (ADR 38)."""
+"""Test how the page shows the operator a model problem, and how to ask again (ADR 38)."""
 
 from __future__ import annotations
 

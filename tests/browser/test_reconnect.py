@@ -1,4 +1,4 @@
-"""The server dies and comes back while somebody watches an answer: nothing is missing on the page and nothing is there twice."""
+"""Test that the page shows everything once when the server is killed and restarted during an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody with a browser: what they do on the page, and everything the browser did that it must not."""
+"""Drive a browser as a person does, and record everything that it must not do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real commands as their own processes: what they print, what they return, and never a traceback."""
+"""Test the real commands as separate processes: output, exit codes, and no tracebacks."""
 
 from __future__ import annotations
 

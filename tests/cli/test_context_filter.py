@@ -1,4 +1,4 @@
-"""`rapport context select`: the real command in the middle of a pipe, with good requests and bad ones."""
+"""Test `rapport context select`: the real command in a pipe, with valid and invalid requests."""
 
 from __future__ import annotations
 

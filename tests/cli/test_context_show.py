@@ -1,4 +1,4 @@
-"""`rapport context show`: the real command, on a terminal and in a pipe, for replies and for what was never answered."""
+"""Test `rapport context show`: the real command, on a terminal and in a pipe, for replies and other messages."""
 
 from __future__ import annotations
 

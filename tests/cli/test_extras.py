@@ -1,4 +1,4 @@
-"""Run the real commands without the optional packages: they start, and who needs a missing one reads what to install."""
+"""Test the real commands without the optional packages: they start, and an error names what to install."""
 
 from __future__ import annotations
 

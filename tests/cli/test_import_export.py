@@ -1,4 +1,4 @@
-"""`rapport import` and `rapport export`: what was said elsewhere comes in once and at its time, and goes out whole."""
+"""Test `rapport import` and `rapport export`: messages are imported once with their times, and exported completely."""
 
 from __future__ import annotations
 

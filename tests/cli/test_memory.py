@@ -1,4 +1,4 @@
-"""`rapport memory` and what `reindex` does for memories: the real commands, as somebody at a terminal meets them."""
+"""Test `rapport memory`, and `reindex` for memories, with the real commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rapport notes`, `reindex` and what `doctor` says of notes: the real commands, as somebody at a terminal meets them."""
+"""Test `rapport notes`, `reindex` and the report of `doctor` about notes, with the real commands."""
 
 from __future__ import annotations
 

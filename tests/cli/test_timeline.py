@@ -1,4 +1,4 @@
-"""The timeline of a call, on terminals of any width and in pipes."""
+"""Test the timeline of a call, on terminals of any width and in pipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rapport timers`, and follow-ups in `rapport chat`: the real commands, as somebody at a terminal meets them."""
+"""Test `rapport timers`, and follow-ups in `rapport chat`, with the real commands."""
 
 from __future__ import annotations
 

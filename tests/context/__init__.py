@@ -1,1 +1,1 @@
-"""What the model is given of a conversation: pure rules."""
+"""Test the pure rules that select and render the context of a conversation."""

@@ -1,4 +1,4 @@
-"""Small chats in which the agent has been called before: what people said, earlier calls, answers, and a new call.
+"""Define small chats with earlier calls: messages of people, earlier calls, answers, and a new call.
 
 A line is `mark who when: text`. Marks: `*` belongs to the talk that the new call means, `-` is other talk, `@` an earlier call,
 `<` the agent's answer to the call above it, `?` the new call. `when` is how long ago: 5m, 3h, 2d. After it `#x` names a line,

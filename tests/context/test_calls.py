@@ -1,4 +1,4 @@
-"""What is chosen when the agent has been called in the chat before: the talk that is meant, whoever called (ADR 31)."""
+"""Test the selection in chats with earlier calls: the discussion that is meant, whoever called (ADR 31)."""
 
 from __future__ import annotations
 

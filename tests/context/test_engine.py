@@ -1,4 +1,4 @@
-"""What is chosen of a chat, and the promises that hold whatever the chat is (CTX-4, 5, 6)."""
+"""Test the selection from a chat, and the properties that hold for any chat (CTX-4, 5, 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scorer reads of a chat, and how much of it stays read."""
+"""Test what the scorer reads of a chat, and how much of it is cached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call asks: its own words, or what it points at."""
+"""Test what a call asks: its own text, or the message that it points at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a summary takes over, and how long a text is taken to be: pure rules, whatever a conversation looks like (SUM)."""
+"""Test the pure rules of summaries: which messages are covered, and how long a text is estimated to be (SUM)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group chat as the model reads it: who spoke and when, and a fence that nothing in it gets out of (CTX-2, 3, 8)."""
+"""Test the transcript of a group chat: speakers and times, and a fence that no content can leave (CTX-2, 3, 8)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The real command, as its own processes, against a real Postgres and a real HTTP model."""
+"""Test the real command in separate processes, with a real Postgres and a real HTTP model."""

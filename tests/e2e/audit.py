@@ -1,4 +1,4 @@
-"""What must be true after any accident: nothing lost, nothing twice, everything in order."""
+"""Check after any failure: nothing lost, nothing twice, everything in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that can be moved under `rapport serve` and its Postgres while they run, by libfaketime."""
+"""Move the clock of `rapport serve` and its Postgres while they run, with libfaketime."""
 
 from __future__ import annotations
 

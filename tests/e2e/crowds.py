@@ -1,4 +1,4 @@
-"""Many chats of Telegram at once, every update several times and out of order, through kill -9; and what must hold then."""
+"""Run many Telegram chats at once, with every update repeated and out of order, through kill -9; then audit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes for tests: `rapport serve` in a session of its own, its Postgres, and a client that never gives up."""
+"""Run real processes for tests: `rapport serve`, its Postgres, and a client that retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 while timers are falling due: of the server, now and then of its Postgres too, again and again."""
+"""Kill the server with kill -9 while timers become due, repeatedly, and sometimes its Postgres too."""
 
 from __future__ import annotations
 

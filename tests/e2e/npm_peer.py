@@ -1,4 +1,4 @@
-"""A Bot API on loopback that others wrote (npm's `telegram-test-api`), and people who talk through it.
+"""Run an independent Bot API on loopback (npm's `telegram-test-api`), and people who write through it.
 
 It leaves out much of what Telegram says, refuses what it doesn't know with 500, and hands out an update once: what it gave to
 a process that died is lost there.

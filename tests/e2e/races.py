@@ -1,4 +1,4 @@
-"""People who speak at the very moment when a follow-up is due, against any number of servers on one database."""
+"""Send messages at the moment when a follow-up is due, to any number of servers on one database."""
 
 from __future__ import annotations
 

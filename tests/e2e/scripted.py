@@ -1,4 +1,4 @@
-"""A model that speaks OpenAI's API on loopback: it answers "re: <the last user message>" and remembers every call.
+"""Serve a model with OpenAI's API on loopback: it answers "re: <the last user message>" and records every call.
 
 It can use tools when a test says so. What it is asked behind the turns (summaries, reflections) never uses up an answer.
 """

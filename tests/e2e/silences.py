@@ -1,4 +1,4 @@
-"""Conversations that fell silent and timers that wait in them, put straight into the tables; and what must hold afterwards."""
+"""Insert quiet conversations and their timers directly into the tables, and check the tables afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server on the network is sent sooner or later: refused in words, stored nowhere, and no error of ours."""
+"""Test invalid requests: refused with a message, stored nowhere, and logged as no error."""
 
 from __future__ import annotations
 

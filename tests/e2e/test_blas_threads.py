@@ -1,4 +1,4 @@
-"""How many threads numpy's BLAS has: one in every process, unless the operator says otherwise."""
+"""Test that numpy's BLAS has one thread in every process, unless the operator sets another number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock is moved under the whole server: no timer is lost, none fires twice, and one that is too late is logged."""
+"""Test a clock that is moved under the whole server: no timer is lost, none fires twice, and one that is too late is logged."""
 
 from __future__ import annotations
 

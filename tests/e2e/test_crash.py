@@ -1,4 +1,4 @@
-"""kill -9 under load, again and again: what was acknowledged is there once and is answered once, in order."""
+"""Test kill -9 under load, repeatedly: acknowledged messages are stored once and answered once, in order."""
 
 from __future__ import annotations
 

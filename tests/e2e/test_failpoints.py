@@ -1,4 +1,4 @@
-"""A process that dies at the worst moments of a turn loses nothing and answers once."""
+"""Test that a process killed at the worst moments of a turn loses nothing and answers once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: short turns are finished, long ones handed over, and the process is gone within ten seconds."""
+"""Test SIGTERM and Ctrl-C: short turns are finished, long ones handed over, and the process exits within ten seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live streams of real servers: through kill -9, restarts and several replicas nothing is missed and nothing comes twice."""
+"""Test live streams of real servers: through kill -9, restarts and several replicas nothing is missed or repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Postgres goes away under load and comes back: clients are told at once, and nothing acknowledged is lost."""
+"""Test an outage of Postgres under load: clients get an error at once, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 

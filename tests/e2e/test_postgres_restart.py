@@ -1,4 +1,4 @@
-"""The embedded Postgres is killed under its servers: one of them starts it again, and nothing acknowledged is lost."""
+"""Test that a server restarts a killed embedded Postgres, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 

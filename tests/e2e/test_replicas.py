@@ -1,4 +1,4 @@
-"""Two servers on one database, one of them killed: order, exclusiveness and completeness hold all the same."""
+"""Test two servers on one database, one of them killed: order, exclusiveness and completeness hold."""
 
 from __future__ import annotations
 

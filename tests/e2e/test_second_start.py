@@ -1,4 +1,4 @@
-"""Starting beside, after and without: a second server, a start after kill -9, and a door that is open to others."""
+"""Test a second server, a start after kill -9, and a server that others can reach."""
 
 from __future__ import annotations
 

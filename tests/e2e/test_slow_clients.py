@@ -1,4 +1,4 @@
-"""Clients that send without end, or stop in the middle of a request: nobody else is kept waiting."""
+"""Test clients that send without end or stop within a request: nobody else waits for them."""
 
 from __future__ import annotations
 

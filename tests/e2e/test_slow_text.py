@@ -1,4 +1,4 @@
-"""Texts made to be slow cost the server about what ordinary ones of that length cost, and everybody else is served."""
+"""Test that hostile text costs about as much as ordinary text of the same length, and nobody else waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real command on Telegram: against a Bot API that others wrote, and through kill -9 against a strict one."""
+"""Test the real command on Telegram: with an independent Bot API, and through kill -9 with a strict one."""
 
 from __future__ import annotations
 

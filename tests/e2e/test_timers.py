@@ -1,4 +1,4 @@
-"""Timers under the real command: nobody is followed up after they spoke, and kill -9 neither loses nor repeats one.
+"""Test timers of the real command: no follow-up after a message, and kill -9 neither loses nor repeats one.
 
 The same at length, with figures: `make bench-timers`.
 """

@@ -1,4 +1,4 @@
-"""Archives: every row becomes a message or a sentence about what is wrong with it, and a file can't claim more than words."""
+"""Test reading archives: every row becomes a message or an error message, and a file can't forge metadata."""
 
 from __future__ import annotations
 

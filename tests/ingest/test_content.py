@@ -1,4 +1,4 @@
-"""What a message may be: everything that can be stored goes in unchanged, everything else is refused in a sentence."""
+"""Test the content of a message: everything that can be stored is stored unchanged, everything else is refused."""
 
 from __future__ import annotations
 

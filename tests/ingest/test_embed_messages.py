@@ -1,4 +1,4 @@
-"""Vectors of what is said in groups: made behind the turns, found again after a crash, gone with what they are of."""
+"""Test the vectors of group messages: made in the background, completed after a crash, deleted with their messages."""
 
 from __future__ import annotations
 

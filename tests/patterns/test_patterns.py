@@ -1,4 +1,4 @@
-"""No pattern of the package takes long on any text that can reach it.
+"""Test that no pattern of the package is slow on any text that can reach it.
 
 Patterns over outside text take time linear in its length. Those of the language rules take more, and see only text that
 their entrance has bounded; `ENTRANCES` names the bound, and further tests show that the entrance enforces it.

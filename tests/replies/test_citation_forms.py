@@ -1,4 +1,4 @@
-"""The forms in which models write citations are all read as such, and stored in the exact one (RAG-6)."""
+"""Test that citations in all forms that models write are read, and stored in the exact form (RAG-6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find what the model cites is checked against what was retrieved, whole and while it is being written (RAG-6, RAG-8)."""
+"""Test that citations are checked against the retrieved passages, as a whole and while streaming (RAG-6, RAG-8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fallback: the same words for the same passages, whatever stands in them (RES-4)."""
+"""Test the fallback reply: the same text for the same passages, whatever they contain (RES-4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bundled embedder reads exactly the two files that it was made with, and nothing is installed for them in vain."""
+"""Test that the bundled embedder accepts only its two original files, and that no package is installed for one file."""
 
 from __future__ import annotations
 

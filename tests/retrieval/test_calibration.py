@@ -1,4 +1,4 @@
-"""The guard's threshold is measured on the notes at hand: repeatable, sane with few notes, and right for real questions."""
+"""Test calibration of the guard's threshold: repeatable, safe with few notes, and right for real questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes cut into passages: along their structure, within the limit, and without losing a word (RAG-1)."""
+"""Test cutting notes into passages: along their structure, within the limit, without losing a word (RAG-1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts as vectors, by real weights and over real HTTP: what they say, what they cost, and how they fail (RAG-2, RAG-3)."""
+"""Test embedders with real weights and over real HTTP: vectors, concurrency and failures (RAG-2, RAG-3)."""
 
 from __future__ import annotations
 

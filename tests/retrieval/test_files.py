@@ -1,4 +1,4 @@
-"""Files become text with their structure kept, and no file, however made, does more than be refused in a sentence.
+"""Test reading files: text with its structure, and every hostile or broken file is refused with a message.
 
 Everything here goes through the real child process; the files are made on the spot, hostile ones included.
 """

@@ -1,4 +1,4 @@
-"""Find what the guard compares with its threshold, and which questions are about the notes themselves: both pure."""
+"""Test the relevance that the guard compares with its threshold, and the recognition of questions about the notes themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find which questions stand alone, which lean on the ones before them, and what is looked up for each (RAG-2)."""
+"""Test which questions stand alone, which depend on earlier ones, and the query for each (RAG-2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody speaks while a follow-up is being committed: it gives way, and leaves everything behind in good order."""
+"""Test a message that arrives while a follow-up is committed: the follow-up is cancelled, and the state stays consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finished rows are deleted after the retention time, in batches, and no promise depends on them."""
+"""Test that finished rows are deleted after the retention time, in batches, and that no promise depends on them."""
 
 from __future__ import annotations
 

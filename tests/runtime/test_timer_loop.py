@@ -1,4 +1,4 @@
-"""The timekeeper: wakes when something is due, and lets no crowd wait for the turns of its first."""
+"""Test the timer loop: it wakes when a timer is due, and fires all due timers before their turns start."""
 
 from __future__ import annotations
 

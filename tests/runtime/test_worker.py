@@ -1,4 +1,4 @@
-"""What the runtime promises when things go wrong: nothing lost, nothing answered twice (RES-5)."""
+"""Test the promises of the runtime under failures: nothing lost, nothing answered twice (RES-5)."""
 
 from __future__ import annotations
 

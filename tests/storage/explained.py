@@ -1,4 +1,4 @@
-"""Statements explained as they run: what they looked at, and by which index."""
+"""Run statements with EXPLAIN: which rows they read, and by which index."""
 
 from __future__ import annotations
 

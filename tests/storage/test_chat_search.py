@@ -1,4 +1,4 @@
-"""Searching a chat: by meaning, by words and by who said it; only what was said there; at a bounded cost (by EXPLAIN)."""
+"""Test searching a chat by meaning, words and author: only messages of that chat, at a bounded cost (by EXPLAIN)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: what a turn worked on is kept whole for a day, costs the same at any length, and is written in batches."""
+"""Test checkpoints: kept for a day, at a cost that does not grow with the conversation, and written in batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded Postgres survives what happens to processes and directories on real machines."""
+"""Test that the embedded Postgres survives killed processes, copied directories and other accidents."""
 
 import os
 import pwd

@@ -1,4 +1,4 @@
-"""Where what people say stands: by their platform's dates, and in their platform's order."""
+"""Test the position of incoming messages: by their platform's dates, and in their platform's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single messages of long conversations: found by an index, however much was said and sent there."""
+"""Test finding single messages of long conversations by an index."""
 
 from __future__ import annotations
 

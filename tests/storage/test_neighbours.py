@@ -1,4 +1,4 @@
-"""What surrounds a message: links by replies, neighbours, topics and what is like it, each a short walk (by EXPLAIN)."""
+"""Test the messages around a message: links by replies, neighbours and forum topics, at a bounded cost (by EXPLAIN)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search itself, on vectors made by hand: meaning and words together, only the owner's own, whatever is asked."""
+"""Test the passage search with vectors made by hand: meaning and words together, only the owner's notes, any question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reflections: what the model is asked about after a pause, from the first time on."""
+"""Test which messages a reflection reads, and what marks them as done."""
 
 from __future__ import annotations
 

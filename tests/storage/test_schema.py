@@ -1,4 +1,4 @@
-"""The schema: what is declared is what migrations lead to, up and down, whoever runs them."""
+"""Test the schema: migrations produce the declared one, up and down, also when several processes run them."""
 
 from __future__ import annotations
 

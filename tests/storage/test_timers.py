@@ -1,4 +1,4 @@
-"""Timers: on time by the database's clock, once, in batches, and never after somebody has spoken."""
+"""Test timers: on time by the database's clock, once, in batches, and never after a new message."""
 
 from __future__ import annotations
 

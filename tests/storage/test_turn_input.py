@@ -1,4 +1,4 @@
-"""What a turn reads costs the same in a long conversation as in a short one, and so does summing it up (by EXPLAIN)."""
+"""Test that reading a turn's input and summarizing cost the same in long and short conversations (by EXPLAIN)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real command as its own process, for tests of what it prints: to a pipe, to a terminal, in a terminal of its own."""
+"""Run the real command as a separate process, for tests of its output: to a pipe, to a terminal, in a real terminal."""
 
 from __future__ import annotations
 

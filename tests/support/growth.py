@@ -1,4 +1,4 @@
-"""Tell work in proportion to its input from work that grows with the square, on a machine that is busy."""
+"""Distinguish linear from quadratic work, on a busy machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What some tests need beside Python, installed where that is possible: Chromium, and what package-lock.json files pin.
+"""Install what some tests need beside Python, where possible: Chromium, and the packages of package-lock.json files.
 
 `make test` runs this first, since an installation may take longer than a test; a test that finds something missing installs it
 too. Where that can't be done the test is skipped, and fails in CI: there it must not go unnoticed.

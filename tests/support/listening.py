@@ -1,4 +1,4 @@
-"""Somebody who listens to a conversation's events, and remembers them."""
+"""Listen to a conversation's event stream and record the events."""
 
 from __future__ import annotations
 

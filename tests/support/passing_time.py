@@ -1,4 +1,4 @@
-"""Time that passes in a world without anybody waiting for it: every stored moment moves into the past."""
+"""Let time pass in a world without waiting: every stored time moves into the past."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader of HTML that takes nothing but what the page may be given: whatever else there is, it refuses."""
+"""Parse HTML strictly: accept only what the page may contain, and refuse everything else."""
 
 from __future__ import annotations
 

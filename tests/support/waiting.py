@@ -1,4 +1,4 @@
-"""The one limit of every wait: a test waits for a condition, and only a hang makes it fail."""
+"""Define the one time limit of every wait: a test waits for a condition, and only a hang makes it fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world of a test: the wired app on a real database, with a scripted model, a recording channel and real HTTP."""
+"""Set up the world of a test: the wired app on a real database, with a scripted model, a recording channel and real HTTP."""
 
 from __future__ import annotations
 

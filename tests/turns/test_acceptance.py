@@ -1,4 +1,4 @@
-"""The seeds' own acceptance lines (SPEC §11), by name: over HTTP, with a scripted model behind a real HTTP connection."""
+"""Test the acceptance criteria of the specification by name: over HTTP, with a scripted model behind real HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The follow-up seed's stories, requirements and measures, each by its id: over HTTP, with a model behind real HTTP."""
+"""Test the stories, requirements and measures of follow-ups by their id: over HTTP, with a model behind real HTTP."""
 
 from __future__ import annotations
 

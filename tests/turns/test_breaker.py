@@ -1,4 +1,4 @@
-"""The breaker: a conversation whose model keeps failing leaves it alone for a while, and then tries once (RES-3)."""
+"""Test the circuit breaker: a conversation whose model keeps failing pauses it for a while, and then tries once (RES-3)."""
 
 from __future__ import annotations
 

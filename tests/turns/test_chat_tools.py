@@ -1,4 +1,4 @@
-"""A model that calls tools looks up more of the chat it was called in: capped, fenced, and nothing outside it (CTX-7)."""
+"""Test the tools by which a model reads more of its chat: limited, fenced, and nothing of other chats (CTX-7)."""
 
 from __future__ import annotations
 

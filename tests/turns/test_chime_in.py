@@ -1,4 +1,4 @@
-"""Somebody tags the agent in a group: what the model is given of the chat, and what is kept of that (CTX-1…10)."""
+"""Test a call in a group: what the model gets of the chat, and which receipt is stored (CTX-1…10)."""
 
 from __future__ import annotations
 

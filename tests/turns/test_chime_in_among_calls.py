@@ -1,4 +1,4 @@
-"""Somebody tags the agent in a group in which it was called before: what the real server gives its model (ADR 31)."""
+"""Test a call in a group with earlier calls: what the real server gives its model (ADR 31)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent says unasked: natural, once, only into a silence, and with nothing of the machinery showing (AUTO)."""
+"""Test follow-ups: natural, once, only while nobody writes, and without showing the mechanism (AUTO)."""
 
 from __future__ import annotations
 

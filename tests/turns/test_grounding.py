@@ -1,4 +1,4 @@
-"""What a turn makes of notes: what the model is given, what it may cite, and what people see of it (RAG, OBS).
+"""Test the use of notes in a turn: what the model gets, what it may cite, and what people see (RAG, OBS).
 
 Over HTTP, with the bundled embedder and mostly with a model behind a real connection, so that what goes out is seen.
 """

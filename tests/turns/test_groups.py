@@ -1,4 +1,4 @@
-"""Messages of groups as channels hand them over: topics, other bots, platforms' ids, parents nobody has stored (CTX-1, CTX-9)."""
+"""Test group messages from channels: forum topics, other bots, platform ids, parents that are not stored (CTX-1, CTX-9)."""
 
 from __future__ import annotations
 

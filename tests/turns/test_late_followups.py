@@ -1,4 +1,4 @@
-"""Follow-ups that come late, in crowds or when something else is broken: nobody waits for them, and nobody hears stale ones."""
+"""Test follow-ups that are late, many or broken: nobody waits for them, and outdated ones are dropped."""
 
 from __future__ import annotations
 

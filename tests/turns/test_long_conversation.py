@@ -1,4 +1,4 @@
-"""A long conversation with many follow-ups: as natural, as quick and as clean at its end as at its beginning."""
+"""Test a long conversation with many follow-ups: as natural, fast and clean at its end as at its beginning."""
 
 from __future__ import annotations
 

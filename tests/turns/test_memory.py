@@ -1,4 +1,4 @@
-"""What is remembered in a turn, by the rules and by the model, and where it turns up again (MEM)."""
+"""Test memories of a turn, stored by rules and by the model, and where they are recalled (MEM)."""
 
 from __future__ import annotations
 

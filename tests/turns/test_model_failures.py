@@ -1,4 +1,4 @@
-"""However the model fails, a person gets exactly one reply, in time, and the next turn works (RES-2, RES-4).
+"""Test that every failure of the model gives exactly one reply, in time, and the next turn works (RES-2, RES-4).
 
 What the agent makes of a single failure is told in tests/agents/test_models.py; here it is what people see of it, with
 notes and without, over HTTP and as a stream.

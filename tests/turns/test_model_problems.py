@@ -1,4 +1,4 @@
-"""What is wrong with the model is told to who can fix it, and no provider's words are logged or told (RES-4, OBS, ADR 38)."""
+"""Test that model problems are shown to the operator, and that no provider's text is logged or shown (RES-4, OBS, ADR 38)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One matter is brought up once until the person speaks of it again, and silence is respected (AUTO-1, AUTO-10, ADR 35)."""
+"""Test that a topic is brought up once until the person writes about it again, with pauses between follow-ups (AUTO-1, AUTO-10, ADR 35)."""
 
 from __future__ import annotations
 

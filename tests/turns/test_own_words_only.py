@@ -1,4 +1,4 @@
-"""A model that obeys what it reads: nothing but a person's own words becomes a memory or a follow-up (MEM, AUTO-1, SEC)."""
+"""Test a model that follows instructions in notes: only a person's own words become a memory or a follow-up (MEM, AUTO-1, SEC)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a strict agent answers though no sentence comes near: exact words, and questions about the notes themselves (RAG-2, RAG-4).
+"""Test questions that a strict agent answers without a similar sentence: by exact words, or about the notes themselves (RAG-2, RAG-4).
 
 With the bundled embedder; the model is a scripted one, or the built-in one where its words are looked at.
 """

@@ -1,4 +1,4 @@
-"""Every prompt states the time, the zone, the person and what the agent can do; and nothing of it is stored (ADR 37)."""
+"""Test that every prompt states the time, the zone, the person and the agent's abilities, and that none of it is stored (ADR 37)."""
 
 from __future__ import annotations
 

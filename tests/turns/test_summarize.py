@@ -1,4 +1,4 @@
-"""Long conversations are summed up for the model: behind the turns, without losing a word, and never half (SUM-1…3)."""
+"""Test summaries of long conversations: made after the turns, without losing a message, and never partly stored (SUM-1…3)."""
 
 from __future__ import annotations
 

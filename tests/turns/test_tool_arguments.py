@@ -1,4 +1,4 @@
-"""Tool arguments that are JSON but no object: an invalid call, answered once, in a turn that goes on (RES-2, RES-3)."""
+"""Test tool arguments that are JSON but no object: an invalid call, answered once, in a turn that continues (RES-2, RES-3)."""
 
 from __future__ import annotations
 

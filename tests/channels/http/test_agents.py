@@ -1,4 +1,4 @@
-"""`/api/agents`: whom one can talk with."""
+"""Test `/api/agents`: the agents of this server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/docs`: every route in words, without a line of anybody else's."""
+"""Test `/docs`: it describes every route and loads nothing from other servers."""
 
 from __future__ import annotations
 

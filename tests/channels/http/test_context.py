@@ -1,4 +1,4 @@
-"""`GET /api/threads/{id}/context`: why it said that (CTX-6)."""
+"""Test `GET /api/threads/{id}/context`: the explanation of a reply (CTX-6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message in, a reply out: what people get (CONV-1…8)."""
+"""Test a message and its reply over HTTP (CONV-1…8)."""
 
 from __future__ import annotations
 

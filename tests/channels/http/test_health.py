@@ -1,4 +1,4 @@
-"""`/healthz` says whether the process works: it fails when there was no database for a while, and recovers with it."""
+"""Test `/healthz`: it fails when the database was away for a while, and recovers with it."""
 
 from __future__ import annotations
 

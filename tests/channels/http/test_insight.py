@@ -1,4 +1,4 @@
-"""`/api/insight`: how the last hours went, for whoever's hours they were."""
+"""Test `/api/insight`: the statistics of the last hours, for their owner."""
 
 from __future__ import annotations
 

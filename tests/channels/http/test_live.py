@@ -1,4 +1,4 @@
-"""Live: whoever watches a conversation is told what happens there, each thing once and in order, and harms nobody by being slow."""
+"""Test live streams: a subscriber gets everything once and in order, and a slow one affects nobody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/api/memories`: seen, changed and erased by their owner alone (MEM-1, MEM-5, SEC)."""
+"""Test `/api/memories`: only the owner can list, change and erase memories (MEM-1, MEM-5, SEC)."""
 
 from __future__ import annotations
 

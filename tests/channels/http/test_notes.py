@@ -1,4 +1,4 @@
-"""Notes over HTTP: added, found, replaced and deleted whole or not at all, and only by their owner (RAG-1, RAG-2, SEC)."""
+"""Test notes over HTTP: added, found, replaced and deleted completely or not at all, only by their owner (RAG-1, RAG-2, SEC)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PARKING = "Visitors park behind the building. The gate code changes every Monday
 COFFEE = "The coffee machine on the second floor is descaled every Friday by the office team."
 
 
-async def assert_shelves_agree(world: World | Database) -> None:
+async def assert_note_counts_agree(world: World | Database) -> None:
     """Assert that note_counts and notes agree with the passages."""
     database = world if isinstance(world, Database) else world.database
     async with database.statement() as connection:
@@ -50,11 +50,11 @@ async def assert_shelves_agree(world: World | Database) -> None:
             " HAVING n.chunks = 0 OR n.chunks <> count(c.position) OR n.chunks <> max(c.position) + 1"
         )
         assert await notes.fetchall() == []
-        strays = await connection.execute(
+        orphaned = await connection.execute(
             "SELECT c.owner_id, c.note_id FROM chunks c JOIN notes n ON n.owner_id = c.owner_id AND n.id = c.note_id"
             " WHERE n.embedder <> c.embedder"
         )
-        assert await strays.fetchall() == []
+        assert await orphaned.fetchall() == []
 
 
 async def counts(world: World) -> tuple[int, int]:
@@ -187,7 +187,7 @@ async def test_a_note_is_added_read_and_found(world: World) -> None:
     [passage] = (await found(world, "How long can I return something I bought?"))["passages"]
     assert (passage["id"], passage["title"], passage["text"]) == ("refunds", "Returns", REFUNDS)
     assert await listed(world) == ["refunds"]
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_adding_the_same_note_again_changes_nothing(world: World) -> None:
@@ -199,7 +199,7 @@ async def test_adding_the_same_note_again_changes_nothing(world: World) -> None:
         assert again.json() == {**before, "unchanged": True}
     assert embedder.given == []
     assert await counts(world) == (1, 1)
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_an_id_that_has_other_content_is_refused_before_anything_is_embedded(world: World) -> None:
@@ -227,7 +227,7 @@ async def test_ids_are_readable_and_numbered_when_taken(world: World) -> None:
     long = await added(world, "word " * 200)
     assert len(long["id"]) <= 60
     assert len(long["title"]) <= 200
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_a_title_is_one_clean_line(world: World) -> None:
@@ -266,7 +266,7 @@ async def test_replacing_a_note_forgets_what_it_said(world: World) -> None:
     passages = (await found(world, "Where do visitors park?", limit=20))["passages"]
     assert sorted(passage["text"] for passage in passages) == sorted([COFFEE, REFUNDS])
     assert await counts(world) == (2, 2)
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_putting_the_same_is_a_no_op_and_a_title_is_a_change(world: World) -> None:
@@ -278,7 +278,7 @@ async def test_putting_the_same_is_a_no_op_and_a_title_is_a_change(world: World)
     renamed = (await put(world, "refunds", REFUNDS, title="Money back")).json()
     assert (renamed["title"], renamed["unchanged"]) == ("Money back", False)
     assert embedder.given  # a title stands before what is embedded
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_what_is_not_there_is_neither_replaced_nor_deleted(world: World) -> None:
@@ -300,7 +300,7 @@ async def test_a_deleted_note_is_gone_with_its_passages(world: World) -> None:
         detail(await world.http.request(method, "/api/notes/refunds"), 404)
     passages = (await found(world, "How long can I return something I bought?"))["passages"]
     assert [passage["id"] for passage in passages] == ["parking"]
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
     await world.http.delete("/api/notes/parking")
     assert await found(world, "Where do visitors park?") == {
         "passages": [],
@@ -479,7 +479,7 @@ async def test_a_file_becomes_a_note_and_its_new_version_replaces_it(
     assert (replaced.status_code, replaced.json()["id"], replaced.json()["unchanged"]) == (200, note["id"], False)
     assert "coffee machine" in await text_of(world, note["id"])
     assert await counts(world) == (1, replaced.json()["chunks"])
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_an_upload_may_say_its_id_and_title(world: World) -> None:
@@ -497,7 +497,7 @@ async def test_an_upload_may_say_its_id_and_title(world: World) -> None:
     # What was left empty in a form was not said.
     empty = await upload(world, "Coffee.txt", COFFEE.encode(), id="", title="")
     assert (empty.status_code, empty.json()["id"], empty.json()["title"]) == (201, "coffee", "Coffee")
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_a_note_is_replaced_by_a_file_with_put(world: World) -> None:
@@ -524,7 +524,7 @@ async def test_a_file_never_overwrites_what_was_written_by_hand(world: World) ->
     other = await upload(world, "policy.md", REFUNDS.encode())
     assert (other.status_code, other.json()["id"]) == (201, "policy")
     assert [await text_of(world, note_id) for note_id in ("policy", "policy-2")] == [REFUNDS, COFFEE]
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_a_file_never_overwrites_what_was_written_by_hand_meanwhile(world: World) -> None:
@@ -539,7 +539,7 @@ async def test_a_file_never_overwrites_what_was_written_by_hand_meanwhile(world:
     gate.set()
     assert (await replacing).json()["id"] == "policy-2"
     assert (await text_of(world, "policy"), await text_of(world, "policy-2")) == (COFFEE, PARKING)
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_a_file_below_very_many_folders_is_known_again(world: World) -> None:
@@ -682,7 +682,7 @@ async def test_an_invalid_note_is_refused_with_a_message_and_stores_nothing(worl
         assert await counts(world) == (1, 1), bad.what
     assert embedder.given == []
     assert await text_of(world, kept) == COFFEE
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_a_client_that_is_still_sending_can_read_the_answer(world: World) -> None:
@@ -729,7 +729,7 @@ async def test_a_hostile_file_name_leads_nowhere(world: World) -> None:
             note = response.json()
             assert (note["file_name"], note["id"]) == (file_name, note_id)
             assert note["title"].isprintable()
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_the_largest_note_fits_and_is_searched(database_url: str) -> None:
@@ -746,7 +746,7 @@ async def test_the_largest_note_fits_and_is_searched(database_url: str) -> None:
         assert COFFEE in (await found(world, "When is the coffee machine descaled?"))["passages"][0]["text"]
         line = await upload(world, "line.txt", b"y" * 400_000)
         assert line.status_code == 201
-        await assert_shelves_agree(world)
+        await assert_note_counts_agree(world)
 
 
 async def test_a_note_that_nobody_could_see_is_refused(world: World) -> None:
@@ -795,7 +795,7 @@ async def test_nearly_empty_text_is_stored_or_refused_without_an_error(world: Wo
     ):
         response = await add(world, text)
         assert response.status_code in (200, 201, 400), (text, response.text)
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 # Owners
@@ -833,7 +833,7 @@ async def test_notes_are_seen_found_and_changed_by_their_owner_only(world: World
     assert his["id"] == "secret"
     assert (await world.http.delete("/api/notes/secret", headers=ben)).status_code == 204
     assert (await world.http.get("/api/notes/secret", headers=ana)).json()["text"] == secret
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 # At the same time
@@ -852,7 +852,7 @@ async def test_many_writers_of_one_note_leave_the_note_of_one_of_them(world: Wor
     assert {response.status_code for response in responses[10:]} <= {200, 201}
     assert await text_of(world, "shared") in texts
     assert set(others) <= {await text_of(world, note_id) for note_id in await listed(world)}
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 @pytest.mark.parametrize("fields", [{}, {"id": "refunds"}, {"title": "Returns"}], ids=str)
@@ -861,7 +861,7 @@ async def test_the_same_note_sent_many_times_at_once_is_one_note(world: World, f
     assert sorted(response.status_code for response in responses) == [200] * 7 + [201]
     assert sum(response.json()["unchanged"] for response in responses) == 7
     assert await counts(world) == (1, 1)
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_versions_of_a_file_sent_at_once_are_one_note(world: World) -> None:
@@ -870,7 +870,7 @@ async def test_versions_of_a_file_sent_at_once_are_one_note(world: World) -> Non
     assert sorted(response.status_code for response in responses) == [200] * 7 + [201]
     assert {response.json()["id"] for response in responses} == {"coffee"}
     assert await listed(world) == ["coffee"]
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_a_note_that_is_deleted_while_it_is_replaced_stays_deleted(world: World) -> None:
@@ -883,7 +883,7 @@ async def test_a_note_that_is_deleted_while_it_is_replaced_stays_deleted(world: 
     embedder.gate.set()
     detail(await replacing, 404)
     assert await counts(world) == (0, 0)
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_deleting_and_replacing_at_once_leave_all_or_nothing(world: World) -> None:
@@ -896,7 +896,7 @@ async def test_deleting_and_replacing_at_once_leave_all_or_nothing(world: World)
         assert replaced.status_code in (200, 404)
         assert deleted.status_code == 204
         assert await counts(world) == (0, 0)
-        await assert_shelves_agree(world)
+        await assert_note_counts_agree(world)
 
 
 async def test_reindexing_never_brings_back_what_was_deleted_or_replaced(world: World) -> None:
@@ -914,7 +914,7 @@ async def test_reindexing_never_brings_back_what_was_deleted_or_replaced(world: 
     assert [type(outcome) for outcome in outcomes] == [NotFound, Conflict]
     assert await listed(world) == ["replaced"]
     assert await text_of(world, "replaced") == PARKING
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 async def test_an_embedder_that_fails_halfway_leaves_everything_as_it_was(world: World) -> None:
@@ -933,10 +933,10 @@ async def test_an_embedder_that_fails_halfway_leaves_everything_as_it_was(world:
         assert "embedder is not there" in detail(response, 503)
     assert await counts(world) == (1, 1)
     assert await text_of(world, "refunds") == REFUNDS
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
     embedder.fails_at = None
     assert (await put(world, "refunds", long)).json()["chunks"] == 40
-    await assert_shelves_agree(world)
+    await assert_note_counts_agree(world)
 
 
 # Other embedders
@@ -959,7 +959,7 @@ async def test_the_same_note_after_a_change_of_embedders_is_indexed_anew_and_not
     async with database.statement() as connection:
         note_counts = await connection.execute("SELECT embedder, chunks FROM note_counts ORDER BY embedder")
         assert await note_counts.fetchall() == [("large", 3), ("small", 0)]
-    await assert_shelves_agree(database)
+    await assert_note_counts_agree(database)
 
 
 async def test_many_first_notes_of_a_new_embedder_do_not_starve_each_other(database: Database) -> None:
@@ -972,7 +972,7 @@ async def test_many_first_notes_of_a_new_embedder_do_not_starve_each_other(datab
             "SELECT indexname FROM pg_indexes WHERE indexname = 'sentence_vectors_near_300'"
         )
         assert len(await indexes.fetchall()) == 1
-    await assert_shelves_agree(database)
+    await assert_note_counts_agree(database)
 
 
 async def everything(database: Database) -> dict[tuple[str, str], str]:
@@ -1011,7 +1011,7 @@ async def test_any_sequence_of_note_operations_has_its_documented_effect(databas
             if number == 4:
                 expected = before  # indexed anew, it says what it said
         assert await everything(database) == expected
-        await assert_shelves_agree(database)
+        await assert_note_counts_agree(database)
         did[what] = did.get(what, 0) + 1
     assert did.keys() >= {"Conflict", "NotFound", "deleted", "unchanged", "added", "replaced"}
 
@@ -1040,4 +1040,4 @@ async def test_vectors_of_different_lengths_are_refused(database: Database) -> N
         await Library(database, Uneven()).add("local", text)
     with pytest.raises(InvalidInput, match="4,000"):
         await Library(database, Hashed("huge", 4001)).add("local", text)
-    await assert_shelves_agree(database)
+    await assert_note_counts_agree(database)

@@ -1,4 +1,4 @@
-"""The agents as OpenAI's models: asked by the real clients, over real HTTP (CHAN)."""
+"""Test the OpenAI-compatible API with the real clients, over real HTTP (CHAN)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's files: as they lie in the folder, under a policy that runs nothing else, and in the wheel."""
+"""Test the files of the page: served unchanged, under a strict content policy, and part of the wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key that is revoked, or a session that is signed out, ends open streams at once, whichever process ends it."""
+"""Test that a revoked key or a signed-out session ends its open streams at once, whichever process ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/api/samples`: something to try things on, that comes and goes without a trace."""
+"""Test `/api/samples`: sample data is loaded and removed without leaving anything."""
 
 from __future__ import annotations
 

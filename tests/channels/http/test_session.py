@@ -1,4 +1,4 @@
-"""Signing in: a browser shows a key once, is known by a cookie from then on, and no other site can use that (SEC)."""
+"""Test signing in: a browser sends a key once, then a cookie, and no other site can use it (SEC)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests arrive within limits of size and time; whoever is inside them, or is being answered, is not cut off."""
+"""Test the limits on size and time of requests; clients within them, or waiting for an answer, stay connected."""
 
 from __future__ import annotations
 

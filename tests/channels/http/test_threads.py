@@ -1,4 +1,4 @@
-"""`/api/threads` as a page uses it: what was said last, what is found by its words, names, people, one message, and why."""
+"""Test `/api/threads` as the page uses it: last message, search, titles, people, one message, and the explanation of a reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follow-ups over HTTP: see, set, move, cancel, mute; quiet hours; what became of them; and what Prometheus may know."""
+"""Test follow-ups over HTTP: list, set, move, cancel, mute, quiet hours, outcomes, and metrics."""
 
 from __future__ import annotations
 

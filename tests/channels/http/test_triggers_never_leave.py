@@ -1,4 +1,4 @@
-"""Every way out of the server, walked: no trigger of a follow-up, nor why it was set, ever leaves by one of them (AUTO-7)."""
+"""Test every output of the server: none shows the trigger of a follow-up or its reason (AUTO-7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uploads of several owners: nobody keeps the others out, by sending slowly or by sending a lot."""
+"""Test uploads of several owners: neither slow nor many uploads of one block the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation errors name the field as its sender wrote it, and the form that is expected."""
+"""Test that a validation error names the field as its sender wrote it, and the expected form."""
 
 from __future__ import annotations
 

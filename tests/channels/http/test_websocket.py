@@ -1,4 +1,4 @@
-"""The WebSocket: somebody talks and is answered over one connection, and hears whatever else happens there."""
+"""Test the WebSocket: messages and answers over one connection, and live updates of the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The town that the stories happen in, for every test anew."""
+"""Fixtures: a simulated Telegram with people and chats, and a server connected to it."""
 
 from __future__ import annotations
 

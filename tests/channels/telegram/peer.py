@@ -1,4 +1,4 @@
-"""Telegram's Bot API on loopback, as strict as the real one, with people who talk and faults on demand.
+"""Simulate Telegram's Bot API on loopback, as strict as the real one, with people who write and faults on demand.
 
     async with telegram_peer() as peer:
         ann, ben = peer.person("Ann", username="ann"), peer.person("Ben")

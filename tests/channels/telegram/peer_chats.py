@@ -1,4 +1,4 @@
-"""People and chats as Telegram keeps them: who says what where, and what of it the bot gets to see."""
+"""Simulate Telegram's people and chats: who writes what where, and which of it the bot gets."""
 
 from __future__ import annotations
 

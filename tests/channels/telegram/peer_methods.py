@@ -1,4 +1,4 @@
-"""The methods of the Bot API: what each one does, and what it refuses in Telegram's own words."""
+"""Simulate the methods of the Bot API, with Telegram's own error texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text as Telegram reads it: HTML by its rules, entities in UTF-16 units, and what it marks up by itself."""
+"""Parse text as Telegram does: its HTML rules, entities in UTF-16 units, and the entities that it finds by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The updates of a bot: queued, fetched by long polling or pushed to a webhook, and kept until confirmed."""
+"""Simulate the updates of a bot: queued, fetched by long polling or pushed to a webhook, and kept until confirmed."""
 
 from __future__ import annotations
 

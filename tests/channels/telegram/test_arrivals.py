@@ -1,4 +1,4 @@
-"""Updates while something goes wrong: none is lost, none is worked through twice, and none holds up the others."""
+"""Test incoming updates under failures: none is lost, none is processed twice, and none blocks the others."""
 
 from __future__ import annotations
 

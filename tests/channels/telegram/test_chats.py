@@ -1,4 +1,4 @@
-"""Chats come, change and go: who is let in, what becomes of a group that moves, and of people who want no more."""
+"""Test admission of chats, migration of groups, and people who block the bot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on Telegram: what people ask of the bot itself, and what it says and does then (AUTO-12)."""
+"""Test commands on Telegram: their effects and their answers (AUTO-12)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def must_not_be_asked() -> bool:
     raise AssertionError("the platform need not be asked")
 
 
-def desk_of(world: World, *, autonomy: bool = True) -> CommandContext:
+def make_context(world: World, *, autonomy: bool = True) -> CommandContext:
     return CommandContext(world.app.core, autonomy)
 
 
@@ -88,7 +88,7 @@ async def asked(
     name, _, argument = command.removeprefix("/").partition(" ")
     facts: dict[str, Any] = {"replied_to": None, "bot_username": "my_cool_bot", **more}
     order = Command(name, argument, await found(world, where), by, is_admin, **facts)
-    notice = await run_command(order, desk_of(world, autonomy=autonomy))
+    notice = await run_command(order, make_context(world, autonomy=autonomy))
     assert notice is not None
     assert INTERNAL.search(notice.text) is None, notice.text
     return notice
@@ -151,7 +151,7 @@ async def test_what_is_no_command_of_ours_is_left_alone(world: World) -> None:
     where = await found(world, await world.conversation())
     for name in ("settings", "", "mute2", "forgetyes"):
         order = Command(name, "", where, ANA, must_not_be_asked, None, "my_cool_bot")
-        assert await run_command(order, desk_of(world)) is None
+        assert await run_command(order, make_context(world)) is None
 
 
 async def test_whoever_starts_is_greeted_by_name_and_told_what_is_stored(world: World) -> None:
@@ -364,7 +364,7 @@ async def test_forgetting_asks_first_and_says_what_goes(world: World) -> None:
     assert "can't be undone" in text
     assert "/forget yes" in text
     _, no = pressed(question)
-    answer = await press_button(no, await found(world, where), ANA, must_not_be_asked, desk_of(world))
+    answer = await press_button(no, await found(world, where), ANA, must_not_be_asked, make_context(world))
     assert answer is not None
     assert answer.text.startswith("Nothing was erased")
     assert (await left(world, where), await remembered(world)) == (before, count)
@@ -377,7 +377,7 @@ async def test_a_confirmed_chat_is_forgotten_with_what_was_remembered_and_nothin
     await world.app.memory.upsert("somebody", "companion", MemoryCandidate("The user lives in Rome."))
     kept = await left(world, elsewhere)
     yes, _ = pressed(await asked(world, where, "/forget"))
-    answer = await press_button(yes, await found(world, where), ANA, must_not_be_asked, desk_of(world))
+    answer = await press_button(yes, await found(world, where), ANA, must_not_be_asked, make_context(world))
     assert answer is not None
     assert answer.text.startswith("Erased: all messages of this chat")
     assert "memories about you" in answer.text
@@ -391,15 +391,15 @@ async def test_pressed_twice_is_forgotten_once(world: World) -> None:
     where = await full(world)
     conversation = await found(world, where)
     yes, _ = pressed(await asked(world, where, "/forget"))
-    assert await press_button(yes, conversation, ANA, must_not_be_asked, desk_of(world)) is not None
+    assert await press_button(yes, conversation, ANA, must_not_be_asked, make_context(world)) is not None
     # The second finger came down before anybody noticed; and a third one days later, when there is more to lose.
-    again = await press_button(yes, conversation, ANA, must_not_be_asked, desk_of(world))
+    again = await press_button(yes, conversation, ANA, must_not_be_asked, make_context(world))
     assert again is not None
     assert again.text.startswith("Erased")
     anew = await full(world)
     await world.app.memory.upsert("local", "companion", MemoryCandidate("The user lives in Oslo."))
     kept, count = await left(world, anew), await remembered(world)
-    late = await press_button(yes, await found(world, anew), ANA, must_not_be_asked, desk_of(world))
+    late = await press_button(yes, await found(world, anew), ANA, must_not_be_asked, make_context(world))
     assert late is not None
     assert late.text == "This chat was erased already."
     assert (await left(world, anew), await remembered(world)) == (kept, count)
@@ -410,7 +410,7 @@ async def test_forgetting_can_be_confirmed_without_the_button(world: World) -> N
     conversation = await found(world, where)
     order = Command("forget", " YES ", conversation, ANA, must_not_be_asked, None, "my_cool_bot")
     for _ in range(2):  # it comes twice after a crash
-        answer = await run_command(order, desk_of(world))
+        answer = await run_command(order, make_context(world))
         assert answer is not None
         assert answer.text.startswith("Erased")
         assert not answer.buttons
@@ -462,7 +462,7 @@ async def test_forgetting_is_finished_by_the_next_attempt(world: World) -> None:
     with pytest.raises(Transient):
         await press_button(yes, await found(world, where), ANA, must_not_be_asked, desk)
     assert (await left(world, where))[0][0] == 1
-    assert await press_button(yes, await found(world, where), ANA, must_not_be_asked, desk_of(world)) is not None
+    assert await press_button(yes, await found(world, where), ANA, must_not_be_asked, make_context(world)) is not None
     assert (await left(world, where), await remembered(world)) == ([(0, 0, 0, 0)], 0)
 
 
@@ -493,10 +493,10 @@ async def test_a_group_is_forgotten_by_the_admin_who_asked(world: World) -> None
     yes, no = pressed(question)
     here = await found(world, where)
     for data in (yes, no):
-        assert await press_button(data, here, BEN, always, desk_of(world)) is None, "another admin's question"
-        assert await press_button(data, here, ANA, never, desk_of(world)) is None, "no admin any more"
+        assert await press_button(data, here, BEN, always, make_context(world)) is None, "another admin's question"
+        assert await press_button(data, here, ANA, never, make_context(world)) is None, "no admin any more"
     assert (await left(world, where))[0][0] == 1
-    answer = await press_button(yes, here, ANA, always, desk_of(world))
+    answer = await press_button(yes, here, ANA, always, make_context(world))
     assert answer is not None
     assert "all messages of this group" in answer.text
     assert await left(world, where) == [(0, 0, 0, 0)]
@@ -509,8 +509,8 @@ async def test_an_anonymous_admin_may_confirm_as_a_person(world: World) -> None:
     group = Author("channel1009999999999", "The group")
     yes, _ = pressed(await asked(world, where, "/forget", by=group, is_admin=always))
     here = await found(world, where)
-    assert await press_button(yes, here, BEN, never, desk_of(world)) is None
-    assert await press_button(yes, here, BEN, always, desk_of(world)) is not None
+    assert await press_button(yes, here, BEN, never, make_context(world)) is None
+    assert await press_button(yes, here, BEN, always, make_context(world)) is not None
     assert await left(world, where) == [(0, 0, 0, 0)]
 
 
@@ -525,7 +525,7 @@ async def test_a_button_fits_what_the_platform_hands_back(world: World) -> None:
 )
 async def test_what_is_no_button_of_ours_does_nothing(world: World, data: str) -> None:
     where = await full(world)
-    assert await press_button(data, await found(world, where), ANA, must_not_be_asked, desk_of(world)) is None
+    assert await press_button(data, await found(world, where), ANA, must_not_be_asked, make_context(world)) is None
     assert (await left(world, where))[0][0] == 1
 
 

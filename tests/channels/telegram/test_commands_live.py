@@ -1,4 +1,4 @@
-"""Commands and buttons over HTTP: what people see of them, and what happens when they come twice or from the wrong one."""
+"""Test commands and buttons over HTTP, also delivered twice or sent by the wrong person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending while Telegram is in trouble: what is said arrives once, in order, and holds up nobody else."""
+"""Test sending while Telegram fails: messages arrive once and in order, and no chat blocks another."""
 
 from __future__ import annotations
 

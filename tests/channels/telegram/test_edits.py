@@ -1,4 +1,4 @@
-"""People change what they have said: in the history it is changed too, and the agent answers no more than once."""
+"""Test edits: the history changes too, and the agent answers at most once."""
 
 from __future__ import annotations
 

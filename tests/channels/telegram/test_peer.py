@@ -1,4 +1,4 @@
-"""The Telegram of the tests against python-telegram-bot's own client: what it believes must be what it gets."""
+"""Test the simulated Telegram with python-telegram-bot's own client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People talk on Telegram, and the agent among them: whom it answers, with what in mind, and where."""
+"""Test the agent in Telegram chats: whom it answers, with which context, and where."""
 
 from __future__ import annotations
 

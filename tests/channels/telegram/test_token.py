@@ -1,4 +1,4 @@
-"""The token is the bot. Telegram's addresses contain it, and errors quote addresses: it is in nothing that can be read."""
+"""Test that the bot token, which Telegram's URLs contain and errors quote, is in no output."""
 
 from __future__ import annotations
 

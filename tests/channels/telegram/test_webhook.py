@@ -1,4 +1,4 @@
-"""Telegram calls: only with the secret, and what it has told is stored when it hears that all is well."""
+"""Test the webhook: it needs the secret, and an update is stored before it is acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A town on Telegram: five people, their groups, and the wired app among them, over real HTTP."""
+"""Set up a simulated Telegram with five people and their groups, and the wired app, over real HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw updates as Telegram sends them, made by hand: with its ids, its stand-in users and its UTF-16 offsets."""
+"""Make raw updates as Telegram sends them: with its ids, its stand-in users and its UTF-16 offsets."""
 
 from __future__ import annotations
 
