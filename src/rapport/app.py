@@ -1,4 +1,4 @@
-"""The composition root: settings in, a wired application out. Everything is made here and passed on."""
+"""The composition root: make every part from the settings and pass it on."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def open_database(
 ) -> AsyncGenerator[Database]:
     """Yield the open database: embedded in the data directory, or the one that `DATABASE_URL` names.
 
-    `meanwhile` is done while the embedded one starts, in processes of its own.
+    `meanwhile` runs while the embedded one starts.
     """
     async with AsyncExitStack() as stack:
         starting = embedded = None
@@ -76,7 +76,7 @@ async def open_database(
                 meanwhile()
                 embedded = await asyncio.shield(starting)
             except BaseException:
-                (await starting).stop()  # told to stop while starting: what has been started goes too
+                (await starting).stop()  # cancelled while starting: stop the server too
                 raise
             stack.callback(embedded.stop)
             url = embedded.url
@@ -97,9 +97,9 @@ async def open_app(
     channels: Sequence[OpenChannel[Settings]] = (),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> AsyncGenerator[App]:
-    """Yield the wired and running app; on exit drain its turns and close what was opened.
+    """Yield the wired and running app; on exit drain its turns and close all parts.
 
-    Of `channels` those are opened that the settings configure. `now` is the clock that prompts tell the time by.
+    Those of `channels` are opened that the settings configure. `now` is the clock for the time that prompts state.
     """
     if settings.failpoint:
         failpoints.arm(settings.failpoint)
@@ -126,8 +126,8 @@ async def open_app(
         from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
         from rapport.turns.deps import TurnDeps
 
-        chosen = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
-        stack.push_async_callback(close_model, chosen)
+        chat_model = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
+        stack.push_async_callback(close_model, chat_model)
         pool = checkpoint_pool(database.url)
         stack.push_async_callback(pool.close)
         await pool.open()
@@ -138,7 +138,7 @@ async def open_app(
             await saver.setup()
         metrics = Metrics()
         health = ModelHealth(metrics.count_model_failure)
-        agent = LangGraphAgent(chosen, saver, deadline=settings.turn_deadline, health=health)
+        agent = LangGraphAgent(chat_model, saver, deadline=settings.turn_deadline, health=health)
         await verify_metadata(agent.graph, saver)
         embedder = make_embedder(settings.embeddings, environment=os.environ)
         stack.push_async_callback(close_embedder, embedder)
@@ -169,13 +169,13 @@ async def open_app(
             on_timers_changed=worker.notice_timer_change,
         )
         services = ChannelServices(core, worker.delivery_loop.post_notice, database, settings.autonomy)
-        opened = await open_channels(channels, settings, services, stack)
-        for channel in opened.values():
+        channels_by_name = await open_channels(channels, settings, services, stack)
+        for channel in channels_by_name.values():
             worker.add_channel(channel.name, channel.outgoing)
         stack.push_async_callback(worker.stop)
         await worker.start()
         await _warm_up(embedder, database, deps.context_selector)
-        for channel in opened.values():
+        for channel in channels_by_name.values():
             if channel.source is not None:
                 worker.add_source(channel.source)
         yield App(
@@ -188,10 +188,10 @@ async def open_app(
             memory,
             metrics,
             deps.context_selector,
-            chosen,
+            chat_model,
             health,
             core,
-            opened,
+            channels_by_name,
         )
 
 
@@ -212,8 +212,10 @@ def make_context_selector(settings: Settings, database: Database, embedder: Embe
 
 
 async def _warm_up(embedder: Embedder, database: Database, chooser: ContextSelector) -> None:
-    """Load the embedder's weights if there is anything to search, and say if some of it can't be found by it; and what
-    context is chosen with if there are groups."""
+    """Load the embedder's weights if there are notes or memories, and warn about those of another embedder.
+
+    If there are groups, load the context scorer too.
+    """
     from rapport.retrieval.embedders.local import LocalEmbedder
     from rapport.storage.conversations.conversations import Conversations
     from rapport.storage.memories import Memories
@@ -236,6 +238,6 @@ async def _warm_up(embedder: Embedder, database: Database, chooser: ContextSelec
 
 
 def _import_slow_modules() -> None:
-    """Import slow modules (LangGraph above all) while Postgres starts on another core."""
+    """Import slow modules, such as LangGraph, while Postgres starts on another core."""
     for name in ("rapport.agents.graph", "rapport.runtime.worker"):
         importlib.import_module(name)

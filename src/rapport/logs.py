@@ -1,4 +1,4 @@
-"""Logging: one line a fact, JSON or console, and no secret on any of them."""
+"""Logging: one line per fact, as JSON or for a console, without secrets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import orjson
 import structlog
 from structlog.types import EventDict, Processor, WrappedLogger
 
-# What a secret looks like, wherever it turns up in a line: keys of providers and ours, bearer headers, Telegram bot
-# tokens, passwords in URLs.
+# Patterns of secrets anywhere in a line: keys of providers and ours, bearer headers, Telegram bot tokens, passwords in URLs.
 _SECRETS = re.compile(
     # No word boundaries before them: in a rendered line a secret may follow an escape (`\\n`, `%20`) or a word (`/bot123:…`).
     r"(?P<keep>://[^\s/:@\"']*:)[^\s/@\"']+(?=@)"
@@ -27,10 +26,10 @@ _KEPT = "[redacted]"
 
 
 class Redactor:
-    """Takes secrets out of a finished line: those that look like one, and those it was told."""
+    """Removes secrets from a finished line: by their pattern, and the given ones."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        # As they are, and as they look in a JSON line or in a repr.
+        # As they are, and as escaped in JSON or in a repr.
         forms = {
             form
             for secret in known
@@ -43,7 +42,7 @@ class Redactor:
     def __call__(self, line: str) -> str:
         if self._known is not None:
             line = self._known.sub(_KEPT, line)
-        return _SECRETS.sub(lambda found: (found["keep"] or found["bearer"] or "") + _KEPT, line)
+        return _SECRETS.sub(lambda match: (match["keep"] or match["bearer"] or "") + _KEPT, line)
 
 
 def configure_logging(
@@ -54,7 +53,7 @@ def configure_logging(
     stream: TextIO | None = None,
     cache: bool = False,
 ) -> None:
-    """Set up structlog and the standard library's logging alike; `cache` when it is for good, which is faster."""
+    """Configure structlog and the standard library's logging; with `cache`, which is faster, it can't be changed later."""
     out = stream or sys.stderr
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
@@ -87,7 +86,7 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)
-    # These log addresses (with tokens in them), every request, or what we say ourselves at INFO.
+    # At INFO these log addresses with tokens, every request, or facts that we log ourselves.
     for noisy in (
         "httpx",
         "httpx2",
@@ -101,9 +100,9 @@ def configure_logging(
         "asyncio",
     ):
         logging.getLogger(noisy).setLevel(max(number, logging.WARNING))
-    # Complains of whatever a client sends, which the client is told anyway.
+    # Logs invalid requests, which the client learns from the response anyway.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
-    # Quotes whatever a server answers, and what it was asked; what went wrong is said by whoever asked.
+    # Quotes requests and responses; the caller logs the error itself.
     logging.getLogger("telegram").setLevel(logging.CRITICAL)
 
 

@@ -1,4 +1,4 @@
-"""Count and measure for Prometheus: counts and durations. No label holds an id, a name or a word that anybody said (OBS)."""
+"""Counts and durations for Prometheus. No label contains an id, a name or message text (OBS)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rapport.domain.follow_up import GATES, TRIGGER_TYPES
 from rapport.domain.model_problems import MODEL_PROBLEMS, ModelProblem
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Of `render`: the form that every Prometheus reads."""
+"""The content type of `render`, which every Prometheus version reads."""
 
 _OUTCOMES = frozenset({"delivered", "suppressed", "superseded", "leaked", "failed", "expired"})
 _OTHER = "other"
@@ -33,7 +33,7 @@ class PhaseTimes:
 
 
 class Metrics:
-    """Counts of this process, since it began. Nothing here waits for anything or fails."""
+    """Counts of this process since its start. No method waits or fails."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -93,7 +93,7 @@ class Metrics:
         self._lateness.observe(max(0.0, lateness))
 
     def count_expired(self) -> None:
-        """Count a timer that was dropped because it was due for too long."""
+        """Count a timer that was dropped because it was overdue."""
         self._expired.inc()
 
     def set_pending(self, count: int | None) -> None:
@@ -112,9 +112,14 @@ class Metrics:
                 bound = float(sample.labels["le"])
                 buckets.setdefault(sample.labels["phase"], []).append((bound, sample.value))
         return [
-            PhaseTimes(name, int(found[-1][1]), _quantile(0.5, found) * 1000, _quantile(0.95, found) * 1000)
-            for name, found in sorted(buckets.items())
-            if found[-1][1]
+            PhaseTimes(
+                name,
+                int(phase_buckets[-1][1]),
+                _quantile(0.5, phase_buckets) * 1000,
+                _quantile(0.95, phase_buckets) * 1000,
+            )
+            for name, phase_buckets in sorted(buckets.items())
+            if phase_buckets[-1][1]
         ]
 
     def count_model_failure(self, problem: ModelProblem) -> None:
@@ -134,8 +139,8 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-def _limit_label(value: str | None, known: tuple[str, ...] | frozenset[str]) -> str:
-    return value if value is not None and value in known else _OTHER
+def _limit_label(value: str | None, allowed: tuple[str, ...] | frozenset[str]) -> str:
+    return value if value is not None and value in allowed else _OTHER
 
 
 def _quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float:

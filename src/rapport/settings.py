@@ -1,4 +1,4 @@
-"""The settings: read once, by `app.py` and the command line, and handed on from there."""
+"""The settings: `app.py` and the command line read them once and pass them on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rapport.domain.context_selection import LOOKBACK_LIMIT, MAX_RECENT_MESSAGES
 
 
 class Settings(BaseSettings):
-    """Everything that can be set, from the environment and `.env`; `.env.example` says what each is for."""
+    """All settings, from the environment and `.env`; `.env.example` explains each."""
 
     model_config = SettingsConfigDict(env_prefix="RAPPORT_", extra="ignore", populate_by_name=True)
 
@@ -54,7 +54,7 @@ class Settings(BaseSettings):
 
     @property
     def is_loopback(self) -> bool:
-        """Return whether only this machine can reach the address that the server binds to."""
+        """Return True if only this machine can reach the address that the server binds to."""
         if self.host == "localhost":
             return True
         try:

@@ -26,9 +26,9 @@ async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:
     async with open_library(settings) as (library, retriever), _writer(settings) as ask:
         async with library.database.statement() as connection:
             sample = await Notes(connection).sample_vectors(user, library.embedder.name, limit=MAX_PASSAGES)
-            shelf = await Notes(connection).get_counts(user, library.embedder.name)
+            counts = await Notes(connection).get_counts(user, library.embedder.name)
         with console.status("asking questions about the notes…"):
-            calibration = await calibrate(sample, library.embedder, retriever.measure(user, shelf), ask=ask)
+            calibration = await calibrate(sample, library.embedder, retriever.measure(user, counts), ask=ask)
         _show(calibration, console)
         if calibration.curve:
             _draw(calibration, png, console)

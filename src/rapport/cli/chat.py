@@ -92,13 +92,13 @@ class Terminal:
 
     async def _ask(self) -> str | None:
         """Return what the person types, None when they leave. Follow-ups that arrive meanwhile are shown."""
-        answered = asyncio.Event()
-        watching = asyncio.create_task(self._show_followups(answered), name="follow-ups")
+        has_answered = asyncio.Event()
+        watch_task = asyncio.create_task(self._show_followups(has_answered), name="follow-ups")
         try:
             return await self._read_message()
         finally:
-            answered.set()
-            await watching
+            has_answered.set()
+            await watch_task
 
     async def _read_message(self) -> str | None:
         lines: list[str] = []
@@ -111,19 +111,19 @@ class Terminal:
                 return "\n".join([*lines, line])
             lines.append(line[:-1])
 
-    async def _show_followups(self, answered: asyncio.Event) -> None:
+    async def _show_followups(self, has_answered: asyncio.Event) -> None:
         """Show what the agent says unasked, until the person has said something."""
-        while not answered.is_set():
-            new = await self._new_followups()
-            if new and not answered.is_set():
+        while not has_answered.is_set():
+            follow_ups = await self._new_followups()
+            if follow_ups and not has_answered.is_set():
                 async with self._input.above_line():
-                    for message in new:
+                    for message in follow_ups:
                         self._console.print(f"[dim]{message.created_at.astimezone():%H:%M}[/dim]")
                         self._console.print(Markdown(message.text))
                         self._seen = message.created_at
                     self._console.print()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(answered.wait(), FOLLOWUP_SECONDS)
+                await asyncio.wait_for(has_answered.wait(), FOLLOWUP_SECONDS)
 
     async def _new_followups(self) -> list[Message]:
         if self._conversation is None or self._seen is None:
@@ -164,23 +164,23 @@ class Terminal:
         if self._conversation is None:
             self._console.print("[dim]nothing was said yet[/dim]")
             return
-        where = (LOCAL_USER, self._conversation.id)
+        ids = (LOCAL_USER, self._conversation.id)
         try:
             async with self._app.database.statement() as connection:
                 conversations = Conversations(connection)
                 if command == "/mute":
-                    permission = await followups.mute(connection, *where, "".join(words) or None)
+                    permission = await followups.mute(connection, *ids, "".join(words) or None)
                 elif command == "/unmute":
-                    permission = await conversations.mute(*where, until=None)
+                    permission = await conversations.mute(*ids, until=None)
                 else:
-                    permission = await conversations.get_permission(*where)
-                waiting = await Timers(connection).list_pending(*where) if command == "/followups" else []
+                    permission = await conversations.get_permission(*ids)
+                timers = await Timers(connection).list_pending(*ids) if command == "/followups" else []
         except RapportError as error:
             self._console.print(str(error), style="red", markup=False)
             return
         if command == "/followups":
-            lines = followups.render_pending_lines(waiting, with_conversation=False)
-            self._console.print(lines if waiting else "[dim]no follow-up waits[/dim]")
+            lines = followups.render_pending_lines(timers, with_conversation=False)
+            self._console.print(lines if timers else "[dim]no follow-up waits[/dim]")
         if command != "/followups" or permission.muted_until is not None:
             self._console.print(f"[dim]{followups.describe_mute(permission)}[/dim]")
 
@@ -247,8 +247,8 @@ class Terminal:
         async with self._app.database.statement() as connection:
             messages = await Messages(connection).list_before(LOCAL_USER, self._conversation.id, limit=limit)
         for message in messages:
-            who = {"user": "you", "system-summary": "summary"}.get(message.role, self._profile.name)
-            self._console.print(f"[dim]{message.created_at.astimezone():%d %b %H:%M}[/dim] [bold]{who}[/bold]")
+            speaker = {"user": "you", "system-summary": "summary"}.get(message.role, self._profile.name)
+            self._console.print(f"[dim]{message.created_at.astimezone():%d %b %H:%M}[/dim] [bold]{speaker}[/bold]")
             self._console.print(Markdown(message.text))
 
 

@@ -85,18 +85,18 @@ def _lines(source: BinaryIO) -> Generator[bytes | None]:
 
 def select_for_request(request: Request, choice: SelectionOptions, *, explain: bool) -> dict[str, Any]:
     """Return the messages that belong to the call, oldest first, without the call itself."""
-    selection, given = select_context(request.call, request.found, choice), request.given
+    selection, given_ids = select_context(request.call, request.found, choice), request.given
     earlier = selection.earlier
-    answer: dict[str, Any] = {"qid": request.qid, "ids": [given[chosen.message.id] for chosen in earlier]}
+    answer: dict[str, Any] = {"qid": request.qid, "ids": [given_ids[chosen.message.id] for chosen in earlier]}
     if explain:
         answer["strategy"] = selection.strategy
-        answer["anchor"] = given[selection.anchor.id] if selection.anchor else None
+        answer["anchor"] = given_ids[selection.anchor.id] if selection.anchor else None
         answer["messages"] = [
-            {"id": given[chosen.message.id], "reasons": chosen.reasons, "score": round(chosen.score, 3)}
+            {"id": given_ids[chosen.message.id], "reasons": chosen.reasons, "score": round(chosen.score, 3)}
             for chosen in earlier
         ]
         answer["passed_over"] = [
-            {"id": given[message.id], "score": round(score, 3)} for message, score in selection.passed_over
+            {"id": given_ids[message.id], "score": round(score, 3)} for message, score in selection.passed_over
         ]
     return answer
 
@@ -130,23 +130,23 @@ def _not_json(line: bytes, reason: str) -> BadRequest:
     except (ValueError, RecursionError):
         return BadRequest(f"It isn't valid JSON: {reason}.")
     qid = (row or {}).get("qid")
-    told = f"JSON has no {constants[0]}: every number is finite" if constants else f"It isn't valid JSON: {reason}"
-    return BadRequest(f"{told}.", qid if isinstance(qid, str) and qid.isprintable() else None)
+    text = f"JSON has no {constants[0]}: every number is finite" if constants else f"It isn't valid JSON: {reason}"
+    return BadRequest(f"{text}.", qid if isinstance(qid, str) and qid.isprintable() else None)
 
 
 def _request(qid: str | float, messages: object, trigger: object) -> Request:
     if not isinstance(messages, list):
         raise InvalidInput(f"`messages` is missing or isn't a list: {_EXPECTED}.")
-    given: dict[str, Given] = {}
+    given_ids: dict[str, Given] = {}
     authors: dict[str, Author] = {}
     told: list[Message] = []
     for row in cast("list[Any]", messages):
         try:
-            told.append(_message(row, given, authors))
+            told.append(_message(row, given_ids, authors))
         except InvalidInput as error:
             raise InvalidInput(f"`messages[{len(told)}]`: {error}") from error
     try:
-        call = _message(trigger, given, authors)
+        call = _message(trigger, given_ids, authors)
     except InvalidInput as error:
         raise InvalidInput(f"`trigger`: {error}") from error
     if call.reply_to_id == call.id:
@@ -156,19 +156,19 @@ def _request(qid: str | float, messages: object, trigger: object) -> Request:
     told = _in_order([message for message in drop_empty_replies(told) if message.created_at <= call.created_at])
     if told and call.created_at <= told[-1].created_at:
         call = replace(call, created_at=told[-1].created_at + _MOMENT)
-    return Request(qid, call, _surroundings(call, told), given)
+    return Request(qid, call, _surroundings(call, told), given_ids)
 
 
-def _message(value: object, given: dict[str, Given], authors: dict[str, Author]) -> Message:
+def _message(value: object, given_ids: dict[str, Given], authors: dict[str, Author]) -> Message:
     row = as_mapping(value)
     if row is None:
         raise InvalidInput(
             "It is missing or isn't a JSON object, `{id, author, time, text, mentions?, reply_to?, is_agent?}`."
         )
     id_ = read_id(row.get("id"))
-    if id_ in given:
+    if id_ in given_ids:
         raise InvalidInput(f"Another message has the id {id_[:60]!r} already.")
-    given[id_] = row["id"]
+    given_ids[id_] = row["id"]
     text, reply_to = row.get("text"), row.get("reply_to")
     if not isinstance(text, str):
         raise InvalidInput("`text` is missing or isn't a text.")
@@ -187,23 +187,23 @@ def _message(value: object, given: dict[str, Given], authors: dict[str, Author])
     )
 
 
-def _author(row: Mapping[str, Any], known: dict[str, Author]) -> Author | None:
+def _author(row: Mapping[str, Any], authors: dict[str, Author]) -> Author | None:
     """Return the author of a row; each author is read once."""
     if "author" not in row:
         raise InvalidInput("`author` is missing: a name, or null if nobody is named.")
     name = row["author"]
     if name is None:
         return None
-    if not isinstance(name, str) or name not in known:
+    if not isinstance(name, str) or name not in authors:
         name = read_name(name, what="author")
-        known[name] = Author(name, name)
-    return known[name]
+        authors[name] = Author(name, name)
+    return authors[name]
 
 
 def _mentions(value: object) -> Sequence[str]:
     if not value and (value is None or isinstance(value, list)):
         return ()
-    if isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value)):
+    if isinstance(value, list) and all(isinstance(name, str) for name in cast("list[object]", value)):
         return cast("list[str]", value)
     raise InvalidInput("`mentions` is a list of names.")
 
@@ -211,57 +211,57 @@ def _mentions(value: object) -> Sequence[str]:
 def _moment(value: object) -> datetime:
     try:
         if isinstance(value, str):
-            found = datetime.fromisoformat(value.strip())
-            found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+            time = datetime.fromisoformat(value.strip())
+            time = (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            found = datetime.fromtimestamp(value, UTC)
+            time = datetime.fromtimestamp(value, UTC)
         else:
             raise InvalidInput("`time` is missing or isn't a time: seconds since 1970, or ISO 8601.")
-        if found.year > _LAST_YEAR:
+        if time.year > _LAST_YEAR:
             raise OverflowError
     except (ValueError, OverflowError, OSError) as error:
         raise InvalidInput(
             f"`time` isn't a time: {str(value)[:40]!r}; it is seconds since 1970, or ISO 8601."
         ) from error
-    return found
+    return time
 
 
-def _in_order(told: list[Message]) -> list[Message]:
+def _in_order(messages: list[Message]) -> list[Message]:
     """Oldest first and each at a moment of its own, as they are stored; of one moment, in the order they were given."""
-    told.sort(key=lambda message: message.created_at)
-    for number in range(1, len(told)):
-        before, message = told[number - 1], told[number]
+    messages.sort(key=lambda message: message.created_at)
+    for number in range(1, len(messages)):
+        before, message = messages[number - 1], messages[number]
         if message.created_at <= before.created_at:
-            told[number] = replace(message, created_at=before.created_at + _MOMENT)
-    return told
+            messages[number] = replace(message, created_at=before.created_at + _MOMENT)
+    return messages
 
 
-def _surroundings(call: Message, told: Sequence[Message]) -> CandidateMessages:
-    recent = told[-MAX_RECENT_MESSAGES:]
-    place = next((n for n, message in enumerate(told) if message.id == call.reply_to_id), None)
-    if call.reply_to_id is None or place is None:
+def _surroundings(call: Message, messages: Sequence[Message]) -> CandidateMessages:
+    recent = messages[-MAX_RECENT_MESSAGES:]
+    index = next((n for n, message in enumerate(messages) if message.id == call.reply_to_id), None)
+    if call.reply_to_id is None or index is None:
         return CandidateMessages(recent)
-    around = told[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
-    return CandidateMessages(recent, told[place], _chain(told[place], told), around)
+    around = messages[max(0, index - NEIGHBOURS) : index + NEIGHBOURS + 1]
+    return CandidateMessages(recent, messages[index], _chain(messages[index], messages), around)
 
 
-def _chain(anchor: Message, told: Sequence[Message]) -> list[Message]:
+def _chain(anchor: Message, messages: Sequence[Message]) -> list[Message]:
     """Return the messages that replies link to the anchor, above and below it, each once."""
-    known = {message.id: message for message in told}
+    by_id = {message.id: message for message in messages}
     replies: defaultdict[str, list[Message]] = defaultdict(list)
-    for message in told:
+    for message in messages:
         if message.reply_to_id is not None:
             replies[message.reply_to_id].append(message)
-    met = {anchor.id: anchor}
-    above = known.get(anchor.reply_to_id or "")
-    while above is not None and above.id not in met and len(met) <= DEPTH:
-        met[above.id] = above
-        above = known.get(above.reply_to_id or "")
-    most, below = len(met) + REPLIES, deque([anchor])
-    while below:
-        for message in replies[below.popleft().id]:
-            if message.id not in met and len(met) < most:
-                met[message.id] = message
-                below.append(message)
-    del met[anchor.id]
-    return sorted(met.values(), key=lambda message: message.created_at)
+    linked = {anchor.id: anchor}
+    parent = by_id.get(anchor.reply_to_id or "")
+    while parent is not None and parent.id not in linked and len(linked) <= DEPTH:
+        linked[parent.id] = parent
+        parent = by_id.get(parent.reply_to_id or "")
+    limit, queue = len(linked) + REPLIES, deque([anchor])
+    while queue:
+        for message in replies[queue.popleft().id]:
+            if message.id not in linked and len(linked) < limit:
+                linked[message.id] = message
+                queue.append(message)
+    del linked[anchor.id]
+    return sorted(linked.values(), key=lambda message: message.created_at)

@@ -56,7 +56,7 @@ async def examine(settings: Settings) -> bool:
     results: list[bool] = []
 
     async def part(name: str, check: Callable[[], Awaitable[str]]) -> None:
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         try:
             state = await check()
         except RapportError as error:
@@ -64,7 +64,7 @@ async def examine(settings: Settings) -> bool:
             console.print(f"[red]✗[/red] [bold]{name}[/bold]: {escape(redact(f'{error}{cause}'))}", soft_wrap=True)
             results.append(False)
         else:
-            ms = (time.perf_counter() - began) * 1000
+            ms = (time.perf_counter() - started_at) * 1000
             mark = "[yellow]![/yellow]" if isinstance(state, Caution) else "[green]✓[/green]"
             console.print(
                 f"{mark} [bold]{name}[/bold]: {escape(redact(state))} [dim]({ms:.0f} ms)[/dim]", soft_wrap=True
@@ -86,17 +86,17 @@ async def examine(settings: Settings) -> bool:
 
 async def _check_database_parts(part: Part, settings: Settings) -> str:
     """Check the database, and while it is open everything that it stores."""
-    async with open_database(settings) as opened:
-        state = await _check_database(opened, settings)
-        await part("Metadata", lambda: _check_metadata(opened, settings))
-        await part("Notes", lambda: _check_notes(opened, settings))
-        await part("Memories", lambda: _check_memories(opened, settings))
-        await part("Follow-ups", lambda: _check_follow_ups(opened, settings))
-        await part("Access", lambda: _check_access(opened, settings))
+    async with open_database(settings) as database:
+        state = await _check_database(database, settings)
+        await part("Metadata", lambda: _check_metadata(database, settings))
+        await part("Notes", lambda: _check_notes(database, settings))
+        await part("Memories", lambda: _check_memories(database, settings))
+        await part("Follow-ups", lambda: _check_follow_ups(database, settings))
+        await part("Access", lambda: _check_access(database, settings))
         if settings.telegram_bot_token is not None and TELEGRAM.is_installed:
             from rapport.cli.telegram_doctor import report_access
 
-            await part("Telegram access", lambda: report_access(opened, settings))
+            await part("Telegram access", lambda: report_access(database, settings))
         return state
 
 
@@ -129,8 +129,8 @@ async def _check_model(settings: Settings) -> str:
     try:
         reply = await model.ainvoke([HumanMessage("Hello! Answer with one short sentence.")])
     except Exception as error:
-        told = advise(classify_failure(error).problem, settings.model)
-        raise RapportError(f"{settings.model} does not answer. {told}") from error
+        advice = advise(classify_failure(error).problem, settings.model)
+        raise RapportError(f"{settings.model} does not answer. {advice}") from error
     finally:
         await close_model(model)
     if settings.model == BUILTIN:
@@ -146,8 +146,8 @@ async def _check_embedder(settings: Settings) -> str:
         raise RapportError(str(error)) from error.__cause__
     finally:
         await close_embedder(embedder)
-    chosen = "the bundled one, " if settings.embeddings == "bundled" else ""
-    return f"{chosen}{embedder.name}, {len(vector)} dimensions; a passage counts from {embedder.min_similarity:.2f} on"
+    prefix = "the bundled one, " if settings.embeddings == "bundled" else ""
+    return f"{prefix}{embedder.name}, {len(vector)} dimensions; a passage counts from {embedder.min_similarity:.2f} on"
 
 
 async def _check_notes(database: Database, settings: Settings) -> str:
@@ -168,12 +168,14 @@ async def _check_memories(database: Database, settings: Settings) -> str:
     return f"{count}: `rapport memory list`" if count else "none yet"
 
 
-async def _count_outdated(what: type[Notes | Memories], database: Database, settings: Settings) -> tuple[int, int]:
+async def _count_outdated(
+    repository: type[Notes | Memories], database: Database, settings: Settings
+) -> tuple[int, int]:
     """Return how many there are, and how many of them the embedder in use can't find."""
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         async with database.statement() as connection:
-            return await what(connection).count_totals(embedder.name)
+            return await repository(connection).count_totals(embedder.name)
     finally:
         await close_embedder(embedder)
 
@@ -182,8 +184,8 @@ async def _check_follow_ups(database: Database, settings: Settings) -> str:
     if not settings.autonomy:
         return "off: RAPPORT_AUTONOMY=false"
     async with database.statement() as connection:
-        waiting = await Timers(connection).count_pending()
-    return f"on, {waiting} waiting: `rapport timers list`" if waiting else "on, none waiting"
+        pending = await Timers(connection).count_pending()
+    return f"on, {pending} waiting: `rapport timers list`" if pending else "on, none waiting"
 
 
 async def _check_database(database: Database, settings: Settings) -> str:
@@ -194,9 +196,9 @@ async def _check_database(database: Database, settings: Settings) -> str:
         vector = await (
             await connection.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
         ).fetchone()
-    where = "DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
+    location = "DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
     pgvector = f"pgvector {vector[0]}" if vector else "without pgvector"
-    return f"Postgres {row[0] if row else '?'} ({where}), schema version {list_migrations()[-1].version}, {pgvector}"
+    return f"Postgres {row[0] if row else '?'} ({location}), schema version {list_migrations()[-1].version}, {pgvector}"
 
 
 async def _check_metadata(database: Database, settings: Settings) -> str:

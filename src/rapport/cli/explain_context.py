@@ -36,8 +36,8 @@ async def explain_message(
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
             conversation_id, message_id = await _find_message(connection, user, message, conversation)
-        chooser = make_context_selector(settings, library.database, library.embedder)
-        explanation = await explain_reply(chooser, user, conversation_id, message_id, strategy=strategy)
+        selector = make_context_selector(settings, library.database, library.embedder)
+        explanation = await explain_reply(selector, user, conversation_id, message_id, strategy=strategy)
         return explanation, await _load_timeline_view(library.database, explanation)
 
 
@@ -48,38 +48,40 @@ async def search_conversation(
     question = check_query(question, name="question")
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
-            place = await Conversations(connection).get_by_prefix(user, conversation)
-        chooser = make_context_selector(settings, library.database, library.embedder)
-        return place, await chooser.search_all(user, place.id, question, thread_id=topic, limit=limit)
+            found_conversation = await Conversations(connection).get_by_prefix(user, conversation)
+        selector = make_context_selector(settings, library.database, library.embedder)
+        return found_conversation, await selector.search_all(
+            user, found_conversation.id, question, thread_id=topic, limit=limit
+        )
 
 
 async def _find_message(connection: Connection, user: str, message: str, conversation: str | None) -> tuple[str, str]:
     """Find a conversation and a message by their ids or the beginnings of these, in any case."""
-    place = None
+    conversation_id = None
     if conversation is not None:
-        place = (await Conversations(connection).get_by_prefix(user, conversation)).id
+        conversation_id = (await Conversations(connection).get_by_prefix(user, conversation)).id
     beginning = message.strip().upper()
     if not is_id(beginning.ljust(26, "0")):
         raise NotFound(f"There is no message {message[:64]!r}.")
     if len(beginning) < SHORTEST:
         raise InvalidInput(f"Give more of the id than {beginning!r}: at least {SHORTEST} characters.")
-    found = await Messages(connection).find_by_prefix(user, beginning, place)
-    if len(found) > 1:
-        told = ", ".join(id_ for _, id_ in found)
-        raise InvalidInput(f"Several messages begin with {beginning!r}: give more of the id. ({told})")
-    if not found:
+    matches = await Messages(connection).find_by_prefix(user, beginning, conversation_id)
+    if len(matches) > 1:
+        ids = ", ".join(id_ for _, id_ in matches)
+        raise InvalidInput(f"Several messages begin with {beginning!r}: give more of the id. ({ids})")
+    if not matches:
         raise NotFound(f"There is no message {message[:64]!r}.")
-    return found[0]
+    return matches[0]
 
 
 async def _load_timeline_view(database: Database, explanation: Explanation) -> Told:
     conversation, receipt = explanation.conversation, explanation.receipt
-    said = await load_timeline(database, explanation)
-    anchor = _anchor(explanation, said)
-    if anchor is not None and all(message.id != anchor.id for message in said):
-        said = sort_by_time([anchor, *said])
-    chosen = {one["id"]: Why(one["reasons"], one["score"]) for one in receipt["messages"]}
-    gathered = explanation.context
+    messages = await load_timeline(database, explanation)
+    anchor = _anchor(explanation, messages)
+    if anchor is not None and all(message.id != anchor.id for message in messages):
+        messages = sort_by_time([anchor, *messages])
+    chosen = {entry["id"]: Why(entry["reasons"], entry["score"]) for entry in receipt["messages"]}
+    context = explanation.context
     async with database.statement() as connection:
         return Told(
             conversation,
@@ -87,11 +89,11 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
             explanation.call,
             receipt["strategy"],
             explanation.is_stored,
-            said,
+            messages,
             chosen,
             anchor,
-            whole_from=_whole_from(said, explanation.call),
-            passed_over={one.id: score for one, score in gathered.selection.passed_over} if gathered else None,
+            whole_from=_whole_from(messages, explanation.call),
+            passed_over={entry.id: score for entry, score in context.selection.passed_over} if context else None,
             reply=explanation.reply,
             has_summary=receipt.get("summary_id") is not None,
             memories=[await _memory(connection, explanation, memory) for memory in explanation.memories],
@@ -100,16 +102,18 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
         )
 
 
-def _anchor(explanation: Explanation, said: Sequence[Message]) -> Message | None:
+def _anchor(explanation: Explanation, messages: Sequence[Message]) -> Message | None:
     """Return the anchor of the call: among the chosen messages, or from the call's own snapshot."""
     anchor_id = explanation.receipt["anchor_id"]
-    brought = read_snapshot(explanation.call) if explanation.call else None
-    return next((one for one in [*said, *([brought] if brought else [])] if one.id == anchor_id), None)
+    snapshot = read_snapshot(explanation.call) if explanation.call else None
+    return next(
+        (message for message in [*messages, *([snapshot] if snapshot else [])] if message.id == anchor_id), None
+    )
 
 
-def _whole_from(said: Sequence[Message], call: Message | None) -> datetime | None:
+def _whole_from(messages: Sequence[Message], call: Message | None) -> datetime | None:
     """From where on nothing is missing: before the latest RECENT there is only what was chosen."""
-    before = [message for message in said if call is None or message.id != call.id]
+    before = [message for message in messages if call is None or message.id != call.id]
     return before[-MAX_RECENT_MESSAGES].created_at if len(before) > MAX_RECENT_MESSAGES else None
 
 

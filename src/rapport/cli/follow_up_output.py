@@ -127,8 +127,8 @@ def render_past(timers: Sequence[Timer], *, width: int) -> Table | Group:
     ]
     if width < WIDE:
         return render_records(
-            [f"{where}  {name}", f"{kind}, {fired}, {became}", reason]
-            for where, name, kind, fired, became, reason in rows
+            [f"{conversation}  {name}", f"{kind}, {fired}, {outcome}", reason]
+            for conversation, name, kind, fired, outcome, reason in rows
         )
     from rich.markup import escape
     from rich.table import Column, Table

@@ -84,9 +84,9 @@ def import_(
                     content, agent=speaker, now=now, trusted=trusted, chat=chat, title=file.stem, limit=limit
                 )
             else:
-                wanted = _choose_chat(list_telegram_chats(content.getvalue()), chat)
-                archive = read_telegram(wanted, now=now, agent_authors=agent_author or (), limit=limit)
-                del wanted  # as large as the file, and more
+                chosen_chat = _choose_chat(list_telegram_chats(content.getvalue()), chat)
+                archive = read_telegram(chosen_chat, now=now, agent_authors=agent_author or (), limit=limit)
+                del chosen_chat  # as large as the file, and more
             content.close()
             return await _store(database, archive, user, speaker, conversation, title=title, kind=kind)
 
@@ -124,16 +124,16 @@ async def _content(file: Path) -> io.BytesIO:
         raise InvalidInput(f"{make_plain_line(file, limit=200)}: {error.strerror or error}.") from error
 
 
-def _choose_chat(chats: list[TelegramChat], wanted: str | None) -> TelegramChat:
-    found = chats if wanted is None else [chat for chat in chats if chat.has_name(wanted)]
-    if len(found) == 1:
-        return found[0]
+def _choose_chat(chats: list[TelegramChat], name: str | None) -> TelegramChat:
+    matches = chats if name is None else [chat for chat in chats if chat.has_name(name)]
+    if len(matches) == 1:
+        return matches[0]
     listed = "\n".join(
         f"  {chat.id}  {make_plain_line(chat.name, limit=200) or '(no name)'} ({chat.type.replace('_', ' ')}, {len(chat.rows):,} rows)"
-        for chat in (found or chats)
+        for chat in (matches or chats)
     )
-    why = "There is no such chat" if wanted is not None and not found else f"There are {len(found)} chats"
-    raise InvalidInput(f"{why} in this file: choose one by `--chat` and its id or name.\n{listed}")
+    reason = "There is no such chat" if name is not None and not matches else f"There are {len(matches)} chats"
+    raise InvalidInput(f"{reason} in this file: choose one by `--chat` and its id or name.\n{listed}")
 
 
 async def _store(
@@ -155,7 +155,7 @@ async def _store(
     _tell(console, archive.warnings, "[yellow]![/yellow]")
     with make_progress(console) as bar:
         task = bar.add_task("messages", total=len(archive.messages))
-        done = await import_archive(
+        counts = await import_archive(
             database,
             archive,
             owner_id=user,
@@ -165,7 +165,7 @@ async def _store(
             title=make_plain_line(title if title is not None else archive.title or "", limit=200) or None,
             on_progress=lambda count: bar.advance(task, count),
         )
-    summary = _summary(archive, done, target or archive.derive_conversation_id(user))
+    summary = _summary(archive, counts, target or archive.derive_conversation_id(user))
     console.print(summary, soft_wrap=True, markup=False)
     return bool(archive.messages) and not archive.problems
 
@@ -181,26 +181,26 @@ def _tell(console: Console, problems: Sequence[RowProblem], mark: str) -> None:
         console.print(f"{mark} and {len(problems) - MAX_TOLD:,} more")
 
 
-def _summary(archive: Archive, done: ImportCounts, conversation_id: str) -> str:
+def _summary(archive: Archive, counts: ImportCounts, conversation_id: str) -> str:
     from rapport.domain.synthetic import is_synthetic
 
     if not archive.messages:
         return "There is no message to import in this file."
     tagged = sum(is_synthetic(message) for message in archive.messages)
-    told = [
-        f"Imported {_count(done.added, 'message')} into {conversation_id}",
-        f"{done.known:,} were there already" if done.known else "",
-        f"{done.changed:,} of those with other words, which stay" if done.changed else "",
+    parts = [
+        f"Imported {_count(counts.added, 'message')} into {conversation_id}",
+        f"{counts.known:,} were there already" if counts.known else "",
+        f"{counts.changed:,} of those with other words, which stay" if counts.changed else "",
         f"{_count(len(archive.problems), 'row')} left out" if archive.problems else "",
         f"{_count(archive.skipped, 'row')} in which nobody says anything skipped" if archive.skipped else "",
         f"{_count(tagged, 'trigger')} of follow-ups tagged, which no history shows" if tagged else "",
-        f"{_count(done.loose, 'reply', 'replies')} to a message that isn't there" if done.loose else "",
+        f"{_count(counts.loose, 'reply', 'replies')} to a message that isn't there" if counts.loose else "",
     ]
-    return "; ".join(part for part in told if part) + "."
+    return "; ".join(part for part in parts if part) + "."
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def _count(number: int, singular: str, plural: str | None = None) -> str:
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
 async def _tag_legacy(settings: Settings, user: str) -> None:
@@ -210,9 +210,9 @@ async def _tag_legacy(settings: Settings, user: str) -> None:
     from rapport.ingest.import_messages import tag_legacy
 
     async with open_migrated_database(settings) as database:
-        found = await tag_legacy(database, user)
-    _tell(Console(highlight=False), found.warnings, "[yellow]![/yellow]")
-    triggers, replies = _count(found.triggers, "trigger"), _count(found.replies, "reply", "replies")
+        counts = await tag_legacy(database, user)
+    _tell(Console(highlight=False), counts.warnings, "[yellow]![/yellow]")
+    triggers, replies = _count(counts.triggers, "trigger"), _count(counts.replies, "reply", "replies")
     typer.echo(f"Tagged {triggers} of follow-ups and {replies} to them.")
 
 
@@ -240,13 +240,13 @@ def export(
             found = await Conversations(connection).get_by_prefix(user, conversation)
             transcript = Transcript(found, include_synthetic)
             agent = find_agent(found.agent_id) or COMPANION
-            written = as_jsonl(transcript) if form == "jsonl" else as_markdown(transcript, agent_name=agent.name)
+            render = as_jsonl(transcript) if form == "jsonl" else as_markdown(transcript, agent_name=agent.name)
             with _writing(output) as write:
                 cursor = None
                 while page := await Archives(connection).list_after(user, found.id, limit=200, cursor=cursor):
                     for message in page:
                         if transcript.is_exported(message):
-                            write(written(message))
+                            write(render(message))
                     cursor = (page[-1].created_at, page[-1].id)
         typer.echo(f"Exported {_count(transcript.exported, 'message')}.", err=True)
         if transcript.filtered:
@@ -263,17 +263,17 @@ def _writing(output: Path | None) -> Generator[Callable[[str], object]]:
         return
     if output.is_dir():
         raise InvalidInput(f"{make_plain_line(output, limit=200)} can't be written: it is a folder.")
-    unfinished = output.with_name(f".{output.name}.part")
+    partial = output.with_name(f".{output.name}.part")
     try:
-        with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        with partial.open("w", encoding="utf-8", newline="\n") as file:
             yield file.write
-        unfinished.replace(output)
+        partial.replace(output)
     except OSError as error:
         raise InvalidInput(
             f"{make_plain_line(output, limit=200)} can't be written: {error.strerror or error}."
         ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
 def _to_terminal(text: str) -> None:

@@ -154,8 +154,8 @@ def _in_words(error: ValueError) -> str:
     problems = getattr(error, "errors", None)
     if not callable(problems):
         return str(error)
-    found = cast("list[dict[str, Any]]", problems())
-    return " ".join(f"{_variable(str(item['loc'][0]))}: {item['msg']}." for item in found)
+    problems_found = cast("list[dict[str, Any]]", problems())
+    return " ".join(f"{_variable(str(item['loc'][0]))}: {item['msg']}." for item in problems_found)
 
 
 def _variable(field: str) -> str:

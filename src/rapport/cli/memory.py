@@ -47,10 +47,10 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
         _check(agent)
         every: list[Memory] = []
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            while some := await Memories(connection).list_page(
+            while page := await Memories(connection).list_page(
                 user, agent, limit=1_000, before=(every[-1].created_at, every[-1].id) if every else None
             ):
-                every += some
+                every += page
         return every
 
     memories = start(job, level="warning")
@@ -104,8 +104,8 @@ def add(content: str, key: Key = None, agent: Agent = COMPANION.id, user: User =
         from rapport.domain.memory import MemoryCandidate
 
         _check(agent)
-        async with _open_book(settings) as book:
-            return await book.create(user, agent, MemoryCandidate(content, key=key, origin="user"))
+        async with _open_book(settings) as store:
+            return await store.create(user, agent, MemoryCandidate(content, key=key, origin="user"))
 
     typer.echo(f"Remembered as {start(job, level='error').id}.")
 
@@ -125,15 +125,15 @@ def search(
     async def job(settings: Settings) -> None:
         _check(agent)
         console = Console(highlight=False)
-        async with _open_book(settings) as book:
-            found = await book.search(user, agent, query, limit)
-            count = 0 if found else (await book.stats(user, agent)).count
-        for one, similarity in found:
+        async with _open_book(settings) as store:
+            hits = await store.search(user, agent, query, limit)
+            count = 0 if hits else (await store.stats(user, agent)).count
+        for memory, similarity in hits:
             console.print(
-                f"[bold]{one.id}[/bold]  {similarity:.3f}  {escape_line(one.content)}  [dim]{_provenance(one)}[/dim]",
+                f"[bold]{memory.id}[/bold]  {similarity:.3f}  {escape_line(memory.content)}  [dim]{_provenance(memory)}[/dim]",
                 soft_wrap=True,
             )
-        if not found:
+        if not hits:
             console.print(
                 _nothing(agent, user)
                 if not count
@@ -158,8 +158,8 @@ def edit(
 
     async def job(settings: Settings) -> Memory:
         _check(agent)
-        async with _open_book(settings) as book:
-            return await book.edit(user, agent, memory_id, content=content, key=key)
+        async with _open_book(settings) as store:
+            return await store.edit(user, agent, memory_id, content=content, key=key)
 
     typer.echo(f"Changed {start(job, level='error').id}.")
 
@@ -197,11 +197,11 @@ async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | No
         if ids is None:
             async with database.transaction() as connection:
                 await Memories(connection).lock(user, agent)
-                gone = await Memories(connection).delete_all(user, agent)
+                deleted = await Memories(connection).delete_all(user, agent)
                 await NewMessages(connection).send_hints(
-                    [memory_hint(TELLER, "deleted", agent, one, user) for one in gone]
+                    [memory_hint(TELLER, "deleted", agent, one, user) for one in deleted]
                 )
-            typer.echo(f"Forgot {len(gone):,} {'memory' if len(gone) == 1 else 'memories'}.")
+            typer.echo(f"Forgot {len(deleted):,} {'memory' if len(deleted) == 1 else 'memories'}.")
         for memory_id in ids or []:
             try:
                 async with database.transaction() as connection:
@@ -222,17 +222,19 @@ def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
 
     async def job(settings: Settings) -> None:
         _check(agent)
-        async with _open_book(settings) as book:
-            found = await book.stats(user, agent)
-        typer.echo(f"{found.count:,} of {found.capacity:,} places are taken ({found.share:.0%}).")
-        if found.oldest and found.newest:
-            typer.echo(", ".join(f"{count:,} {_WRITTEN_BY[by]}" for by, count in found.by_origin.items()) + ".")
+        async with _open_book(settings) as store:
+            statistics = await store.stats(user, agent)
+        typer.echo(f"{statistics.count:,} of {statistics.capacity:,} places are taken ({statistics.share:.0%}).")
+        if statistics.oldest and statistics.newest:
             typer.echo(
-                f"The oldest is of {found.oldest.astimezone():%Y-%m-%d %H:%M},"
-                f" the newest of {found.newest.astimezone():%Y-%m-%d %H:%M}."
+                ", ".join(f"{count:,} {_WRITTEN_BY[origin]}" for origin, count in statistics.by_origin.items()) + "."
             )
-        if found.warning:
-            typer.secho(found.warning, fg="yellow")
+            typer.echo(
+                f"The oldest is of {statistics.oldest.astimezone():%Y-%m-%d %H:%M},"
+                f" the newest of {statistics.newest.astimezone():%Y-%m-%d %H:%M}."
+            )
+        if statistics.warning:
+            typer.secho(statistics.warning, fg="yellow")
 
     start(job, level="warning")
 
@@ -250,9 +252,9 @@ async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
         hints.append(memory_hint(TELLER, kind, memory.agent_id, memory.id, owner_id))
 
     async with open_library(settings) as (library, _):
-        book = MemoryStore(library.database, library.embedder)
-        book.listeners.append(announce_change)
-        yield book
+        store = MemoryStore(library.database, library.embedder)
+        store.listeners.append(announce_change)
+        yield store
         if hints:
             async with library.database.statement() as connection:
                 await NewMessages(connection).send_hints(hints)
@@ -263,8 +265,8 @@ def _check(agent: str) -> None:
 
 
 def _origin(memory: Memory) -> str:
-    where = f", message {memory.message_id}" if memory.message_id else ""
-    return make_plain_line(f"{_WRITTEN_BY[memory.origin]}{where}")
+    source = f", message {memory.message_id}" if memory.message_id else ""
+    return make_plain_line(f"{_WRITTEN_BY[memory.origin]}{source}")
 
 
 def _provenance(memory: Memory) -> str:
@@ -276,5 +278,5 @@ def _format_change_time(memory: Memory) -> str:
 
 
 def _nothing(agent: str, user: str) -> str:
-    about = "you" if user == LOCAL_USER else escape_line(user)
-    return f"{agent} remembers nothing about {about} yet: `rapport memory add TEXT`"
+    person = "you" if user == LOCAL_USER else escape_line(user)
+    return f"{agent} remembers nothing about {person} yet: `rapport memory add TEXT`"

@@ -46,37 +46,37 @@ async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
     from rapport.retrieval.files.reader import FileReader
     from rapport.retrieval.files.registry import FORMATS, index_by_suffix
 
-    wanted = [file for path in paths for file in _files_in(path, index_by_suffix())]
+    files = [file for path in paths for file in _files_in(path, index_by_suffix())]
     console = Console(highlight=False)
-    if not wanted:
-        console.print(f"There is no file to add ({', '.join(known.name for known in FORMATS)}).")
+    if not files:
+        console.print(f"There is no file to add ({', '.join(note_format.name for note_format in FORMATS)}).")
         return False
-    done = {"added": 0, "replaced": 0, "unchanged": 0, "failed": 0}
+    counts = {"added": 0, "replaced": 0, "unchanged": 0, "failed": 0}
     bar = make_progress(console)
     reader = FileReader()
     async with open_library(settings) as (library, _):
         with bar:
-            files_done = bar.add_task("files", total=len(wanted))
-            for file in wanted:
+            files_done = bar.add_task("files", total=len(files))
+            for file in files:
                 try:
                     outcome, note = await _add_one(library, reader, file, user, bar)
                 except (InvalidInput, Transient, OSError) as error:
-                    done["failed"] += 1
-                    why = (error.strerror or error) if isinstance(error, OSError) else error
+                    counts["failed"] += 1
+                    reason = (error.strerror or error) if isinstance(error, OSError) else error
                     console.print(
-                        f"[red]✗[/red] {escape_line(file.path, limit=4000)}: {escape_line(why, limit=4000)}",
+                        f"[red]✗[/red] {escape_line(file.path, limit=4000)}: {escape_line(reason, limit=4000)}",
                         soft_wrap=True,
                     )
                 else:
-                    done[outcome] += 1
+                    counts[outcome] += 1
                     console.print(
                         f"[green]✓[/green] {escape_line(file.path, limit=4000)}: {outcome}, [bold]{note.id}[/bold]"
                         f" ({note.chunks} passage{'' if note.chunks == 1 else 's'})",
                         soft_wrap=True,
                     )
                 bar.advance(files_done)
-    console.print(", ".join(f"{count} {what}" for what, count in done.items() if count) + ".")
-    return not done["failed"]
+    console.print(", ".join(f"{count} {what}" for what, count in counts.items() if count) + ".")
+    return not counts["failed"]
 
 
 class _File(NamedTuple):
@@ -100,7 +100,7 @@ async def _add_one(library: Library, reader: FileReader, file: _File, user: str,
             document.text,
             file_title=document.title,
             file_name=f"{folder}{FileName.of(file.path.name).stem}.{document.format_name}",
-            on_progress=lambda at, total: bar.update(task, completed=at, total=total),
+            on_progress=lambda completed, total: bar.update(task, completed=completed, total=total),
         )
     finally:
         bar.remove_task(task)
@@ -149,10 +149,10 @@ def list_(user: User = LOCAL_USER) -> None:
 
         every: list[Note] = []
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            while some := await Notes(connection).list_page(
+            while page := await Notes(connection).list_page(
                 user, limit=1_000, before=(every[-1].updated_at, every[-1].id) if every else None
             ):
-                every += some
+                every += page
         return every
 
     notes = start(job, level="warning")
@@ -172,7 +172,7 @@ def list_(user: User = LOCAL_USER) -> None:
             f"{note.chunks:,}",
             f"{note.updated_at.astimezone():%Y-%m-%d %H:%M}",
         )
-    Console(highlight=False).print(table if notes else _why_nothing(user, has_some=False))
+    Console(highlight=False).print(table if notes else _why_nothing(user, has_notes=False))
 
 
 def _of(user: str) -> str:
@@ -239,27 +239,27 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
         console = Console(highlight=False)
         async with open_library(settings) as (library, retriever):
             async with library.database.statement() as connection:
-                shelf = await Notes(connection).get_counts(user, retriever.embedder.name)
-                has_some = bool(await Notes(connection).list_page(user, limit=1))
-            found = await retriever.find(user, plain(question), note_counts=shelf, limit=max(limit, TOP))
-        for passage in found.passages[:limit]:
-            where = " > ".join(name for name in (passage.title, passage.heading) if name)
+                counts = await Notes(connection).get_counts(user, retriever.embedder.name)
+                has_notes = bool(await Notes(connection).list_page(user, limit=1))
+            retrieval = await retriever.find(user, plain(question), note_counts=counts, limit=max(limit, TOP))
+        for passage in retrieval.passages[:limit]:
+            location = " > ".join(name for name in (passage.title, passage.heading) if name)
             console.print(
-                f"[bold]{passage.note_id}[/bold]  {passage.similarity:.3f}  [dim]{escape_line(where, limit=4000)}[/dim]",
+                f"[bold]{passage.note_id}[/bold]  {passage.similarity:.3f}  [dim]{escape_line(location, limit=4000)}[/dim]",
                 soft_wrap=True,
             )
             console.print(Padding(escape_line(passage.text, limit=4000), (0, 0, 0, 2)))
-        if not shelf.chunks:
-            console.print(_why_nothing(user, has_some=has_some))
-        elif not found.passages:
+        if not counts.chunks:
+            console.print(_why_nothing(user, has_notes=has_notes))
+        elif not retrieval.passages:
             console.print("There is nothing to look for in this question.")
         else:
-            threshold = retriever.threshold(shelf)
-            relevance = retriever.compute_relevance(found)
+            threshold = retriever.threshold(counts)
+            relevance = retriever.compute_relevance(retrieval)
             verdict = "enough" if relevance >= threshold else "not enough"
-            corrected = "" if relevance == found.best else f", with the question's words {relevance:.3f}"
+            corrected = "" if relevance == retrieval.best else f", with the question's words {relevance:.3f}"
             console.print(
-                f"The best similarity is {found.best:.3f}{corrected}, the threshold {threshold:.3f}: {verdict} for a strict"
+                f"The best similarity is {retrieval.best:.3f}{corrected}, the threshold {threshold:.3f}: {verdict} for a strict"
                 " agent to answer.",
                 soft_wrap=True,
             )
@@ -267,7 +267,7 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
     start(job, level="warning")
 
 
-def _why_nothing(user: str, *, has_some: bool) -> str:
-    if has_some:
+def _why_nothing(user: str, *, has_notes: bool) -> str:
+    if has_notes:
         return f"No note{_of(user)} is indexed by the embedder in use: `rapport reindex`"
     return f"There are no notes{_of(user)} yet: `rapport notes add FILES…`"

@@ -38,7 +38,7 @@ async def reindex(settings: Settings) -> tuple[int, int]:
 
 
 async def _notes(library: Library, bar: Progress) -> int:
-    done = 0
+    count = 0
     async with library.database.statement() as connection:
         _, outdated = await Notes(connection).count_totals(library.embedder.name)
     task = bar.add_task("notes", total=outdated)
@@ -46,42 +46,42 @@ async def _notes(library: Library, bar: Progress) -> int:
         async with library.database.statement() as connection:
             some = await Notes(connection).list_outdated(library.embedder.name, limit=50)
         if not some:
-            return done
+            return count
         for owner_id, note_id in some:
             # Deleted or replaced meanwhile; what is still to be done then comes again with the next batch.
             with contextlib.suppress(NotFound, Conflict):
                 await library.reindex(owner_id, note_id)
-                done += 1
+                count += 1
             bar.advance(task)
 
 
-async def _memories(book: MemoryStore, bar: Progress) -> int:
-    done = 0
-    async with book.database.statement() as connection:
-        _, outdated = await Memories(connection).count_totals(book.embedder.name)
+async def _memories(store: MemoryStore, bar: Progress) -> int:
+    count = 0
+    async with store.database.statement() as connection:
+        _, outdated = await Memories(connection).count_totals(store.embedder.name)
     task = bar.add_task("memories", total=outdated)
-    while some := await book.reindex_some():
-        done += some
-        bar.advance(task, some)
-    return done
+    while embedded := await store.reindex_some():
+        count += embedded
+        bar.advance(task, embedded)
+    return count
 
 
 async def _messages(index: MessageEmbedding, bar: Progress) -> int:
     """Embed the messages that are behind, then remove the vectors of other embedders."""
-    done = 0
+    count = 0
     async with index.database.statement() as connection:
         _, outdated = await MessageVectors(connection).count_totals(index.embedder.name)
     task = bar.add_task("messages", total=outdated or None)
     after = ""
-    while some := await index.list_pending_groups(after=after):
-        for conversation_id in some:
-            more = True
-            while more:
-                made, more = await index.embed_next(conversation_id)
-                done += made
-                bar.advance(task, made)
-        after = some[-1]
+    while groups := await index.list_pending_groups(after=after):
+        for conversation_id in groups:
+            has_more = True
+            while has_more:
+                embedded, has_more = await index.embed_next(conversation_id)
+                count += embedded
+                bar.advance(task, embedded)
+        after = groups[-1]
     async with index.database.statement() as connection:
         while await MessageVectors(connection).delete_other_embedders(index.embedder.name, limit=5_000):
             pass
-    return done
+    return count

@@ -154,10 +154,10 @@ async def work(settings: Settings) -> None:
     stop = Stop()
     async with open_app(settings, channels=CHANNELS) as app:
         spare_the_collector()
-        told = asyncio.Event()
-        stop.then(lambda _number: told.set())
+        stop_requested = asyncio.Event()
+        stop.then(lambda _number: stop_requested.set())
         typer.echo("Rapport's worker is running  (stop with Ctrl-C)")
-        await told.wait()
+        await stop_requested.wait()
         await app.worker.stop(seconds=FINISH_SECONDS)
 
 
@@ -170,10 +170,10 @@ def spare_the_collector() -> None:
 
 def allow_many_connections() -> None:
     """Take more open files if this process may: a page that is open is one, and often only 1,024 are given at first."""
-    given, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
-    if given != resource.RLIM_INFINITY and given < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    target = OPEN_FILES if hard_limit == resource.RLIM_INFINITY else min(OPEN_FILES, hard_limit)
+    if soft_limit != resource.RLIM_INFINITY and soft_limit < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard_limit))
 
 
 class Stop:

@@ -24,32 +24,36 @@ MAX_SHOWN = 5
 async def check_bot(settings: Settings) -> str:
     """Name the bot that the token belongs to and how it gets updates; raise RapportError if it can't."""
     async with _open_api(settings) as api:
-        me = await _call(api, "getMe")
+        bot = await _call(api, "getMe")
         info = await _call(api, "getWebhookInfo")
         # Many programs have their token in the address: it is not for the screen, nor for where that is shown.
-        set_to = api.redact(str(info.get("url") or ""))
-        wanted = api.redact(make_webhook_url(settings.telegram_webhook_url or ""))
-    waiting = info.get("pending_update_count") or 0
-    name = f"@{me.get('username')}"
+        current_url = api.redact(str(info.get("url") or ""))
+        expected_url = api.redact(make_webhook_url(settings.telegram_webhook_url or ""))
+    pending = info.get("pending_update_count") or 0
+    name = f"@{bot.get('username')}"
     if settings.telegram_webhook_url is None:
-        if set_to:
-            return Caution(f"{name}; a webhook is set to {set_to}, and will be deleted when the server starts to poll")
-        return f"{name}, by polling; {waiting} updates wait"
-    if set_to != wanted:
-        now = f"set to {set_to}" if set_to else "not set"
-        return Caution(f"{name}, by webhook; it is {now}, and will be set to {wanted} when the server starts")
+        if current_url:
+            return Caution(
+                f"{name}; a webhook is set to {current_url}, and will be deleted when the server starts to poll"
+            )
+        return f"{name}, by polling; {pending} updates wait"
+    if current_url != expected_url:
+        now = f"set to {current_url}" if current_url else "not set"
+        return Caution(f"{name}, by webhook; it is {now}, and will be set to {expected_url} when the server starts")
     if failed := info.get("last_error_message"):
-        return Caution(f"{name}, by webhook at {set_to}; Telegram's last call failed: {failed}; {waiting} updates wait")
-    return f"{name}, by webhook at {set_to}; {waiting} updates wait"
+        return Caution(
+            f"{name}, by webhook at {current_url}; Telegram's last call failed: {failed}; {pending} updates wait"
+        )
+    return f"{name}, by webhook at {current_url}; {pending} updates wait"
 
 
 async def check_privacy_mode(settings: Settings) -> str:
     """Say whether privacy mode hides group messages from the bot, and what turning it off means."""
     async with _open_api(settings) as api:
-        me = await _call(api, "getMe")
-    if me.get("can_read_all_group_messages") is False:
+        bot = await _call(api, "getMe")
+    if bot.get("can_read_all_group_messages") is False:
         return Caution(PRIVACY_REMEDY)
-    if me.get("can_join_groups") is False:
+    if bot.get("can_join_groups") is False:
         return Caution("the bot can't be added to groups: @BotFather, /setjoingroups, Enable")
     return "privacy mode is off: it is given every message of its groups, and Rapport stores them"
 
@@ -59,28 +63,32 @@ async def report_access(database: Database, settings: Settings) -> str:
     admission = read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users)
     assert settings.telegram_bot_token is not None
     async with database.statement() as connection:
-        tried = await TelegramUpdates(connection, BotApi(settings.telegram_bot_token).number).list_rejected_chats()
-    left = [one for one in tried if one.chat_id not in admission.chats and one.chat_id not in admission.users]
-    told = "; ".join(map(_describe_refused, left[:MAX_SHOWN]))
+        rejected = await TelegramUpdates(connection, BotApi(settings.telegram_bot_token).number).list_rejected_chats()
+    still_rejected = [
+        chat for chat in rejected if chat.chat_id not in admission.chats and chat.chat_id not in admission.users
+    ]
+    names = "; ".join(map(_describe_refused, still_rejected[:MAX_SHOWN]))
     if admission.is_empty:
-        return Caution(f"nobody may talk with it yet. {told or 'Write to it: then its log and this line say your id.'}")
+        return Caution(
+            f"nobody may talk with it yet. {names or 'Write to it: then its log and this line say your id.'}"
+        )
     allowed = f"{_count_admitted(admission)} may talk with it"
-    return f"{allowed}. Not let in: {told}" if told else allowed
+    return f"{allowed}. Not let in: {names}" if names else allowed
 
 
 def _describe_refused(refused: RejectedChat) -> str:
     name = "".join(character for character in refused.name if character.isprintable())[:60]
-    who = f"{name} ({refused.chat_id})" if has_visible_text(name) else str(refused.chat_id)
+    label = f"{name} ({refused.chat_id})" if has_visible_text(name) else str(refused.chat_id)
     times = "once" if refused.times == 1 else f"{refused.times} times"
-    return f"{who} tried {times}: {describe_remedy(refused.chat_id, refused.kind)}"
+    return f"{label} tried {times}: {describe_remedy(refused.chat_id, refused.kind)}"
 
 
 def _count_admitted(admission: Admission) -> str:
     groups = sum(chat < 0 for chat in admission.chats)
     people = len(admission.chats) - groups + len(admission.users)
     parts = [
-        f"{number} {one if number == 1 else several}"
-        for number, one, several in ((people, "person", "people"), (groups, "group", "groups"))
+        f"{number} {singular if number == 1 else plural}"
+        for number, singular, plural in ((people, "person", "people"), (groups, "group", "groups"))
         if number
     ]
     return " and ".join(parts)

@@ -100,21 +100,21 @@ class Told:
 
 def draw(console: Console, told: Told) -> None:
     """Print header, timeline, reply, other sources and legend, without control characters of what people wrote."""
-    paper = _Paper(console)
-    _header(paper, told)
+    page = _Paper(console)
+    _header(page, told)
     day: date | None = None
     for item in _items(told):
         if isinstance(item, Message):
             if (today := item.created_at.astimezone().date()) != day:
                 day = today
-                paper.write("", Text(f"{item.created_at.astimezone():%a} {day.day} {day:%b %Y}", "bold"))
-            _line(paper, told, item)
+                page.write("", Text(f"{item.created_at.astimezone():%a} {day.day} {day:%b %Y}", "bold"))
+            _line(page, told, item)
         else:
-            paper.write(paper.margin, Text(item, "dim"))
+            page.write(page.margin, Text(item, "dim"))
     if told.reply is not None:
-        _reply(paper, told, told.reply)
-    _draw_used(paper, told)
-    _legend(paper, told)
+        _reply(page, told, told.reply)
+    _draw_used(page, told)
+    _legend(page, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ class _Paper:
             rows = _join_parts(lead, body).wrap(self.console, width)
         else:
             wrapped = body.wrap(self.console, width - lead.cell_len)
-            below = " " * lead.cell_len
-            rows = [_join_parts(below if number else lead, row) for number, row in enumerate(wrapped)]
+            indent = " " * lead.cell_len
+            rows = [_join_parts(indent if number else lead, row) for number, row in enumerate(wrapped)]
         for row in rows:
             row.rstrip()
             self.console.print(row, soft_wrap=True)
@@ -151,26 +151,28 @@ class _Paper:
         self.console.print()
 
 
-def _header(paper: _Paper, told: Told) -> None:
-    where = told.conversation
-    title = plain(where.title or "") or where.traits.default_title
-    paper.write("", Text.assemble((title, "bold"), f"  {where.kind}, with {told.agent_name}  ", (where.id, "dim")))
-    how = STRATEGIES.get(told.strategy, "")
+def _header(page: _Paper, told: Told) -> None:
+    conversation = told.conversation
+    title = plain(conversation.title or "") or conversation.traits.default_title
+    page.write(
+        "", Text.assemble((title, "bold"), f"  {conversation.kind}, with {told.agent_name}  ", (conversation.id, "dim"))
+    )
+    strategy = STRATEGIES.get(told.strategy, "")
     earlier = sum("trigger" not in why.reasons for why in told.chosen.values())
-    given = f"{_count(earlier)}{' and a summary' if told.has_summary else ''}"
-    how_it_is_known = "as the reply was given" if told.is_stored else "as it would be chosen now"
-    paper.write(
+    given_text = f"{_count(earlier)}{' and a summary' if told.has_summary else ''}"
+    basis = "as the reply was given" if told.is_stored else "as it would be chosen now"
+    page.write(
         "",
         Text.assemble(
-            (plain(told.strategy), "bold cyan"), f" ({how}): {given} for {_occasion(told)}, {how_it_is_known}"
+            (plain(told.strategy), "bold cyan"), f" ({strategy}): {given_text} for {_occasion(told)}, {basis}"
         ),
     )
     if told.anchor is not None:
         anchor = told.anchor
         at = anchor.created_at.astimezone()
-        about = f'{_speaker(told, anchor)}, {at:%a} {at.day} {at:%b %H:%M}: "{plain(words_of(anchor), limit=200)}"'
-        paper.write("", Text.assemble(("It is about ", ""), (about, "cyan")))
-    paper.skip()
+        quoted = f'{_speaker(told, anchor)}, {at:%a} {at.day} {at:%b %H:%M}: "{plain(words_of(anchor), limit=200)}"'
+        page.write("", Text.assemble(("It is about ", ""), (quoted, "cyan")))
+    page.skip()
 
 
 def _occasion(told: Told) -> str:
@@ -208,9 +210,9 @@ def _items(told: Told) -> Iterator[Message | str]:
 
 
 def _fold_skipped(run: Sequence[Message]) -> str:
-    lasted = run[-1].created_at - run[0].created_at
-    over = f" over {span(lasted)}" if lasted > timedelta(minutes=SESSION_GAP_MINUTES) else ""
-    return f"… {len(run):,} skipped{over}"
+    duration = run[-1].created_at - run[0].created_at
+    duration_text = f" over {span(duration)}" if duration > timedelta(minutes=SESSION_GAP_MINUTES) else ""
+    return f"… {len(run):,} skipped{duration_text}"
 
 
 def _silence(before: Message | None, after: Message) -> Iterator[str]:
@@ -221,29 +223,29 @@ def _silence(before: Message | None, after: Message) -> Iterator[str]:
         yield f"── {span(gap)} ──"
 
 
-def _line(paper: _Paper, told: Told, message: Message) -> None:
+def _line(page: _Paper, told: Told, message: Message) -> None:
     why, is_call = told.chosen.get(message.id), told.is_call(message)
     words = plain(words_of(message), limit=WORDS)
     if why is None and not is_call:
         score = (told.passed_over or {}).get(message.id)
-        remark = "" if score is None else f"({score:.2f}) "
-        said = Text(f"{_who(told, message)}  {remark}{words}", "dim")
-        paper.write(_lead(message, "·", "dim"), said, in_one_row=True)
+        score_text = "" if score is None else f"({score:.2f}) "
+        text = Text(f"{_who(told, message)}  {score_text}{words}", "dim")
+        page.write(_lead(message, "·", "dim"), text, in_one_row=True)
         return
-    who = Text(_who(told, message), "bold magenta" if message.role == "assistant" else "bold")
-    paper.write(
-        _lead(message, *(("▶", "bold yellow") if is_call else ("●", "bold green"))), _join_parts(who, f"  {words}")
+    speaker = Text(_who(told, message), "bold magenta" if message.role == "assistant" else "bold")
+    page.write(
+        _lead(message, *(("▶", "bold yellow") if is_call else ("●", "bold green"))), _join_parts(speaker, f"  {words}")
     )
     if is_call:
-        paper.write(paper.margin, Text("the call", "yellow"))
+        page.write(page.margin, Text("the call", "yellow"))
     elif why is not None:
         reasons = Text(", ".join(plain(reason) for reason in why.reasons), "green")
-        paper.write(paper.margin, _join_parts(_bar(why.score), f" {why.score:.2f} ", reasons))
+        page.write(page.margin, _join_parts(_bar(why.score), f" {why.score:.2f} ", reasons))
 
 
 def _lead(message: Message, mark: str, style: str) -> Text:
-    at = f"{message.created_at.astimezone():%H:%M}"
-    return Text.assemble(" ", (mark, style), " ", (f"{at}  ", style if style == "dim" else ""))
+    time = f"{message.created_at.astimezone():%H:%M}"
+    return Text.assemble(" ", (mark, style), " ", (f"{time}  ", style if style == "dim" else ""))
 
 
 def _join_parts(*parts: Text | str) -> Text:
@@ -258,17 +260,17 @@ def _bar(score: float) -> Text:
 
 def _who(told: Told, message: Message) -> str:
     """Name the speaker, and whom the message replies to."""
-    who = _speaker(told, message)
+    label = _speaker(told, message)
     if message.reply_to_id is None:
-        return f"{who} ↩ something older" if message.context_snapshot else who
-    parent = next((one for one in told.said if one.id == message.reply_to_id), None)
+        return f"{label} ↩ something older" if message.context_snapshot else label
+    parent = next((other for other in told.said if other.id == message.reply_to_id), None)
     if parent is None and told.anchor is not None and told.anchor.id == message.reply_to_id:
         parent = told.anchor
     if parent is None:
-        return f"{who} ↩ something older"
+        return f"{label} ↩ something older"
     at = parent.created_at.astimezone()
     is_same_day = at.date() == message.created_at.astimezone().date()
-    return f"{who} ↩ {_speaker(told, parent)}, {at:%H:%M}" + ("" if is_same_day else f" on {at.day} {at:%b}")
+    return f"{label} ↩ {_speaker(told, parent)}, {at:%H:%M}" + ("" if is_same_day else f" on {at.day} {at:%b}")
 
 
 def _speaker(told: Told, message: Message) -> str:
@@ -278,37 +280,39 @@ def _speaker(told: Told, message: Message) -> str:
     return (name or "somebody") + (" (a bot)" if message.is_bot else "")
 
 
-def _reply(paper: _Paper, told: Told, reply: Message) -> None:
-    who = Text(_speaker(told, reply), "bold magenta")
+def _reply(page: _Paper, told: Told, reply: Message) -> None:
+    speaker = Text(_speaker(told, reply), "bold magenta")
     words = plain(words_of(reply), limit=WORDS_OF_REPLY)
-    paper.write(_lead(reply, "◀", "bold magenta"), _join_parts(who, f"  {words}"))
+    page.write(_lead(reply, "◀", "bold magenta"), _join_parts(speaker, f"  {words}"))
     if not told.is_stored:
-        paper.write(paper.margin, Text("said then, and made from what was chosen then", "dim"))
+        page.write(page.margin, Text("said then, and made from what was chosen then", "dim"))
 
 
-def _draw_used(paper: _Paper, told: Told) -> None:
-    for name, some in (("Memories", told.memories), ("Notes", told.notes)):
-        if some:
-            paper.skip()
-            paper.write("", Text(name, "bold"))
-        for one in some:
-            paper.write(
-                Text.assemble(" ", _bar(one.score), f" {one.score:.2f} "),
-                Text.assemble((plain(one.id), "blue"), f"  {plain(one.words)}"),
+def _draw_used(page: _Paper, told: Told) -> None:
+    for name, items in (("Memories", told.memories), ("Notes", told.notes)):
+        if items:
+            page.skip()
+            page.write("", Text(name, "bold"))
+        for item in items:
+            page.write(
+                Text.assemble(" ", _bar(item.score), f" {item.score:.2f} "),
+                Text.assemble((plain(item.id), "blue"), f"  {plain(item.words)}"),
                 in_one_row=True,
             )
     if told.looked_up:
-        paper.skip()
-        paper.write("", Text(f"The model looked further by itself: {plain(', '.join(told.looked_up))}."))
+        page.skip()
+        page.write("", Text(f"The model looked further by itself: {plain(', '.join(told.looked_up))}."))
 
 
-def _legend(paper: _Paper, told: Told) -> None:
-    met = {reason for why in told.chosen.values() for reason in why.reasons}
-    told_reasons = [(reason, words) for reason, words in REASONS.items() if reason in met and reason != "trigger"]
+def _legend(page: _Paper, told: Told) -> None:
+    shown_reasons = {reason for why in told.chosen.values() for reason in why.reasons}
+    told_reasons = [
+        (reason, words) for reason, words in REASONS.items() if reason in shown_reasons and reason != "trigger"
+    ]
     if told_reasons:
-        paper.skip()
+        page.skip()
     for reason, words in told_reasons:
-        paper.write(Text(f"{reason:<12}", "green"), Text(words, "dim"))
+        page.write(Text(f"{reason:<12}", "green"), Text(words, "dim"))
 
 
 def plain(text: str, *, limit: int = 200) -> str:
@@ -320,7 +324,9 @@ def words_of(message: Message) -> str:
     """Return the text of a message, with pictures as placeholders."""
     if isinstance(message.content, str):
         return message.content
-    return " ".join(str(one.get("text", "")) if one.get("type") == "text" else "[image]" for one in message.content)
+    return " ".join(
+        str(block.get("text", "")) if block.get("type") == "text" else "[image]" for block in message.content
+    )
 
 
 def span(lasted: timedelta) -> str:

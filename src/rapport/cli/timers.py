@@ -57,14 +57,16 @@ def list_(
     from rapport.storage.followups.timers import Timers
 
     async def job(connection: Connection) -> tuple[list[Timer], list[Timer]]:
-        where = None if conversation is None else (await Conversations(connection).get_by_prefix(user, conversation)).id
+        conversation_id = (
+            None if conversation is None else (await Conversations(connection).get_by_prefix(user, conversation)).id
+        )
         timers = Timers(connection)
-        past = await timers.list_past(user, where, limit=PAST_SHOWN) if every else []
-        return await timers.list_pending(user, where), past
+        past = await timers.list_past(user, conversation_id, limit=PAST_SHOWN) if every else []
+        return await timers.list_pending(user, conversation_id), past
 
-    waiting, past = _in_database(job)
+    pending, past = _in_database(job)
     console = Console(highlight=False)
-    console.print(followups.render_pending(waiting, width=console.width) if waiting else "No follow-up waits.")
+    console.print(followups.render_pending(pending, width=console.width) if pending else "No follow-up waits.")
     if every:
         console.print()
         console.print(followups.render_past(past, width=console.width) if past else "None has fired yet.")
@@ -88,17 +90,19 @@ def set_(
         kind = find_trigger_type(trigger_type)
         if kind is None:
             raise InvalidInput(f"There is no type {trigger_type[:40]!r}; there are {', '.join(TRIGGER_TYPES)}.")
-        where = await Conversations(connection).get_by_prefix(user, conversation)
+        found_conversation = await Conversations(connection).get_by_prefix(user, conversation)
         timer = await Timers(connection).set(
             user,
-            where.id,
+            found_conversation.id,
             timer_id=new_id() if name is None else check_timer_id(name),
             trigger_type=kind,
             delay=check_delay(parse_duration(delay)),
             reason=check_reason(reason or "") or None,
         )
         assert timer is not None
-        return timer, followups.describe_obstacle(where, await Conversations(connection).get_permission(user, where.id))
+        return timer, followups.describe_obstacle(
+            found_conversation, await Conversations(connection).get_permission(user, found_conversation.id)
+        )
 
     timer, why_not = _in_database(job)
     typer.echo(f"{timer.timer_id} is due {followups.describe_due_time(timer.due_at)}.")
@@ -113,14 +117,14 @@ def postpone(conversation: Where, timer: Which, delay: Duration, user: User = LO
 
     async def job(connection: Connection) -> Timer:
         seconds = check_delay(parse_duration(delay))
-        where, waiting = await _find_timer(connection, user, conversation, timer)
-        moved = await Timers(connection).change(user, where, waiting, delay=seconds)
-        if moved is None:
+        conversation_id, timer_name = await _find_timer(connection, user, conversation, timer)
+        changed = await Timers(connection).change(user, conversation_id, timer_name, delay=seconds)
+        if changed is None:
             raise no_such_timer(timer)
-        return moved
+        return changed
 
-    moved = _in_database(job)
-    typer.echo(f"{moved.timer_id} is due {followups.describe_due_time(moved.due_at)}.")
+    changed = _in_database(job)
+    typer.echo(f"{changed.timer_id} is due {followups.describe_due_time(changed.due_at)}.")
 
 
 @app.command()
@@ -129,10 +133,10 @@ def cancel(conversation: Where, timer: Which, user: User = LOCAL_USER) -> None:
     from rapport.storage.followups.timers import Timers, no_such_timer
 
     async def job(connection: Connection) -> str:
-        where, waiting = await _find_timer(connection, user, conversation, timer)
-        if not await Timers(connection).cancel(user, where, waiting):
+        conversation_id, timer_name = await _find_timer(connection, user, conversation, timer)
+        if not await Timers(connection).cancel(user, conversation_id, timer_name):
             raise no_such_timer(timer)
-        return waiting
+        return timer_name
 
     typer.echo(f"Cancelled {_in_database(job)}.")
 
@@ -161,8 +165,8 @@ def unmute(conversation: Where, user: User = LOCAL_USER) -> None:
     from rapport.storage.conversations.conversations import Conversations
 
     async def job(connection: Connection) -> Permission:
-        where = await Conversations(connection).get_by_prefix(user, conversation)
-        return await Conversations(connection).mute(user, where.id, until=None)
+        found_conversation = await Conversations(connection).get_by_prefix(user, conversation)
+        return await Conversations(connection).mute(user, found_conversation.id, until=None)
 
     typer.echo(followups.describe_mute(_in_database(job)))
 
@@ -185,8 +189,8 @@ def _allow(conversation: str, user: str, allowed: bool) -> None:
     from rapport.storage.conversations.conversations import Conversations
 
     async def job(connection: Connection) -> None:
-        where = await Conversations(connection).get_by_prefix(user, conversation)
-        await Conversations(connection).set_followups_enabled(user, where.id, allowed)
+        found_conversation = await Conversations(connection).get_by_prefix(user, conversation)
+        await Conversations(connection).set_followups_enabled(user, found_conversation.id, allowed)
 
     _in_database(job)
 
@@ -206,22 +210,24 @@ def quiet(
 
     async def job(connection: Connection) -> Preference:
         preferences = Preferences(connection)
-        wanted = before = await preferences.get(user)
+        new_preference = before = await preferences.get(user)
         if begin == "off" and end is None:
-            wanted = replace(wanted, quiet_from=None, quiet_to=None)
+            new_preference = replace(new_preference, quiet_from=None, quiet_to=None)
         elif begin is not None:
-            wanted = replace(wanted, quiet_from=parse_time_of_day(begin), quiet_to=end and parse_time_of_day(end))
+            new_preference = replace(
+                new_preference, quiet_from=parse_time_of_day(begin), quiet_to=end and parse_time_of_day(end)
+            )
         if zone is not None:
-            wanted = replace(wanted, time_zone=check_time_zone(zone))
-        if wanted != before:
-            await preferences.put(user, check_preference(wanted))
-        return wanted
+            new_preference = replace(new_preference, time_zone=check_time_zone(zone))
+        if new_preference != before:
+            await preferences.put(user, check_preference(new_preference))
+        return new_preference
 
-    kept = _in_database(job)
-    if kept.quiet_from is None or kept.quiet_to is None:
-        typer.echo(f"There are no quiet hours. The time zone is {kept.time_zone}.")
+    stored = _in_database(job)
+    if stored.quiet_from is None or stored.quiet_to is None:
+        typer.echo(f"There are no quiet hours. The time zone is {stored.time_zone}.")
     else:
-        typer.echo(f"It is quiet from {kept.quiet_from:%H:%M} to {kept.quiet_to:%H:%M}, {kept.time_zone}.")
+        typer.echo(f"It is quiet from {stored.quiet_from:%H:%M} to {stored.quiet_to:%H:%M}, {stored.time_zone}.")
 
 
 @app.command()
@@ -236,9 +242,9 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
     async def job(connection: Connection) -> list[OutcomeCount]:
         return await FollowUpTurns(connection).count_outcomes(user, days=days)
 
-    tallies = _in_database(job)
-    total = count_outcomes(tallies)
-    rows = {kind: _figures(counted) for kind, counted in (*count_outcomes_by_type(tallies).items(), ("all", total))}
+    counts = _in_database(job)
+    total = count_outcomes(counts)
+    rows = {kind: _figures(outcomes) for kind, outcomes in (*count_outcomes_by_type(counts).items(), ("all", total))}
     console = Console(highlight=False)
     if console.width < STATS_WIDE:
         console.print(followups.render_records([kind, _nonzero(figures)] for kind, figures in rows.items()))
@@ -248,30 +254,30 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
             table.add_row(kind, *figures)
         console.print(table)
     if total.suppressed:
-        held = ", ".join(f"{gate} {count:,}" for gate, count in sorted(total.suppressed.items()))
-        console.print(f"Held back by: {held}.", soft_wrap=True)
+        gates = ", ".join(f"{gate} {count:,}" for gate, count in sorted(total.suppressed.items()))
+        console.print(f"Held back by: {gates}.", soft_wrap=True)
 
 
 def _nonzero(figures: Sequence[str]) -> str:
     """Return the figures in one line, for terminals without room for a table."""
-    told = [f"{name} {figure}" for name, figure in zip(COUNTED, figures, strict=True) if figure not in {"", "0"}]
-    return ", ".join(told) or "none"
+    parts = [f"{name} {figure}" for name, figure in zip(COUNTED, figures, strict=True) if figure not in {"", "0"}]
+    return ", ".join(parts) or "none"
 
 
-def _figures(counted: Outcomes) -> list[str]:
-    rate = counted.response_rate
+def _figures(outcomes: Outcomes) -> list[str]:
+    rate = outcomes.response_rate
     return [
         *(
             f"{count:,}"
             for count in (
-                counted.fired,
-                counted.delivered,
-                sum(counted.suppressed.values()),
-                counted.superseded,
-                counted.leaked,
-                counted.failed,
-                counted.expired,
-                counted.answered,
+                outcomes.fired,
+                outcomes.delivered,
+                sum(outcomes.suppressed.values()),
+                outcomes.superseded,
+                outcomes.leaked,
+                outcomes.failed,
+                outcomes.expired,
+                outcomes.answered,
             )
         ),
         "" if rate is None else f"{rate:.0%}",
@@ -296,11 +302,11 @@ async def _find_timer(connection: Connection, user: str, conversation: str, time
     from rapport.storage.conversations.conversations import Conversations
     from rapport.storage.followups.timers import Timers, no_such_timer
 
-    where = await Conversations(connection).get_by_prefix(user, conversation)
-    names = [one.timer_id for one in await Timers(connection).list_pending(user, where.id)]
+    found_conversation = await Conversations(connection).get_by_prefix(user, conversation)
+    names = [pending.timer_id for pending in await Timers(connection).list_pending(user, found_conversation.id)]
     meant = [timer] if timer in names else [name for name in names if timer and name.startswith(timer)]
     if len(meant) > 1:
         raise InvalidInput(f"Several follow-ups begin with {timer[:64]!r}: {', '.join(meant[:5])}.")
     if not meant:
         raise no_such_timer(timer)
-    return where.id, meant[0]
+    return found_conversation.id, meant[0]

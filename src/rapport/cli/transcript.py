@@ -42,7 +42,7 @@ class Transcript:
 
     def row(self, message: Message) -> dict[str, Any]:
         """Return the message as a row that `rapport import` reads."""
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "id": message.id,
             "conversation": self.conversation.id,
             "role": message.role,
@@ -51,21 +51,21 @@ class Transcript:
             "created_at": message.created_at,
         }
         if not isinstance(message.content, str):
-            told["content"] = list(message.content)
+            values["content"] = list(message.content)
         if message.reply_to_id is not None and message.reply_to_id not in self._hidden:
-            told["reply_to"] = message.reply_to_id
+            values["reply_to"] = message.reply_to_id
         if message.mentions:
-            told["mentions"] = list(message.mentions)
+            values["mentions"] = list(message.mentions)
         if message.is_bot:
-            told["is_bot"] = True
+            values["is_bot"] = True
         for name in ("thread_id", "platform_id", "context_snapshot"):
             if (value := getattr(message, name)) is not None:
-                told[name] = value
+                values[name] = value
         if message.sources:
-            told["sources"] = list(message.sources)
+            values["sources"] = list(message.sources)
         if metadata := select_portable_metadata(message.role, message.metadata):
-            told["metadata"] = metadata
-        return told
+            values["metadata"] = metadata
+        return values
 
 
 def as_jsonl(transcript: Transcript) -> Callable[[Message], str]:
@@ -83,15 +83,15 @@ def as_markdown(transcript: Transcript, *, agent_name: str) -> Callable[[Message
 
     def passage(message: Message) -> str:
         nonlocal day
-        at = message.created_at.astimezone(UTC)
+        time = message.created_at.astimezone(UTC)
         parts: list[str] = []
         if day is None:
             title = transcript.conversation.title or f"Conversation with {agent_name}"
             parts.append(f"# {_plain(title)}\n\nTimes are in UTC.\n\n")
-        if day != at.date():
-            day = at.date()
-            parts.append(f"## {at:%A}, {at.day} {at:%B %Y}\n\n")
-        parts.append(f"**{_plain(_speaker(message, agent_name))}** · {at:%H:%M}{_remark(message)}\n\n")
+        if day != time.date():
+            day = time.date()
+            parts.append(f"## {time:%A}, {time.day} {time:%B %Y}\n\n")
+        parts.append(f"**{_plain(_speaker(message, agent_name))}** · {time:%H:%M}{_remark(message)}\n\n")
         parts.append(f"{_quote(_words(message))}\n\n")
         if message.sources:
             sources = "\n".join(f"- {_plain(source['id'])}: {_plain(source['text'])}" for source in message.sources)

@@ -1,1 +1,1 @@
-"""Plain values of the system. They import nothing else of it."""
+"""Plain values of the system. They import nothing else of Rapport."""

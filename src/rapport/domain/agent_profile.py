@@ -24,4 +24,4 @@ class AgentProfile:
     remembers: bool = False
     """True if it keeps lasting facts about the person it talks with, in direct chats."""
     autonomy: Autonomy | None = None
-    """The rules for messages it sends unasked; None: it sends none."""
+    """The rules for follow-ups; None: it sends none."""

@@ -21,7 +21,7 @@ class NotYet(Transient):
 
 
 class Unreachable(Permanent):
-    """The chat is gone, or the person has blocked the agent: send nothing more there."""
+    """The chat was deleted, or the person has blocked the agent: send nothing more there."""
 
 
 class OutgoingChannel(Protocol):

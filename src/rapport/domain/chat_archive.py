@@ -102,23 +102,23 @@ def new_id_at(moment: datetime) -> str:
 
 def space_out(times: Iterable[datetime], taken: Set[datetime]) -> list[datetime]:
     """Return sorted times, each moved by as few microseconds as needed to be later than the one before and not taken."""
-    placed: list[datetime] = []
+    spaced: list[datetime] = []
     for time in times:
-        moment = time if not placed else max(time, placed[-1] + TICK)
+        moment = time if not spaced else max(time, spaced[-1] + TICK)
         while moment in taken:
             moment += TICK
-        placed.append(moment)
-    return placed
+        spaced.append(moment)
+    return spaced
 
 
 def select_portable_metadata(role: Role, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata that an export writes and that an import of a trusted file may restore."""
-    kept: dict[str, Any] = {name: True for name in _FLAGS[role] if metadata.get(name) is True}
-    if kept.get("synthetic") or kept.get("autonomous"):
-        kept["trigger_type"] = find_trigger_type(str(metadata.get("trigger_type"))) or "check_in"
-    if kept.get("synthetic"):
-        kept["lc_source"] = "autonomy"
-    words = ("trigger_reason", "edited_at") if kept.get("synthetic") else ("edited_at",)
-    return kept | {
+    portable: dict[str, Any] = {name: True for name in _FLAGS[role] if metadata.get(name) is True}
+    if portable.get("synthetic") or portable.get("autonomous"):
+        portable["trigger_type"] = find_trigger_type(str(metadata.get("trigger_type"))) or "check_in"
+    if portable.get("synthetic"):
+        portable["lc_source"] = "autonomy"
+    words = ("trigger_reason", "edited_at") if portable.get("synthetic") else ("edited_at",)
+    return portable | {
         name: metadata[name][:MAX_REASON_CHARACTERS] for name in words if isinstance(metadata.get(name), str)
     }

@@ -15,7 +15,7 @@ Block: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = "str | Sequence[Block]"
 
 API_CHANNEL = "api"
-"""The channel whose clients fetch replies. Through every other channel replies are sent."""
+"""The channel whose clients fetch replies. All other channels send them."""
 
 LOCAL_USER = "local"
 """The owner of everything on a server that has no keys."""
@@ -95,7 +95,7 @@ def extract_text(content: Content) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message as a channel hands it over: validated, not yet stored."""
+    """A message from a channel: validated, not yet stored."""
 
     owner_id: str
     conversation_id: str
@@ -106,7 +106,7 @@ class Incoming:
     mentions: Sequence[str] = ()
     thread_id: str | None = None
     is_bot: bool = False
-    """It is stored and the agent may read it, but it is never answered: two bots would never stop."""
+    """True if a bot wrote it: it is stored but never answered, because two bots would never stop."""
     platform_id: str | None = None
     """The platform's id of the message. A second message with the same id is the same message."""
     reply_to_platform_id: str | None = None
@@ -124,9 +124,9 @@ class Incoming:
     replies_to_agent: bool | None = None
     """True if the platform says that it replies to the agent; None: read the stored message."""
     is_album_rest: bool = False
-    """Another message of the same album is answered in its place."""
+    """True if another message of the same album is answered in its place."""
     awaits_reply: bool = False
-    """The sender waits for a reply to this message, as a client of the completions API does."""
+    """True if the sender waits for a reply to this message, as a client of the completions API does."""
 
 
 @dataclass(frozen=True, slots=True)

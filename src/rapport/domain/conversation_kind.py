@@ -42,7 +42,7 @@ class ConversationTraits:
     """The messages that belong to a call are selected, by words and vectors too; otherwise the newest are used."""
 
     def wants_follow_ups(self, choice: bool | None) -> bool:
-        """Return whether follow-ups are on, given what somebody has chosen for the conversation, if anybody has."""
+        """Return True if follow-ups are on; `choice` is the conversation's own setting, None if it is unset."""
         return self.follows_up_by_default if choice is None else choice
 
 

@@ -9,7 +9,7 @@ from rapport.domain.conversation import Message
 
 
 class Draft:
-    """The reply of one event while this process generates it. Listeners may join, leave and be slow: the turn never waits."""
+    """The reply of one event while this process generates it. Listeners may join, leave or be slow: the turn never waits."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -133,7 +133,7 @@ class Draft:
             await asyncio.wait({self.done, waiter}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
     def nudge(self) -> None:
-        """Let `wait` return: the database may have news about this reply."""
+        """Let `wait` return: the reply may be in the database."""
         self._nudged.set_result(None)
         self._nudged = asyncio.get_running_loop().create_future()
 

@@ -9,7 +9,7 @@ from rapport.domain.note import Vector
 
 
 class Embedder(Protocol):
-    """Texts as vectors of length 1. Both methods raise Transient when it can't be done now."""
+    """Turns texts into vectors of length 1. Both methods raise Transient if it fails now."""
 
     @property
     def name(self) -> str:
@@ -22,7 +22,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector for each passage. It may take long; other tasks and questions go on meanwhile."""
+        """Return one vector for each passage. It may take long, without blocking other tasks and questions."""
         ...
 
     async def embed_question(self, question: str) -> Vector:

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 
 class RapportError(Exception):
-    """The root: its text is a sentence for the person who meets it."""
+    """The base class. Its text is a sentence for the person who gets it."""
 
 
 class InvalidInput(RapportError):
-    """The sender must change something; repeating the same never helps."""
+    """The sender must change the request; a retry never helps."""
 
 
 class TooLarge(InvalidInput):
@@ -28,19 +28,19 @@ class TooLarge(InvalidInput):
 
 
 class Conflict(InvalidInput):
-    """An idempotency key came back with different content."""
+    """An idempotency key was used again with different content."""
 
 
 class NotFound(RapportError):
-    """Nothing here for this caller: missing and foreign look the same."""
+    """The object is missing or somebody else's: both look the same to the caller."""
 
 
 class Unauthorized(RapportError):
-    """The caller did not show a key that is valid here."""
+    """The caller sent no valid key."""
 
 
 class TooMany(RapportError):
-    """The sender asks too often: nothing was done, and the same is welcome after `retry_after` whole seconds."""
+    """The sender sends too many requests: nothing was done. Retry after `retry_after` whole seconds."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class TooMany(RapportError):
 
 
 class Transient(RapportError):
-    """It may work later, no sooner than `retry_after` seconds."""
+    """A retry may succeed, no sooner than after `retry_after` seconds."""
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
@@ -56,8 +56,8 @@ class Transient(RapportError):
 
 
 class Busy(Transient):
-    """This process can't take it now; another one or a later try can."""
+    """This process can't accept it now; another process or a later attempt can."""
 
 
 class Permanent(RapportError):
-    """It will not work by itself: a person has to look."""
+    """A retry does not help: a person has to fix the cause."""

@@ -59,7 +59,7 @@ class Accepted:
     is_for_agent: bool
     """False if it gets no answer: a group message that does not address the agent."""
     claimed: ClaimedEvent | None = None
-    """Set if this process may run the event at once."""
+    """The event, if this process may run it at once."""
     is_repeated: bool = False
     """The client's id was known: nothing new was stored."""
     overtaken: Sequence[tuple[str, str]] = ()

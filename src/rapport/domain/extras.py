@@ -1,6 +1,6 @@
-"""Name the optional packages, and tell how to install one that is missing (ADR 46).
+"""Name the optional packages, and the command that installs a missing one (ADR 46).
 
-Whoever needs an optional package imports it in the function that uses it, and calls `require_extra` before that.
+Import an optional package in the function that uses it, and call `require_extra` before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Define follow-ups, which the agent sends unasked: timers, gates and their outcomes (AUTO)."""
+"""Define follow-ups: timers, gates and their outcomes (AUTO)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MEANINGS: dict[TriggerType, str] = {
 """The meaning of each type, for a model that chooses one."""
 
 EXPIRY_SECONDS = 3_600.0
-"""A follow-up that is overdue by this much is dropped: it would come too late to be of use."""
+"""A follow-up that is overdue by more than this is dropped: it would be too late."""
 
 PLANNED_TIMER_ID = "follow-up"
 """The name of the planner's timer: a conversation has at most one."""
@@ -55,18 +55,18 @@ PLANNED_TIMER_ID = "follow-up"
 
 @dataclass(frozen=True, slots=True)
 class Autonomy:
-    """The limits for messages that an agent sends unasked. Delays and gaps are in seconds."""
+    """The limits for follow-ups of an agent. Delays and gaps are in seconds."""
 
     min_delay: float = 30.0
     max_delay: float = 3_600.0
     max_in_a_row: int = 3
-    """Follow-ups without a message from a person between them."""
+    """Maximum of consecutive follow-ups without a message from a person between them."""
     min_gap: float = 15.0
-    """Time since the conversation's previous follow-up."""
+    """Minimum time since the conversation's previous follow-up."""
     inferred_gap: float = 3_600.0
-    """Time between a follow-up and the next inferred one in the same silence. Inferred: planned by rules or a model."""
+    """Minimum time between a follow-up and the next inferred one in the same silence. Inferred: planned by rules or a model."""
     inferred_per_day: int = 2
-    """Inferred follow-ups of a conversation within 24 hours."""
+    """Maximum of inferred follow-ups of a conversation within 24 hours."""
     prompts: dict[TriggerType, str] = field(default_factory=dict[TriggerType, str])
     """Prompts that replace the default prompt of a type."""
 
@@ -90,7 +90,7 @@ class Plan:
 
 
 MAX_COMPARED_FOLLOW_UPS = 20
-"""Latest delivered follow-ups of a conversation that a new one is compared with."""
+"""How many of the latest delivered follow-ups of a conversation a new one is compared with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Count the outcomes of follow-ups, so that people can see whether they are welcome (AUTO-12)."""
+"""Count the outcomes of follow-ups, so that people can see how many are answered (AUTO-12)."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ def count_outcomes(tallies: Iterable[OutcomeCount]) -> Outcomes:
 
 def count_outcomes_by_type(tallies: Iterable[OutcomeCount]) -> dict[TriggerType, Outcomes]:
     """Return the counts for each trigger type, also for types that never fired."""
-    every = list(tallies)
-    return {kind: count_outcomes(tally for tally in every if tally.trigger_type == kind) for kind in TRIGGER_TYPES}
+    counts = list(tallies)
+    return {kind: count_outcomes(tally for tally in counts if tally.trigger_type == kind) for kind in TRIGGER_TYPES}

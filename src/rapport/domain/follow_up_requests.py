@@ -1,4 +1,4 @@
-"""Validate and parse what people request of follow-ups: delays, names, reasons, mutes and quiet hours."""
+"""Validate and parse requests about follow-ups: delays, names, reasons, mutes and quiet hours."""
 
 from __future__ import annotations
 
@@ -69,18 +69,18 @@ def check_reason(reason: str) -> str:
 
 def parse_duration(text: str) -> float:
     """Return the seconds of a written duration: `90s`, `10m`, `2h`, `1d`, `1h30m`."""
-    written = text.strip().lower()
-    if not re.fullmatch(rf"(?:{_PART.pattern}){{1,8}}", written):
+    duration = text.strip().lower()
+    if not re.fullmatch(rf"(?:{_PART.pattern}){{1,8}}", duration):
         raise InvalidInput(f"{_quote(text)} is not a duration: write 90s, 10m, 2h, 1d or 1h30m.")
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(written))
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(duration))
 
 
 def parse_time_of_day(text: str) -> time:
     """Return the time of day of a text like `22:00`."""
-    written = _HOUR.fullmatch(text.strip())
-    if written is None:
+    match = _HOUR.fullmatch(text.strip())
+    if match is None:
         raise InvalidInput(f"{_quote(text)} is not a time of day: write it like 22:00.")
-    return time(int(written[1]), int(written[2]))
+    return time(int(match[1]), int(match[2]))
 
 
 def parse_moment(text: str) -> datetime:
@@ -104,5 +104,5 @@ def check_preference(preference: Preference) -> Preference:
 
 
 def _quote(text: str) -> str:
-    kept = "".join(character if character.isprintable() else "�" for character in text[:40])
-    return f'"{kept}{"…" if len(text) > 40 else ""}"'
+    printable = "".join(character if character.isprintable() else "�" for character in text[:40])
+    return f'"{printable}{"…" if len(text) > 40 else ""}"'

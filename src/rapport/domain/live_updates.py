@@ -26,9 +26,9 @@ class MessageStored:
     async def render(self, by: MessageRenderer) -> bytes:
         """Return the message as `by` renders it. It is rendered once for all subscribers."""
         async with self._render_lock:
-            if (shown := self._rendered.get(by)) is None:
-                shown = self._rendered[by] = await by(self.message)
-            return shown
+            if (rendered := self._rendered.get(by)) is None:
+                rendered = self._rendered[by] = await by(self.message)
+            return rendered
 
 
 @dataclass(frozen=True, slots=True)

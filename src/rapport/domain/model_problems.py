@@ -22,6 +22,6 @@ MODEL_PROBLEMS: tuple[ModelProblem, ...] = get_args(ModelProblem)
 """Fixed words, for metrics and for the operator who can fix the problem."""
 
 BREAKER_FAILURES = 5
-"""Failed turns in a row within BREAKER_WINDOW_SECONDS that open a conversation's breaker."""
+"""Consecutive failed turns within BREAKER_WINDOW_SECONDS that open a conversation's breaker."""
 BREAKER_WINDOW_SECONDS = 120
-"""An open breaker stays open for as long again. Then one turn calls the model; its success closes the breaker."""
+"""An open breaker also stays open for this time. Then one turn calls the model; its success closes the breaker."""

@@ -19,8 +19,8 @@ def add_note(message: BaseMessage, note: str) -> BaseMessage:
         return message
     line = f"{_START}{' '.join(note.split()).translate(_NO_BRACKETS)}{_END}"
     content = cast("str | list[Any]", message.content)  # pyright: ignore[reportUnknownMemberType]
-    noted = line + content if isinstance(content, str) else [{"type": "text", "text": line}, *content]
-    return message.model_copy(update={"content": noted})
+    content_with_note = line + content if isinstance(content, str) else [{"type": "text", "text": line}, *content]
+    return message.model_copy(update={"content": content_with_note})
 
 
 def strip_note(text: str) -> str:

@@ -1,8 +1,8 @@
-"""Bound the text that language rules look at.
+"""Limit the text that language rules read.
 
-Many of their patterns take time that grows with the square of a run of text that they repeat over. After `limit_text` such runs
-are short: whitespace is collapsed, a repeated character is kept a few times, and no line and no word is long. So the time
-grows with the length of the text, and the length has a limit. `tests/patterns` shows that it holds for every pattern.
+Many of their patterns take time that grows with the square of a repeated run of text. `limit_text` makes such runs short:
+whitespace is collapsed, a repeated character is kept a few times, and no line or word is long. The time then grows only with
+the length of the text, which has a limit. `tests/patterns` checks this for every pattern.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SENTENCE_BREAK_CHARACTERS: Final = 100
 """After this many characters a line is broken where a sentence ends."""
 MAX_WORD_CHARACTERS: Final = 80
 MAX_RUN_CHARACTERS: Final = 12
-"""The number of times that one character is kept in a row."""
+"""How often one character is kept in a row."""
 
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r" ?\n[ \n]*")
@@ -24,22 +24,22 @@ _ENDS_SENTENCE: Final = frozenset(".!?…。！？")
 
 
 def limit_text(text: str, max_characters: int) -> str:
-    """Return the beginning and the end of the text, about `most` characters, with nothing in it that goes on for long.
+    """Return the beginning and the end of the text, about `most` characters, without long runs.
 
-    A short and ordinary text comes back with its whitespace collapsed and is otherwise the same.
+    A short and ordinary text stays the same, except that its whitespace is collapsed.
     """
     return "\n".join(_break_line(line) for line in collapse_runs(shorten(text, max_characters)).split("\n"))
 
 
 def collapse_runs(text: str) -> str:
-    """Return the text with single spaces, at most one blank line in a row, and no character repeated for long."""
+    """Return the text with single spaces, at most one consecutive blank line, and no character repeated many times."""
     text = _SPACES.sub(" ", text)
-    text = _BREAKS.sub(lambda found: "\n\n" if found.group().count("\n") > 1 else "\n", text)
-    return _RUN.sub(lambda found: found[1] * MAX_RUN_CHARACTERS, text)
+    text = _BREAKS.sub(lambda match: "\n\n" if match.group().count("\n") > 1 else "\n", text)
+    return _RUN.sub(lambda match: match[1] * MAX_RUN_CHARACTERS, text)
 
 
 def shorten(text: str, max_characters: int) -> str:
-    """Return the text, or three quarters of `most` from its beginning and one from its end if it is longer."""
+    """Return the text; of a longer one, `most` characters: three quarters from its beginning and one from its end."""
     if len(text) <= max_characters:
         return text
     tail = max_characters // 4
@@ -47,20 +47,20 @@ def shorten(text: str, max_characters: int) -> str:
 
 
 def _break_line(line: str) -> str:
-    """Return the line in several, where it is long, and with spaces in words that are too long to be any."""
+    """Return a long line as several lines, with spaces in overlong words."""
     if len(line) <= MAX_WORD_CHARACTERS:
         return line
-    kept: list[str] = []
+    parts: list[str] = []
     length = 0
     for word in _split_words(line):
-        if length > MAX_LINE_CHARACTERS or (length > SENTENCE_BREAK_CHARACTERS and kept[-1][-1:] in _ENDS_SENTENCE):
-            kept.append("\n")
+        if length > MAX_LINE_CHARACTERS or (length > SENTENCE_BREAK_CHARACTERS and parts[-1][-1:] in _ENDS_SENTENCE):
+            parts.append("\n")
             length = 0
-        elif kept:
-            kept.append(" ")
-        kept.append(word)
+        elif parts:
+            parts.append(" ")
+        parts.append(word)
         length += len(word) + 1
-    return "".join(kept)
+    return "".join(parts)
 
 
 def _split_words(line: str) -> list[str]:

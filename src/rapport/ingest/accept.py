@@ -21,8 +21,8 @@ from rapport.storage.work.events import Events
 async def accept(database: Database, incoming: Incoming, *, worker_id: str, claim: bool) -> Accepted:
     """Store a message and the event that will answer it, both or neither.
 
-    With `claim` the event is this worker's at once if nothing else waits in the conversation. The same
-    `client_message_id` or `platform_id` again stores nothing and names what was stored the first time.
+    With `claim`, this worker gets the event at once if no other event of the conversation is open. A known
+    `client_message_id` or `platform_id` stores nothing and returns the message that was stored before.
     """
     if not is_id(incoming.conversation_id):
         raise no_such_conversation(incoming.conversation_id)
@@ -30,7 +30,7 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
         incoming = replace(incoming, payload=keep_storable_payload(incoming.payload))
     async with database.statement() as connection:
         parent = await _find_parent(connection, incoming)
-        if parent is not None:  # it is here: what the reply has brought along of it is not needed
+        if parent is not None:  # the parent is stored, so its snapshot is not needed
             incoming = replace(incoming, reply_to_id=parent.id, context_snapshot=None)
         arrivals = IncomingMessages(connection)
         accepted = await arrivals.store(
@@ -43,22 +43,22 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
 
 
 async def _find_parent(connection: Connection, incoming: Incoming) -> Message | None:
-    """Return the stored message that it replies to; by its platform id that may be an imported one."""
-    messages, where = Messages(connection), (incoming.owner_id, incoming.conversation_id)
+    """Return the stored message that it replies to; a platform id also finds an imported message."""
+    messages, ids = Messages(connection), (incoming.owner_id, incoming.conversation_id)
     if incoming.reply_to_id is not None:
-        parent = await messages.get(*where, incoming.reply_to_id)
+        parent = await messages.get(*ids, incoming.reply_to_id)
         if parent is None:
-            await Conversations(connection).get(*where)  # that may be what is missing
+            await Conversations(connection).get(*ids)  # raises NotFound if the conversation is missing
             raise InvalidInput("`reply_to_id` names no message of this conversation.")
         return parent
     if incoming.reply_to_platform_id is not None:
-        return await messages.find_by_platform_id(*where, incoming.reply_to_platform_id)
+        return await messages.find_by_platform_id(*ids, incoming.reply_to_platform_id)
     return None
 
 
 async def _find_accepted(arrivals: IncomingMessages, incoming: Incoming) -> Accepted:
     known = await arrivals.find_known(incoming)
-    if known is None:  # erased since
+    if known is None:  # deleted since
         raise no_such_conversation(incoming.conversation_id)
     message, accepted = known
     if message.content != incoming.content or message.author != incoming.author:
@@ -69,9 +69,9 @@ async def _find_accepted(arrivals: IncomingMessages, incoming: Incoming) -> Acce
 
 
 async def apply_edit(database: Database, incoming: Incoming) -> bool:
-    """Store an edit of a message that is known by its platform's id; False if none is.
+    """Store an edit of the message with this platform id; return False if there is none.
 
-    If the edit makes the message one for the agent, it is answered now, unless it was before.
+    If the edit addresses the agent, the message is answered, unless it was answered before.
     """
     if incoming.payload is not None:
         incoming = replace(incoming, payload=keep_storable_payload(incoming.payload))
@@ -80,11 +80,11 @@ async def apply_edit(database: Database, incoming: Incoming) -> bool:
         arrivals = IncomingMessages(connection)
         changed = await arrivals.store_edit(incoming)
         if changed is not None:
-            audience = find_audience(incoming, None)  # what a message replies to cannot be edited
+            audience = find_audience(incoming, None)  # an edit cannot change the reply link
             if not audience.is_empty and await arrivals.mark_for_agent(
                 incoming, changed, audience=audience, worker_id="a change"
             ):
                 await Events(connection).hint("queued")
             return True
-        where = (incoming.owner_id, incoming.conversation_id)
-        return await Messages(connection).find_by_platform_id(*where, incoming.platform_id) is not None
+        ids = (incoming.owner_id, incoming.conversation_id)
+        return await Messages(connection).find_by_platform_id(*ids, incoming.platform_id) is not None

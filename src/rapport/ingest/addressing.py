@@ -23,7 +23,7 @@ MAX_EDITED_AGE = timedelta(hours=1)
 _TICKS = re.compile(r"`+")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*(?=\n)")
 _FENCE_LENGTH = 3
-"""A run of this many backticks can hold several paragraphs."""
+"""Code between this many backticks may contain several paragraphs."""
 _QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
 
 
@@ -32,19 +32,19 @@ class Facts:
     """Facts about a message in one conversation, from which `is_for_agent` decides."""
 
     is_direct: bool
-    """It is in a direct chat."""
+    """True in a direct chat."""
     mentions_agent: bool
     replies_to_agent: bool
     awaits_reply: bool = False
     is_bot: bool = False
-    """Another bot wrote it."""
+    """True if another bot wrote it."""
     is_album_rest: bool = False
-    """Another message of its album is answered in its place."""
+    """True if another message of its album is answered in its place."""
     is_late_edit: bool = False
 
 
 def is_for_agent(facts: Facts) -> bool:
-    """Return True if the agent answers the message: the one rule."""
+    """Return True if the agent answers the message. This is the only rule for it."""
     # Two bots that answer each other would never stop.
     if facts.is_bot or facts.is_album_rest or facts.is_late_edit:
         return False
@@ -82,12 +82,13 @@ def find_mentioned_agents(text: str, mentioned: Sequence[str], agents: Iterable[
 
     `mentioned` are ids or names as the channel has them, with or without an @ before them.
     """
-    named = {name.removeprefix("@").casefold() for name in mentioned}
-    own = strip_quotes_and_code(text) if "@" in text else ""
+    names = {name.removeprefix("@").casefold() for name in mentioned}
+    own_text = strip_quotes_and_code(text) if "@" in text else ""
     return [
         agent.id
         for agent in agents
-        if named & {name.casefold() for name in (agent.id, *agent.handles)} or ("@" in own and has_mention(own, agent))
+        if names & {name.casefold() for name in (agent.id, *agent.handles)}
+        or ("@" in own_text and has_mention(own_text, agent))
     ]
 
 
@@ -95,45 +96,45 @@ def has_mention(text: str, agent: AgentProfile) -> bool:
     """Return True if the text mentions one of the agent's handles, or has a command for it, as a word of its own."""
     handles = "|".join(re.escape(handle) for handle in agent.handles)
     # Not inside a word or an address ("me@bot.example"), nor the beginning of a longer handle ("@bottle", "@bot_2").
-    # A command, `/ask@bot`, is one too: in front of its @ stands what it is called, and in front of that nothing.
+    # A command such as `/ask@bot` counts too, if nothing precedes it.
     return (
         re.search(rf"(?:(?<![\w@./])|(?<!\S)/\w{{1,64}})@(?:{handles})(?![\w-]|\.\w)", text, re.IGNORECASE) is not None
     )
 
 
 def strip_quotes_and_code(text: str) -> str:
-    """Return the text without quoted lines and code: who quotes or writes `@bot` as code talks about the agent, not to it."""
+    """Return the text without quoted lines and code: `@bot` in a quote or in code does not address the agent."""
     return _QUOTED_LINE.sub("", _strip_code(text))
 
 
 def _strip_code(text: str) -> str:
-    """Remove code: what stands between two runs of backticks of the same length.
+    """Remove code: the text between two runs of backticks of the same length.
 
-    It doesn't begin within a word (it`s) and, but for a fence, ends with its paragraph.
+    It does not begin within a word (it`s) and ends in the same paragraph, except for a fence.
     """
     runs = list(_TICKS.finditer(text))
     closing = _find_closing(text, runs)
-    kept: list[str] = []
+    parts: list[str] = []
     number = end = 0
     while number < len(runs):
-        begin = runs[number].start()
-        if (close := closing[number]) is None or _is_word(text[begin - 1 : begin]):
+        start = runs[number].start()
+        if (close := closing[number]) is None or _is_word(text[start - 1 : start]):
             number += 1
             continue
-        kept += [text[end:begin], " "]
+        parts += [text[end:start], " "]
         end = runs[close].end()
         number = close + 1
-    return "".join([*kept, text[end:]])
+    return "".join([*parts, text[end:]])
 
 
 def _find_closing(text: str, runs: Sequence[re.Match[str]]) -> list[int | None]:
-    """Return for each run of backticks the next one of its length, which closes it."""
-    breaks = [found.start() for found in _BLANK_LINE.finditer(text)]
+    """Return for each run of backticks the next run of its length, which closes it."""
+    paragraph_ends = [match.start() for match in _BLANK_LINE.finditer(text)]
     closing: list[int | None] = [None] * len(runs)
     latest: dict[tuple[int, int], int] = {}
     for number in reversed(range(len(runs))):  # so that the next one is known already
         length = len(runs[number].group())
-        paragraph = 0 if length >= _FENCE_LENGTH else bisect(breaks, runs[number].start())
+        paragraph = 0 if length >= _FENCE_LENGTH else bisect(paragraph_ends, runs[number].start())
         closing[number] = latest.get((length, paragraph))
         latest[length, paragraph] = number
     return closing

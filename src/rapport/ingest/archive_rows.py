@@ -1,6 +1,6 @@
-"""Read archives row by row: each row becomes a message, or a problem that says what is wrong.
+"""Read archives row by row: each row becomes a message, or a problem with a reason.
 
-A file is outside data: what it claims about a message beside its words (metadata, sources) counts only if it is trusted.
+A file is outside data: metadata and sources of a message are used only if the file is trusted.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from rapport.ingest.content import MAX_CHARACTERS, MAX_NAME_CHARACTERS, check_co
 MAX_ID = 120
 MAX_SOURCE = 160
 LEGACY_MARKER = "[AUTONOMOUS_FOLLOWUP:"
-"""Older systems began their synthetic messages with it. Only archives are searched for it."""
+"""The beginning of synthetic messages of older systems. Only archives are searched for it."""
 
 _LEGACY = re.compile(r"\[AUTONOMOUS_FOLLOWUP:([^\]\r\n]*)\](.*)", re.DOTALL)
 _EPOCH = re.compile(r"-?\d{9,}(\.\d+)?")
 _NOTE_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECONDS = 100_000_000_000
-"""An epoch from here on counts milliseconds: as seconds it would be the year 5138."""
+"""A number from here on is a time in milliseconds: in seconds it would be the year 5138."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class ArchiveBuilder:
     _platform: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, place: str, message: ArchivedMessage) -> None:
-        """Keep a message; raises InvalidInput if another row has its id, or what the platform calls it."""
+        """Add a message; raise InvalidInput if another row has its id or its platform id."""
         if first := self._places.get(message.row_id):
             raise InvalidInput(f"The id {message.row_id[:60]!r} was used on {first} already.")
         if message.platform_id is not None:
@@ -67,20 +67,20 @@ class ArchiveBuilder:
 
     def build(self, form: Format, chat_id: str, *, title: str | None, kind: ConversationKind) -> Archive:
         """Return the archive, oldest message first, with the synthetic messages of older systems tagged."""
-        told = self.messages
-        if told and told[0].created_at > told[-1].created_at:
-            told.reverse()  # newest first: of rows with the same time, too
-        told.sort(key=lambda message: message.created_at)
-        self._tag_legacy(told)
-        # What nobody sees can't be replied to.
-        unseen = {message.row_id for message in told if is_synthetic(message)}
-        for number, message in enumerate(told):
-            if message.reply_to in unseen:
-                told[number] = replace(message, reply_to=None)
-        return Archive(form, chat_id, title, kind, told, self.problems, self.warnings, self.skipped)
+        messages = self.messages
+        if messages and messages[0].created_at > messages[-1].created_at:
+            messages.reverse()  # newest first, also among rows with the same time
+        messages.sort(key=lambda message: message.created_at)
+        self._tag_legacy(messages)
+        # A reply to a hidden message loses its link.
+        synthetic_ids = {message.row_id for message in messages if is_synthetic(message)}
+        for number, message in enumerate(messages):
+            if message.reply_to in synthetic_ids:
+                messages[number] = replace(message, reply_to=None)
+        return Archive(form, chat_id, title, kind, messages, self.problems, self.warnings, self.skipped)
 
-    def _tag_legacy(self, told: list[ArchivedMessage]) -> None:
-        for number, message in enumerate(told):
+    def _tag_legacy(self, messages: list[ArchivedMessage]) -> None:
+        for number, message in enumerate(messages):
             trigger = (
                 find_legacy_trigger(message.content) if message.role == "user" and not is_synthetic(message) else None
             )
@@ -88,10 +88,10 @@ class ArchiveBuilder:
                 continue
             if trigger.unknown is not None:
                 self.warnings.append(RowProblem(self._places[message.row_id], describe_unknown_type(trigger)))
-            told[number] = replace(message, metadata={**message.metadata, **trigger.tags})
-            following = told[number + 1] if number + 1 < len(told) else None
+            messages[number] = replace(message, metadata={**message.metadata, **trigger.tags})
+            following = messages[number + 1] if number + 1 < len(messages) else None
             if following is not None and following.role == "assistant":
-                told[number + 1] = replace(following, metadata={**following.metadata, **trigger.reply_tags})
+                messages[number + 1] = replace(following, metadata={**following.metadata, **trigger.reply_tags})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +118,18 @@ class LegacyTrigger:
 def find_legacy_trigger(content: Content) -> LegacyTrigger | None:
     """Return the trigger in an older system's `[AUTONOMOUS_FOLLOWUP: type]` message; None if it is no such message.
 
-    With a picture it is somebody's own message: no system sent itself any.
+    A message with a picture is a person's: no system sent itself pictures.
     """
     if not isinstance(content, str) and any(block.get("type") != "text" for block in content):
         return None
-    found = _LEGACY.fullmatch(extract_text(content).strip())
-    if found is None:
+    match = _LEGACY.fullmatch(extract_text(content).strip())
+    if match is None:
         return None
-    name = found[1].strip()
-    known = find_trigger_type(name.lower())
-    return LegacyTrigger(known or "check_in", found[2].strip()[:MAX_REASON_CHARACTERS] or None, None if known else name)
+    name = match[1].strip()
+    trigger_type = find_trigger_type(name.lower())
+    return LegacyTrigger(
+        trigger_type or "check_in", match[2].strip()[:MAX_REASON_CHARACTERS] or None, None if trigger_type else name
+    )
 
 
 def describe_unknown_type(trigger: LegacyTrigger) -> str:
@@ -147,28 +149,30 @@ def read_jsonl(
 ) -> Archive:
     """Return the archive in the lines, one JSON object each; blank lines are skipped.
 
-    It is known again by `chat`, by the conversation that its rows name, or else by the oldest of its rows.
+    A later import recognises it by `chat`, by the conversation in its rows, or else by its oldest row.
     """
     rows, conversation, oldest = ArchiveBuilder(), None, None
     chat = None if chat is None else read_id(chat, what="chat")
     for number, line in enumerate(lines, 1):
-        place = f"line {number}"
+        location = f"line {number}"
         if not line.strip(b"\xef\xbb\xbf \t\r\n"):
             continue
         try:
             row = _row(line)
             created_at, row_id = read_time(row.get("created_at"), now=now), read_id(row.get("id"))
-            # Before its words are looked at: a row that is mended later must not make it another archive.
+            # Before the text is checked: a row that is corrected later must not change the archive's identity.
             mark = (created_at, row_id, json.dumps(row.get("author"), sort_keys=True))
             oldest = min(oldest or mark, mark)
-            named = row.get("conversation")
-            if named is not None and chat is None:
-                conversation = conversation or read_id(named, what="conversation")
-                if read_id(named, what="conversation") != conversation:
-                    raise InvalidInput(f"It belongs to another conversation than those before, {str(named)[:60]!r}.")
-            rows.add(place, _message(row, row_id, created_at, agent=agent, trusted=trusted, limit=limit))
+            conversation_name = row.get("conversation")
+            if conversation_name is not None and chat is None:
+                conversation = conversation or read_id(conversation_name, what="conversation")
+                if read_id(conversation_name, what="conversation") != conversation:
+                    raise InvalidInput(
+                        f"It belongs to another conversation than those before, {str(conversation_name)[:60]!r}."
+                    )
+            rows.add(location, _message(row, row_id, created_at, agent=agent, trusted=trusted, limit=limit))
         except InvalidInput as error:
-            rows.problems.append(RowProblem(place, str(error)))
+            rows.problems.append(RowProblem(location, str(error)))
     people = {message.author.id for message in rows.messages if message.role == "user" and message.author}
     return rows.build(
         "jsonl",
@@ -179,8 +183,8 @@ def read_jsonl(
 
 
 def _fingerprint(oldest: tuple[datetime, str, str] | None) -> str:
-    told = "" if oldest is None else f"{oldest[0].isoformat()} {oldest[1]} {oldest[2]}"
-    return hashlib.sha256(told.encode()).hexdigest()[:24]
+    description = "" if oldest is None else f"{oldest[0].isoformat()} {oldest[1]} {oldest[2]}"
+    return hashlib.sha256(description.encode()).hexdigest()[:24]
 
 
 def _row(line: bytes) -> Mapping[str, Any]:
@@ -189,12 +193,12 @@ def _row(line: bytes) -> Mapping[str, Any]:
     except UnicodeDecodeError as error:
         raise InvalidInput(f"It isn't UTF-8 text (byte {error.start}).") from error
     except (ValueError, RecursionError) as error:
-        told = error.msg if isinstance(error, json.JSONDecodeError) else "too deep, or a number too long"
-        raise InvalidInput(f"It isn't valid JSON: {told}.") from error
-    found = as_mapping(row)
-    if found is None:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep, or a number too long"
+        raise InvalidInput(f"It isn't valid JSON: {reason}.") from error
+    mapping = as_mapping(row)
+    if mapping is None:
         raise InvalidInput("A row is a JSON object: `{id, author, text, created_at, …}`.")
-    return found
+    return mapping
 
 
 def _message(
@@ -232,14 +236,14 @@ def _optional(row: Mapping[str, Any], name: str) -> str | None:
 def _snapshot(value: object, *, limit: int) -> Mapping[str, Any] | None:
     if value is None:
         return None
-    told = as_mapping(value) or {}
-    text, known_as, said_at = told.get("text"), told.get("id"), told.get("created_at")
+    mapping = as_mapping(value) or {}
+    text, known_as, said_at = mapping.get("text"), mapping.get("id"), mapping.get("created_at")
     if not isinstance(text, str) or not isinstance(said_at, str | None):
         raise InvalidInput("`context_snapshot` is what is replied to: `{id?, author?, text, created_at?}`.")
     return check_snapshot(
         text,
         id=None if known_as is None else read_id(known_as, what="context_snapshot.id", limit=MAX_NAME_CHARACTERS),
-        author=_author(told.get("author")),
+        author=_author(mapping.get("author")),
         created_at=said_at,
         limit=limit,
     )
@@ -254,13 +258,13 @@ def _mentions(value: object) -> tuple[str, ...]:
 
 
 def _content(row: Mapping[str, Any], *, limit: int) -> Content:
-    """Return its words; `content` holds the blocks of a message that has more than words."""
+    """Return the content: `text`, or the blocks in `content` of a message that has more than text."""
     blocks = row.get("content")
     if isinstance(blocks, list):
-        found = [as_mapping(block) for block in cast("list[Any]", blocks)]
-        if any(block is None for block in found):
+        mappings = [as_mapping(block) for block in cast("list[Any]", blocks)]
+        if any(block is None for block in mappings):
             raise InvalidInput("`content` is a list of blocks: `{type, …}`.")
-        return check_content([block for block in found if block is not None], limit=limit)
+        return check_content([block for block in mappings if block is not None], limit=limit)
     text = row.get("text")
     if not isinstance(text, str):
         raise InvalidInput("`text` is missing or isn't a text.")
@@ -277,9 +281,9 @@ def _role(value: object, author: Author | None, agent: AgentProfile) -> Literal[
 def _author(value: object) -> Author | None:
     if value is None:
         return None
-    if (told := as_mapping(value)) is not None:
-        author_id = read_id(told.get("id"), what="author.id", limit=MAX_NAME_CHARACTERS)
-        name = told.get("name")
+    if (mapping := as_mapping(value)) is not None:
+        author_id = read_id(mapping.get("id"), what="author.id", limit=MAX_NAME_CHARACTERS)
+        name = mapping.get("name")
         return Author(author_id, author_id if name is None else read_name(name, what="author.name"))
     name = read_name(value, what="author")
     return Author(name, name)
@@ -288,14 +292,14 @@ def _author(value: object) -> Author | None:
 def _sources(value: object) -> Sequence[Mapping[str, str]]:
     if value is None:
         return ()
-    found: list[Mapping[str, str]] = []
-    for one in cast("list[Any]", value) if isinstance(value, list) else [value]:
-        source = as_mapping(one) or {}
+    sources: list[Mapping[str, str]] = []
+    for item in cast("list[Any]", value) if isinstance(value, list) else [value]:
+        source = as_mapping(item) or {}
         note_id, text = source.get("id"), source.get("text")
         if not isinstance(note_id, str) or _NOTE_ID.fullmatch(note_id) is None or not isinstance(text, str):
             raise InvalidInput("`sources` is a list of `{id, text}`.")
-        found.append({"id": note_id, "text": check_text(text, what="sources", limit=MAX_SOURCE)})
-    return found
+        sources.append({"id": note_id, "text": check_text(text, what="sources", limit=MAX_SOURCE)})
+    return sources
 
 
 def as_mapping(value: object) -> Mapping[str, Any] | None:
@@ -325,16 +329,14 @@ def read_time(value: object, *, now: datetime, what: str = "created_at") -> date
         value = float(value)
     try:
         if isinstance(value, str):
-            found = datetime.fromisoformat(value.strip())
-            found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+            time = datetime.fromisoformat(value.strip())
+            time = (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            found = _BEGINNING + timedelta(seconds=value / 1000 if abs(value) >= _MILLISECONDS else value)
+            time = _BEGINNING + timedelta(seconds=value / 1000 if abs(value) >= _MILLISECONDS else value)
         else:
             raise InvalidInput(f"`{what}` is missing or isn't a time.")
     except (ValueError, OverflowError) as error:
         raise InvalidInput(f"`{what}` isn't a time: {str(value)[:40]!r}.") from error
-    if not _BEGINNING <= found <= now:
-        raise InvalidInput(
-            f"`{what}` lies {'before 1970' if found < _BEGINNING else 'in the future'}: {found:%Y-%m-%d}."
-        )
-    return found
+    if not _BEGINNING <= time <= now:
+        raise InvalidInput(f"`{what}` lies {'before 1970' if time < _BEGINNING else 'in the future'}: {time:%Y-%m-%d}.")
+    return time

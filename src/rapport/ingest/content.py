@@ -16,18 +16,18 @@ from rapport.domain.text_checks import check_text
 MAX_CHARACTERS = 32_000
 MAX_BLOCKS = 32
 MAX_IMAGE_CHARACTERS = 1_000_000
-"""Of one image's data or address, as it stands in the request."""
+"""Maximum length of an image's data or address in the request."""
 MAX_NAME_CHARACTERS = 200
-"""Characters of an id or a name."""
+"""Maximum length of an id or a name."""
 MAX_MENTIONS = 50
 MAX_PAYLOAD_BYTES = 200_000
-"""Bytes of a platform's own update that are kept."""
+"""Maximum size of a platform's own update that is stored, in bytes."""
 
-# What a block may carry into storage and to the model; everything else a client sends is dropped with a clear error.
+# The fields of a block that are stored and sent to the model. Any other field is refused with an error.
 _IMAGE_CARRIERS = ("url", "base64", "data", "image_url", "file_id")
 _IMAGE_KEYS = frozenset({"type", "mime_type", "source_type", "id", *_IMAGE_CARRIERS})
 
-# As JSON escapes it. After an even number of backslashes it is one; after an odd number somebody wrote about it.
+# The JSON escape of NUL. After an odd number of backslashes it is the written text "\u0000".
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -84,8 +84,8 @@ def check_snapshot(
 
 def _read_time(value: str) -> datetime:
     try:
-        found = datetime.fromisoformat(value)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        time = datetime.fromisoformat(value)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise InvalidInput(
             "`context_snapshot.created_at` is an ISO 8601 time, such as 2024-05-06T08:30:00Z."
@@ -95,10 +95,10 @@ def _read_time(value: str) -> datetime:
 def keep_storable_payload(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return a platform's update if it can be stored, else None: the message is stored without it."""
     try:
-        told = orjson.dumps(payload)
+        data = orjson.dumps(payload)
     except TypeError:  # half of a surrogate pair, or no JSON at all
         return None
-    return None if len(told) > MAX_PAYLOAD_BYTES or _NUL.search(told) else payload
+    return None if len(data) > MAX_PAYLOAD_BYTES or _NUL.search(data) else payload
 
 
 def _check_block(block: Mapping[str, Any], *, limit: int) -> Mapping[str, Any]:
@@ -128,8 +128,8 @@ def _list_strings(value: object, *, depth: int = 2) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping) and depth:
-        found: list[str] = []
-        for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
-            found += [*_list_strings(key, depth=0), *_list_strings(inner, depth=depth - 1)]  # pyright: ignore[reportUnknownArgumentType]
-        return found
+        strings: list[str] = []
+        for key, nested in value.items():  # pyright: ignore[reportUnknownVariableType]
+            strings += [*_list_strings(key, depth=0), *_list_strings(nested, depth=depth - 1)]  # pyright: ignore[reportUnknownArgumentType]
+        return strings
     raise InvalidInput("The fields of an image block are strings.")

@@ -19,18 +19,18 @@ from rapport.storage.migrate import schema_lock
 from rapport.storage.vector_index import ensure_vector_index, has_vector_index
 
 BATCH_MESSAGES = 64
-"""Messages of one batch: embedded in some tenths of a second, and stored in one short transaction."""
+"""Messages per batch: embedded within some tenths of a second, and stored in one short transaction."""
 MAX_CHARACTERS = 2_000
-"""Characters of a message that are embedded: no embedder reads much more."""
+"""How many characters of a message are embedded: no embedder reads much more."""
 MAX_REFUSALS = 3
-"""A text that was refused this often, while others were taken, stays without a vector."""
+"""A text that the embedder refuses this often, while it accepts others, stays without a vector."""
 _PLAIN = "hello"
-"""A text that every available embedder takes."""
+"""A text that every available embedder accepts."""
 
 log = structlog.get_logger()
 
 _HANDLES = "|".join(re.escape(handle) for handle in sorted({one for agent in list_agents() for one in agent.handles}))
-# On Telegram every bot's name ends so.
+# On Telegram every bot's name ends with it.
 _CALLS = re.compile(rf"(?<![\w@.])(?:/\w{{1,64}})?@(?:{_HANDLES}|\w{{2,29}}bot)(?![\w-]|\.\w)", re.IGNORECASE)
 
 
@@ -49,11 +49,11 @@ class EmbeddingStep(NamedTuple):
     embedded_count: int
     """Messages that got a vector."""
     has_more: bool
-    """There is more to do in this group."""
+    """True if the group has more messages to embed."""
 
 
 def prepare_text(text: str) -> str:
-    """Return the words of a message to embed: without mentions of the agent, which say nothing about its meaning."""
+    """Return the text of a message to embed: without mentions of the agent, which have no meaning for the search."""
     return " ".join(_CALLS.sub(" ", text[:MAX_CHARACTERS]).split())
 
 
@@ -64,9 +64,9 @@ class MessageEmbedding:
     database: Database
     embedder: Embedder
     _ready: set[int] = field(default_factory=set[int])
-    """The lengths of vectors whose index is known to be there."""
+    """The vector lengths whose index exists."""
     _refused: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """Refusals by conversation and message. A restart forgets them, which costs a few more tries."""
+    """Refusals by conversation and message. After a restart they are counted again."""
 
     async def list_pending_groups(self, *, limit: int = 1_000, after: str = "") -> list[str]:
         """Return groups in which messages may lack a vector, in the order of their ids."""
@@ -74,7 +74,7 @@ class MessageEmbedding:
             return await MessageVectors(connection).list_behind(self.embedder.name, limit=limit, after=after)
 
     async def embed_next(self, conversation_id: str) -> EmbeddingStep:
-        """Embed the next messages of a group, if any are left. A text that the embedder won't take holds up no others."""
+        """Embed the next messages of a group, if there are any. A text that the embedder refuses does not block the others."""
         name = self.embedder.name
         async with self.database.statement() as connection:
             stretch = await MessageVectors(connection).load_following(
@@ -84,32 +84,34 @@ class MessageEmbedding:
             return EmbeddingStep(0, has_more=False)
         words = [(message_id, prepare_text(text)) for message_id, text in stretch.words]
         words = [(message_id, text) for message_id, text in words if has_visible_text(text)]
-        made = await self._embed(words) if words else []
-        if made:
-            await self._ensure_index(len(made[0][1]))
-        taken = {message_id for message_id, _ in made}
-        is_whole = self._count_refusals(conversation_id, [one for one, _ in words if one not in taken])
+        vectors = await self._embed(words) if words else []
+        if vectors:
+            await self._ensure_index(len(vectors[0][1]))
+        embedded_ids = {message_id for message_id, _ in vectors}
+        is_whole = self._count_refusals(conversation_id, [one for one, _ in words if one not in embedded_ids])
         async with self.database.transaction() as connection:
-            moved = await MessageVectors(connection).store(conversation_id, name, stretch, made, is_whole=is_whole)
-        return EmbeddingStep(len(made), has_more=not (moved and stretch.is_last))
+            has_advanced = await MessageVectors(connection).store(
+                conversation_id, name, stretch, vectors, is_whole=is_whole
+            )
+        return EmbeddingStep(len(vectors), has_more=not (has_advanced and stretch.is_last))
 
     async def _embed(self, words: Sequence[tuple[str, str]]) -> list[tuple[str, Vector]]:
-        """Return the vectors of the texts that the embedder takes; raises its error when it is unavailable."""
+        """Return the vectors of the texts that the embedder accepts; raise its error when it is unavailable."""
         ids, texts = [message_id for message_id, _ in words], [text for _, text in words]
         try:
             return list(zip(ids, await self.embedder.embed(texts), strict=True))
         except RapportError as error:
-            # Either it is away, or it refuses all because of one: that is told apart by what it can't refuse.
+            # Either it is unavailable, or it refuses all because of one text. A text that it always accepts shows which.
             await self.embedder.embed([_PLAIN])
             reason = str(error)
-        made: list[tuple[str, Vector]] = []
+        vectors: list[tuple[str, Vector]] = []
         for message_id, text in words:
             try:
-                made += [(message_id, vector) for vector in await self.embedder.embed([text])]
+                vectors += [(message_id, vector) for vector in await self.embedder.embed([text])]
             except RapportError as error:
                 reason = str(error)
-        log.warning("messages.refused", messages=len(words) - len(made), reason=reason)
-        return made
+        log.warning("messages.refused", messages=len(words) - len(vectors), reason=reason)
+        return vectors
 
     def _count_refusals(self, conversation_id: str, refused: Sequence[str]) -> bool:
         """Count refusals; return True if all of these texts were refused often enough to give up on them."""
@@ -126,8 +128,8 @@ class MessageEmbedding:
         if dimensions in self._ready:
             return
         async with self.database.statement() as connection:
-            is_there = await has_vector_index(connection, "message_vectors", dimensions)
-        if not is_there:
+            has_index = await has_vector_index(connection, "message_vectors", dimensions)
+        if not has_index:
             async with schema_lock(self.database), self.database.statement() as connection:
                 await ensure_vector_index(connection, "message_vectors", dimensions)
         self._ready.add(dimensions)

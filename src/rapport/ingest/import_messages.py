@@ -12,7 +12,7 @@ from rapport.storage.database import Database
 from rapport.storage.messages.import_export import Archives, ImportCounts
 
 BATCH_MESSAGES = 1_000
-"""Messages of one transaction: the conversation is locked for a fraction of a second each."""
+"""Messages per transaction: each locks the conversation for a fraction of a second."""
 
 
 async def import_archive(
@@ -26,14 +26,14 @@ async def import_archive(
     title: str | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
 ) -> ImportCounts:
-    """Store an archive in the conversation that is named, or in one of its own, which is made or found again.
+    """Store an archive in the given conversation, or in its own one, which is created if needed.
 
-    Interrupted anywhere, the same again does the rest.
+    After an interruption, the same import continues.
     """
-    done = ImportCounts()
+    counts = ImportCounts()
     target = conversation_id or archive.derive_conversation_id(owner_id)
     for first in range(0, len(archive.messages), BATCH_MESSAGES):
-        some = archive.messages[first : first + BATCH_MESSAGES]
+        batch = archive.messages[first : first + BATCH_MESSAGES]
         async with database.transaction() as connection:
             archives = Archives(connection)
             if first == 0 and conversation_id is None:
@@ -43,11 +43,11 @@ async def import_archive(
                     agent_id=agent_id,
                     kind=kind or archive.kind,
                     title=title if title is not None else archive.title,
-                    at=some[0].created_at,
+                    at=batch[0].created_at,
                 )
-            done += await archives.import_messages(owner_id, target, some, prefix=archive.prefix)
-        on_progress(len(some))
-    return done
+            counts += await archives.import_messages(owner_id, target, batch, prefix=archive.prefix)
+        on_progress(len(batch))
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class LegacyTagCounts:
 
 
 async def tag_legacy(database: Database, owner_id: str) -> LegacyTagCounts:
-    """Tag the triggers of older systems, and the replies to them, in all of an owner's conversations. Twice is once."""
+    """Tag the triggers of older systems, and the replies to them, in all of an owner's conversations. Idempotent."""
     triggers, replies, warnings = 0, 0, list[RowProblem]()
     async with database.statement() as connection:
         conversations = await Archives(connection).list_conversation_ids(owner_id)

@@ -34,7 +34,7 @@ class TelegramChat:
     """A chat of an export, before its messages are read."""
 
     id: str
-    """As Telegram writes such ids elsewhere in the file: `user1`, `chat1`, `channel1`. A bare number may be of three."""
+    """The id with its kind, as in the rest of the file: `user1`, `chat1`, `channel1`. A number alone is ambiguous."""
     number: str
     name: str
     type: str
@@ -73,12 +73,12 @@ class _Topics:
 
 
 def list_telegram_chats(data: bytes) -> list[TelegramChat]:
-    """Return the chats of an export; raises InvalidInput if it is none."""
+    """Return the chats of an export; raise InvalidInput if the file is no export."""
     export = as_mapping(_parse(data)) or {}
     if isinstance(export.get("messages"), list):
         return [_chat(export)]
-    lists = [as_mapping(export.get(name)) for name in ("chats", "left_chats")]
-    found = [chat for some in lists if some for chat in _as_list(some.get("list"))]
+    chat_lists = [as_mapping(export.get(name)) for name in ("chats", "left_chats")]
+    found = [chat for chat_list in chat_lists if chat_list for chat in _as_list(chat_list.get("list"))]
     chats = [_chat(chat) for chat in map(as_mapping, found) if chat is not None]
     if not chats:
         raise InvalidInput(
@@ -91,34 +91,34 @@ def read_telegram(
     chat: TelegramChat, *, now: datetime, agent_authors: Sequence[str] = (), limit: int = MAX_CHARACTERS
 ) -> Archive:
     """Return a chat as an archive. In a chat with a bot, the bot's messages are the agent's; else only those of
-    `agent_authors`, by id or name: anybody may call themselves like an agent."""
+    `agent_authors`, by id or name: anybody may use an agent's name."""
     rows = ArchiveBuilder()
     agents = {*agent_authors, *([f"user{chat.number}"] if chat.type == "bot_chat" else [])}
     topics = _Topics()
     has_guessed = False
     for number, row in enumerate(chat.rows, 1):
-        told = as_mapping(row) or {}
-        place = f"message {number}" + (f" (id {told['id']})" if isinstance(told.get("id"), int) else "")
-        if told.get("type") in ("service", "unsupported"):
-            topics.see(told)
+        mapping = as_mapping(row) or {}
+        location = f"message {number}" + (f" (id {mapping['id']})" if isinstance(mapping.get("id"), int) else "")
+        if mapping.get("type") in ("service", "unsupported"):
+            topics.see(mapping)
             rows.skipped += 1
             continue
         try:
-            message = _message(told, agents, now=now, limit=limit)
-            topic = topics.of(told)
+            message = _message(mapping, agents, now=now, limit=limit)
+            topic = topics.of(mapping)
             if message is None:
                 rows.skipped += 1
                 continue
-            if message.reply_to == topic:  # everything in a topic replies to its beginning, which nobody said
+            if message.reply_to == topic:  # every message in a topic replies to its start, which is no message
                 message = replace(message, reply_to=None)
-            # As the live channel has it. Elsewhere each member has numbers of their own for the same messages.
+            # The same id as in the live channel. In other chats each member has their own numbers for the same messages.
             platform_id = f"-100{chat.number}/{message.row_id}" if chat.has_own_numbers else None
-            rows.add(place, replace(message, thread_id=topic, platform_id=platform_id))
+            rows.add(location, replace(message, thread_id=topic, platform_id=platform_id))
         except InvalidInput as error:
-            rows.problems.append(RowProblem(place, str(error)))
-        if "date_unixtime" not in told and not has_guessed:
+            rows.problems.append(RowProblem(location, str(error)))
+        if "date_unixtime" not in mapping and not has_guessed:
             has_guessed = True
-            rows.warnings.append(RowProblem(place, "The file is from an old version: its times are taken as UTC."))
+            rows.warnings.append(RowProblem(location, "The file is from an old version: its times are taken as UTC."))
     return rows.build("telegram", chat.id, title=chat.name or None, kind=chat.kind)
 
 
@@ -128,7 +128,7 @@ def _parse(data: bytes) -> object:
     except orjson.JSONDecodeError:
         pass
     try:
-        # What isn't Unicode in one message is that message's problem: it is found there, and the others are read.
+        # Invalid Unicode in one message is reported for that message; the others are read.
         return json.loads(data.decode(errors="surrogateescape").removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise InvalidInput("The file isn't valid JSON: it may be cut off, or the export was made as HTML.") from error
@@ -142,28 +142,28 @@ def _chat(chat: Mapping[str, Any]) -> TelegramChat:
     form, name = str(chat.get("type")), chat.get("name")
     number = read_id(chat.get("id"), what="id of the chat", limit=40)
     family = "user" if form in _DIRECT else "chat" if form == "private_group" else "channel"
-    shown = name if isinstance(name, str) else "Saved Messages" if form == "saved_messages" else ""
-    return TelegramChat(f"{family}{number}", number, shown, form, _as_list(chat.get("messages")))
+    title = name if isinstance(name, str) else "Saved Messages" if form == "saved_messages" else ""
+    return TelegramChat(f"{family}{number}", number, title, form, _as_list(chat.get("messages")))
 
 
 def _message(row: Mapping[str, Any], agents: set[str], *, now: datetime, limit: int) -> ArchivedMessage | None:
-    """Return the message of a row; None if it says nothing."""
+    """Return the message of a row; None if it is empty."""
     if row.get("type") != "message":
         raise InvalidInput("It isn't a message: its `type` is missing or unknown.")
     row_id = read_id(row.get("id"))
     created_at = read_time(row.get("date_unixtime", row.get("date")), now=now, what="date")
-    said = "\n".join(part for part in (_render_media(row), _text(row.get("text"))) if part)
-    if not said.strip():
+    content = "\n".join(part for part in (_render_media(row), _text(row.get("text"))) if part)
+    if not content.strip():
         return None
     if "forwarded_from" in row:
-        said = f"[forwarded from {row['forwarded_from'] or 'a deleted account'}]\n{said}"
+        content = f"[forwarded from {row['forwarded_from'] or 'a deleted account'}]\n{content}"
     author = _author(row)
     is_agent = bool(agents & {author.id, author.name})
     replied = row.get("reply_to_message_id")
     return ArchivedMessage(
         row_id,
         "assistant" if is_agent else "user",
-        check_content(said, limit=limit),
+        check_content(content, limit=limit),
         created_at,
         author,
         # With a peer it replies to a message of another chat.
@@ -178,12 +178,12 @@ def _read_mentions(text: object) -> tuple[str, ...]:
     """Return the people mentioned without a username, by the id that authors have in the file."""
     parts = [as_mapping(part) or {} for part in _as_list(text)]
     numbers = [part.get("user_id") for part in parts if part.get("type") == "mention_name"]
-    named = [f"user{number}" for number in numbers if isinstance(number, int) and 0 < number < 2**63]
-    return tuple(dict.fromkeys(named))[:MAX_MENTIONS]
+    author_ids = [f"user{number}" for number in numbers if isinstance(number, int) and 0 < number < 2**63]
+    return tuple(dict.fromkeys(author_ids))[:MAX_MENTIONS]
 
 
 def _read_edit_time(row: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
-    """Return the time of the last edit. Old versions wrote a time in 1970 for none: such a time is ignored."""
+    """Return the time of the last edit. Old versions wrote a time in 1970 for no edit: it is ignored."""
     try:
         return {"edited_at": read_time(row.get("edited_unixtime"), now=now).isoformat()}
     except InvalidInput:
@@ -191,17 +191,17 @@ def _read_edit_time(row: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
 
 
 def _author(row: Mapping[str, Any]) -> Author:
-    name, known = row.get("from"), row.get("from_id")
-    if known is None:
-        shown = read_name(name, what="from")
-        return Author(shown, shown)
-    author_id = read_id(known, what="from_id")
-    author_id = author_id if isinstance(known, str) else f"user{author_id}"  # older exports have the bare number
+    name, raw_id = row.get("from"), row.get("from_id")
+    if raw_id is None:
+        display_name = read_name(name, what="from")
+        return Author(display_name, display_name)
+    author_id = read_id(raw_id, what="from_id")
+    author_id = author_id if isinstance(raw_id, str) else f"user{author_id}"  # older exports have the bare number
     return Author(author_id, "Deleted account" if name is None else read_name(name, what="from"))
 
 
 def _text(value: object) -> str:
-    """Return the words, which are in parts where they are formatted."""
+    """Return the text, which has several parts if it is formatted."""
     if isinstance(value, str):
         return value
     return "".join(_part(part) for part in _as_list(value))
@@ -210,17 +210,17 @@ def _text(value: object) -> str:
 def _part(part: object) -> str:
     if isinstance(part, str):
         return part
-    told = as_mapping(part) or {}
-    text, address = str(told.get("text", "")), told.get("href")
+    mapping = as_mapping(part) or {}
+    text, address = str(mapping.get("text", "")), mapping.get("href")
     return f"{text} ({address})" if isinstance(address, str) and address != text else text
 
 
 def _render_media(row: Mapping[str, Any]) -> str:
     """Return an attachment as one line; the files are not imported."""
     if (kind := row.get("media_type")) is not None:
-        about = [row.get("sticker_emoji") or row.get("title"), row.get("performer")]
+        details = [row.get("sticker_emoji") or row.get("title"), row.get("performer")]
         name = _MEDIA.get(str(kind), str(kind).replace("_", " "))
-        return render_placeholder(name, *(about if any(about) else [row.get("file_name")]))
+        return render_placeholder(name, *(details if any(details) else [row.get("file_name")]))
     if "photo" in row:
         return "[photo]"
     if "file" in row:
@@ -237,10 +237,10 @@ def _render_shared(row: Mapping[str, Any]) -> str:
         )
     if "location_information" in row or "place_name" in row:
         point = as_mapping(row.get("location_information")) or {}
-        told = [row.get("place_name"), row.get("address"), point.get("latitude"), point.get("longitude")]
-        return render_placeholder("location", ", ".join(str(part) for part in told if part is not None))
+        details = [row.get("place_name"), row.get("address"), point.get("latitude"), point.get("longitude")]
+        return render_placeholder("location", ", ".join(str(part) for part in details if part is not None))
     if poll := as_mapping(row.get("poll")):
-        answers = (_text((as_mapping(one) or {}).get("text")) for one in _as_list(poll.get("answers")))
+        answers = (_text((as_mapping(answer) or {}).get("text")) for answer in _as_list(poll.get("answers")))
         return render_list("poll", _text(poll.get("question")), answers)
     for name in ("game_title", "invoice_information"):
         if name in row:

@@ -1,4 +1,4 @@
-"""The book of memories: what an agent keeps about an owner, each fact once, and never more than fits (MEM-1, MEM-3)."""
+"""Store memories of an agent about an owner: each fact once, within the capacity (MEM-1, MEM-3)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ log = structlog.get_logger()
 MAX_KEY = 200
 MAX_QUERY = 4_000
 _PRECISION = 0.0005
-"""Vectors are stored at half precision, so a similarity is known to three decimals."""
+"""Vectors are stored at half precision, so a similarity is exact to three decimals."""
 _WARN_EVERY = CAPACITY // 20
-"""Places between two warnings: one for every memory would drown the log."""
+"""Number of new memories between two warnings about the capacity."""
 _MOST_TWINS = 50
 """Number of similar memories that are compared exactly."""
 _FULL = (
@@ -46,7 +46,7 @@ _FULL = (
 
 
 class Duplicate(Conflict):
-    """Something that says the same is remembered already, under `memory_id`."""
+    """The memory with the id `memory_id` states the same fact, or has the same key."""
 
     def __init__(self, message: str, *, memory_id: str) -> None:
         super().__init__(message)
@@ -54,12 +54,12 @@ class Duplicate(Conflict):
 
 
 class Full(Conflict):
-    """There is no place for another memory: one has to go first."""
+    """The capacity is used up: a memory must be deleted first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A remark with its vector, ready to be stored."""
+    """A memory candidate with its vector, ready to be stored."""
 
     remark: MemoryCandidate
     embedder: str
@@ -72,11 +72,11 @@ class Change:
 
     kind: MemoryChangeKind
     memory: Memory
-    """As it is now; of one that is deleted, as it was."""
+    """The memory after the change; a deleted one as it was."""
 
 
 Hearer: TypeAlias = Callable[[str, MemoryChangeKind, Memory], None]
-"""A function that is told whose memory has changed, and how."""
+"""A function that is called with the owner and the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class MemoryStore:
-    """Remembers for each agent what it knows about each owner.
+    """Stores each agent's memories about each owner.
 
-    No two memories of one agent about one owner say the same, and there are never more than CAPACITY, whoever writes at
-    the same moment: writers take turns, and look again when it is theirs.
+    No two memories of one agent about one owner state the same fact, and there are never more than CAPACITY, also with
+    concurrent writers: they take a lock and check again under it.
     """
 
     database: Database
@@ -115,28 +115,30 @@ class MemoryStore:
     listeners: list[Hearer] = field(default_factory=list[Hearer])
 
     def announce(self, owner_id: str, changes: Sequence[Change]) -> None:
-        """Tell whoever wants to hear it what has changed. Whoever calls `apply` calls this when it has committed."""
+        """Call the listeners with the changes. The caller of `apply` calls this after its commit."""
         for change in changes:
             for hear in self.listeners:
                 hear(owner_id, change.kind, change.memory)
 
     async def create(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:
-        """Return a new memory. Raises Duplicate if one says the same or has its key, Full if there is no place."""
-        [new] = await self._embed([check_content(remark)])
+        """Store a new memory. Raise Duplicate if one states the same fact or has its key, Full at the capacity."""
+        [prepared] = await self._embed([check_content(remark)])
         async with self.database.transaction() as connection:
             memories = Memories(connection)
             await memories.lock(owner_id, agent_id)
-            if new.remark.key is not None and (taken := await memories.find_by_key(owner_id, agent_id, new.remark.key)):
-                raise _key_taken(taken)
-            if twins := await _twins(memories, owner_id, agent_id, new):
-                raise _says_the_same(twins[0])
-            if (made := await _add(memories, owner_id, agent_id, new)) is None:
+            if prepared.remark.key is not None and (
+                memory_with_key := await memories.find_by_key(owner_id, agent_id, prepared.remark.key)
+            ):
+                raise _key_taken(memory_with_key)
+            if duplicates := await _twins(memories, owner_id, agent_id, prepared):
+                raise _says_the_same(duplicates[0])
+            if (memory := await _add(memories, owner_id, agent_id, prepared)) is None:
                 raise Full(_FULL)
-        self.announce(owner_id, [Change("created", made)])
-        return made
+        self.announce(owner_id, [Change("created", memory)])
+        return memory
 
     async def upsert(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:
-        """Remember it: under its key, merged with what says the same, or anew. Raises Full if there is no place."""
+        """Store a fact: under its key, merged with memories of the same fact, or as a new one. Raise Full at the capacity."""
         prepared = await self._embed([check_content(remark)])
         async with self.database.transaction() as connection:
             applied = await self.apply(connection, owner_id, agent_id, prepared)
@@ -146,19 +148,19 @@ class MemoryStore:
         return applied.changes[0].memory
 
     async def prepare(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
-        """Embed remarks for `apply`; those that can't be stored are left out with a log. Raises Transient."""
-        fit: list[MemoryCandidate] = []
-        for remark in remarks:
+        """Embed candidates for `apply`; those that can't be stored are logged and left out. Raise Transient."""
+        valid: list[MemoryCandidate] = []
+        for candidate in remarks:
             try:
-                fit.append(check_content(remark))
+                valid.append(check_content(candidate))
             except InvalidInput as error:
-                log.warning("memory.unfit", origin=remark.origin, reason=str(error))
-        return await self._embed(fit)
+                log.warning("memory.unfit", origin=candidate.origin, reason=str(error))
+        return await self._embed(valid)
 
     async def apply(self, connection: Connection, owner_id: str, agent_id: str, writes: Sequence[Prepared]) -> Applied:
-        """Store remarks inside the caller's transaction, each as `upsert` does; what finds no place is only reported.
+        """Store candidates inside the caller's transaction, each as `upsert` does; those above the capacity are only counted.
 
-        Whoever holds other locks takes them before: from here to the end of the transaction other writers wait.
+        Take other locks before this call: from here to the end of the transaction other writers wait.
         """
         if not writes:
             return Applied()
@@ -167,9 +169,9 @@ class MemoryStore:
         changes: list[Change] = []
         refused: list[MemoryCandidate] = []
         for write in writes:
-            made = await _upsert(memories, owner_id, agent_id, write)
-            changes += made
-            if not made:
+            upserted = await _upsert(memories, owner_id, agent_id, write)
+            changes += upserted
+            if not upserted:
                 refused.append(write.remark)
         if refused:
             log.warning("memory.full", agent=agent_id, owner=owner_id, refused=len(refused), capacity=CAPACITY)
@@ -178,16 +180,16 @@ class MemoryStore:
     async def edit(
         self, owner_id: str, agent_id: str, memory_id: str, *, content: str | None = None, key: str | None = None
     ) -> Memory:
-        """Other words or another key, by the owner's hand; an empty key takes the key away, None leaves it.
+        """Change the content or the key of a memory for its owner; an empty key removes the key, None keeps it.
 
-        Raises NotFound, and Duplicate if another memory says the same or has the key.
+        Raise NotFound, and Duplicate if another memory states the same fact or has the key.
         """
         if content is None and key is None:
             raise InvalidInput("There is nothing to change: send `content`, `key` or both.")
         new_key = None if key is None else check_key(key)
         async with self.database.statement() as connection:
             await Memories(connection).get(owner_id, agent_id, memory_id)
-        # The owner's own words do not come from any message.
+        # Text that the owner edits has no source message.
         words = None if content is None else check_content(MemoryCandidate(content, origin="user"))
         embedded = None if words is None else (await self._embed([words]))[0]
         async with self.database.transaction() as connection:
@@ -195,46 +197,46 @@ class MemoryStore:
             await memories.lock(owner_id, agent_id)
             before = await memories.get(owner_id, agent_id, memory_id)
             kept_key = before.key if key is None else new_key
-            taken = None if kept_key is None else await memories.find_by_key(owner_id, agent_id, kept_key)
-            if taken is not None and taken.id != memory_id:
-                raise _key_taken(taken)
+            memory_with_key = None if kept_key is None else await memories.find_by_key(owner_id, agent_id, kept_key)
+            if memory_with_key is not None and memory_with_key.id != memory_id:
+                raise _key_taken(memory_with_key)
             if embedded is None or embedded.remark.content == before.content:
                 edited = await memories.touch(before, key=kept_key)
-            elif twins := await _twins(memories, owner_id, agent_id, embedded, but=memory_id):
-                raise _says_the_same(twins[0])
+            elif duplicates := await _twins(memories, owner_id, agent_id, embedded, except_id=memory_id):
+                raise _says_the_same(duplicates[0])
             else:
                 edited = await _rewritten(memories, before, embedded, key=kept_key)
         self.announce(owner_id, [Change("updated", edited)])
         return edited
 
     async def delete(self, owner_id: str, agent_id: str, memory_id: str) -> Memory:
-        """Forget one, and return what it was; raises NotFound."""
+        """Delete a memory and return it; raise NotFound."""
         async with self.database.transaction() as connection:
             memories = Memories(connection)
             await memories.lock(owner_id, agent_id)
-            gone = await memories.delete(owner_id, agent_id, memory_id)
-        self.announce(owner_id, [Change("deleted", gone)])
-        return gone
+            memory = await memories.delete(owner_id, agent_id, memory_id)
+        self.announce(owner_id, [Change("deleted", memory)])
+        return memory
 
     async def delete_all(self, owner_id: str, agent_id: str) -> int:
-        """Forget everything; returns how much that was. Again, it is nothing."""
+        """Delete all memories; return how many. Idempotent."""
         async with self.database.transaction() as connection:
             memories = Memories(connection)
             await memories.lock(owner_id, agent_id)
-            gone = await memories.list_page(owner_id, agent_id, limit=CAPACITY)
+            deleted = await memories.list_page(owner_id, agent_id, limit=CAPACITY)
             await memories.delete_all(owner_id, agent_id)
-        self.announce(owner_id, [Change("deleted", one) for one in gone])
-        return len(gone)
+        self.announce(owner_id, [Change("deleted", memory) for memory in deleted])
+        return len(deleted)
 
     async def page(
         self, owner_id: str, agent_id: str, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> list[Memory]:
-        """Return what is remembered, the newest first; `before` is the (created_at, id) of the last one seen."""
+        """Return memories, the newest first; `before` is the (created_at, id) of the previous page's last."""
         async with self.database.statement() as connection:
             return await Memories(connection).list_page(owner_id, agent_id, limit=limit, before=before)
 
     async def search(self, owner_id: str, agent_id: str, query: str, limit: int) -> list[tuple[Memory, float]]:
-        """Return what is remembered about something, best first, with similarities. Raises Transient."""
+        """Return the memories most similar to a query, best first, with similarities. Raise Transient."""
         check_text(query, what="q", limit=MAX_QUERY)
         if not has_visible_text(query):
             return []
@@ -244,43 +246,45 @@ class MemoryStore:
         return await self.near(owner_id, agent_id, await self.embedder.embed_question(query), limit)
 
     async def near(self, owner_id: str, agent_id: str, vector: Vector, limit: int) -> list[tuple[Memory, float]]:
-        """Return what is remembered about something whose vector is known already."""
+        """Return the memories most similar to a vector."""
         async with self.database.statement() as connection:
             return await Memories(connection).find_nearest(
                 owner_id, agent_id, embedder=self.embedder.name, vector=vector, limit=limit
             )
 
     async def stats(self, owner_id: str, agent_id: str) -> Stats:
-        """Return how full the book is."""
+        """Return the number of memories and the capacity."""
         async with self.database.statement() as connection:
-            held = await Memories(connection).get_statistics(owner_id, agent_id)
-        share = held.count / CAPACITY
+            statistics = await Memories(connection).get_statistics(owner_id, agent_id)
+        share = statistics.count / CAPACITY
         return Stats(
-            count=held.count,
+            count=statistics.count,
             capacity=CAPACITY,
             share=share,
-            warning=_warning(held.count) if share >= WARN_AT_SHARE else None,
-            oldest=held.oldest,
-            newest=held.newest,
-            by_origin={origin: held.by_origin.get(origin, 0) for origin in get_args(Origin)},
+            warning=_warning(statistics.count) if share >= WARN_AT_SHARE else None,
+            oldest=statistics.oldest,
+            newest=statistics.newest,
+            by_origin={origin: statistics.by_origin.get(origin, 0) for origin in get_args(Origin)},
         )
 
     async def reindex_some(self, *, limit: int = 50) -> int:
-        """Embed again what another embedder has indexed, of anybody; returns how many were looked at, 0 when done."""
+        """Embed a batch of memories of all owners that another embedder has indexed; return how many, 0 when done."""
         async with self.database.statement() as connection:
-            some = await Memories(connection).list_outdated(self.embedder.name, limit=limit)
-        vectors = await self._vectors([one.content for one in some])
-        for one, vector in zip(some, vectors, strict=True):
+            outdated = await Memories(connection).list_outdated(self.embedder.name, limit=limit)
+        vectors = await self._vectors([memory.content for memory in outdated])
+        for memory, vector in zip(outdated, vectors, strict=True):
             async with self.database.statement() as connection:
-                await Memories(connection).replace_vector(one, embedder=self.embedder.name, vector=vector)
-        return len(some)
+                await Memories(connection).replace_vector(memory, embedder=self.embedder.name, vector=vector)
+        return len(outdated)
 
     async def _embed(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
         vectors = await self._vectors([remark.content for remark in remarks])
-        return [Prepared(one, self.embedder.name, vector) for one, vector in zip(remarks, vectors, strict=True)]
+        return [
+            Prepared(candidate, self.embedder.name, vector) for candidate, vector in zip(remarks, vectors, strict=True)
+        ]
 
     async def _vectors(self, contents: Sequence[str]) -> list[Vector]:
-        """Return a vector for each text, the whole of it."""
+        """Return a vector for each whole text: a long one is embedded in pieces."""
         cut = [pieces_of(content) for content in contents]
         texts = [piece for pieces in cut for piece in pieces]
         vectors = iter(await self.embedder.embed(texts) if texts else [])
@@ -288,7 +292,7 @@ class MemoryStore:
 
 
 def check_content(remark: MemoryCandidate) -> MemoryCandidate:
-    """Return the remark as it is stored; raises InvalidInput or TooLarge with a sentence for whoever wrote it."""
+    """Return the candidate as it is stored; raise InvalidInput or TooLarge with a sentence for its author."""
     content = check_text(remark.content, what="content", limit=MAX_CHARACTERS).strip()
     if not has_visible_text(content):
         raise InvalidInput("The memory is empty: `content` needs at least one visible character.")
@@ -296,76 +300,84 @@ def check_content(remark: MemoryCandidate) -> MemoryCandidate:
 
 
 def check_key(key: str) -> str | None:
-    """Return the key as it is stored; None for one with nothing in it."""
+    """Return the key as it is stored; None for an empty one."""
     stripped = check_text(key, what="key", limit=MAX_KEY).strip()
     return stripped if has_visible_text(stripped) else None
 
 
 async def _upsert(memories: Memories, owner_id: str, agent_id: str, write: Prepared) -> Sequence[Change]:
-    """Store one remark: what is remembered now comes first. Empty if there was no place."""
+    """Store one candidate and return the changes, that of the stored memory first; empty at the capacity."""
     key = write.remark.key
-    own = None if key is None else await memories.find_by_key(owner_id, agent_id, key)
-    twins = await _twins(memories, owner_id, agent_id, write, but=own and own.id)
-    if own is not None:
-        if own.content == write.remark.content:
-            return [Change("updated", await memories.touch(own, key=key))]
-        target = own
-    elif twins:
-        target, *twins = twins
+    memory_with_key = None if key is None else await memories.find_by_key(owner_id, agent_id, key)
+    duplicates = await _twins(memories, owner_id, agent_id, write, except_id=memory_with_key and memory_with_key.id)
+    if memory_with_key is not None:
+        if memory_with_key.content == write.remark.content:
+            return [Change("updated", await memories.touch(memory_with_key, key=key))]
+        target = memory_with_key
+    elif duplicates:
+        target, *duplicates = duplicates
         if adds_nothing(write.remark.content, target.content):
             return [Change("updated", await memories.touch(target, key=target.key or key))]
     else:
-        made = await _add(memories, owner_id, agent_id, write)
-        return [] if made is None else [Change("created", made)]
-    # What else says the same is gone before its key may be given on.
-    absorbed = [Change("deleted", await memories.delete(owner_id, agent_id, twin.id)) for twin in twins]
-    keys = [one for one in (target.key, key, *(twin.key for twin in twins)) if one is not None]
-    kept = await _rewritten(memories, target, write, key=keys[0] if keys else None)
-    return [Change("updated", kept), *absorbed]
+        added = await _add(memories, owner_id, agent_id, write)
+        return [] if added is None else [Change("created", added)]
+    # Delete the duplicates first, so that their key is free.
+    merged = [Change("deleted", await memories.delete(owner_id, agent_id, duplicate.id)) for duplicate in duplicates]
+    keys = [
+        candidate_key
+        for candidate_key in (target.key, key, *(duplicate.key for duplicate in duplicates))
+        if candidate_key is not None
+    ]
+    rewritten = await _rewritten(memories, target, write, key=keys[0] if keys else None)
+    return [Change("updated", rewritten), *merged]
 
 
 async def _twins(
-    memories: Memories, owner_id: str, agent_id: str, new: Prepared, *, but: str | None = None
+    memories: Memories, owner_id: str, agent_id: str, prepared: Prepared, *, except_id: str | None = None
 ) -> list[Memory]:
-    """Return the memories that say the same, but for one, the most similar first."""
-    found = await memories.find_similar(
+    """Return the memories that state the same fact, except the one with `except_id`, the most similar first."""
+    similar = await memories.find_similar(
         owner_id,
         agent_id,
-        new.remark.content,
-        embedder=new.embedder,
-        vector=new.vector,
+        prepared.remark.content,
+        embedder=prepared.embedder,
+        vector=prepared.vector,
         floor=SAME_SIMILARITY - _PRECISION,
         limit=_MOST_TWINS,
     )
-    return [one for one, _ in found if one.id != but and can_be_same(one.content, new.remark.content)]
+    return [
+        memory
+        for memory, _ in similar
+        if memory.id != except_id and can_be_same(memory.content, prepared.remark.content)
+    ]
 
 
-async def _add(memories: Memories, owner_id: str, agent_id: str, new: Prepared) -> Memory | None:
-    """Return a new memory, if there is a place for it."""
+async def _add(memories: Memories, owner_id: str, agent_id: str, prepared: Prepared) -> Memory | None:
+    """Store and return a new memory; None at the capacity."""
     count = await memories.count(owner_id, agent_id)
     if count >= CAPACITY:
         return None
-    made = await memories.add(owner_id, agent_id, new.remark, embedder=new.embedder, vector=new.vector)
+    memory = await memories.add(owner_id, agent_id, prepared.remark, embedder=prepared.embedder, vector=prepared.vector)
     if count + 1 >= CAPACITY * WARN_AT_SHARE and (count + 1) % _WARN_EVERY == 0:
         log.warning("memory.nearly_full", agent=agent_id, owner=owner_id, count=count + 1, capacity=CAPACITY)
-    return made
+    return memory
 
 
-async def _rewritten(memories: Memories, before: Memory, new: Prepared, *, key: str | None) -> Memory:
-    """Return the memory with the newer words, and where these come from."""
+async def _rewritten(memories: Memories, before: Memory, prepared: Prepared, *, key: str | None) -> Memory:
+    """Store and return the memory with the newer text and its source."""
     now = replace(
         before,
         key=key,
-        content=new.remark.content,
-        origin=new.remark.origin,
-        conversation_id=new.remark.conversation_id,
-        message_id=new.remark.message_id,
+        content=prepared.remark.content,
+        origin=prepared.remark.origin,
+        conversation_id=prepared.remark.conversation_id,
+        message_id=prepared.remark.message_id,
     )
-    return await memories.rewrite(now, embedder=new.embedder, vector=new.vector)
+    return await memories.rewrite(now, embedder=prepared.embedder, vector=prepared.vector)
 
 
 def _mean(vectors: Sequence[Vector]) -> Vector:
-    """Return the direction of them all together, at length 1."""
+    """Return the mean of the vectors, scaled to length 1."""
     if len(vectors) == 1:
         return vectors[0]
     summed = [math.fsum(numbers) for numbers in zip(*vectors, strict=True)]

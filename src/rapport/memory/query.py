@@ -18,9 +18,9 @@ log = structlog.get_logger()
 Source: TypeAlias = Literal["message", "last_user_message", "summary", "none"]
 
 _WORD = re.compile(r"[^\W_]")
-"""A letter or a digit of any script: without one a text says nothing that could be looked up."""
+"""A letter or a digit of any script: a text without one can't be searched for."""
 _LONGEST_WISH = 160
-"""Characters: a longer text has a subject of its own."""
+"""Maximum characters of a request for everything: a longer text has a subject of its own."""
 _EVERYTHING = re.compile(
     r"\b(?:"
     # English
@@ -47,7 +47,7 @@ _EVERYTHING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The text that memories are compared with, and whose it is."""
+    """The text that memories are compared with, and its source."""
 
     text: str
     source: Source
@@ -57,31 +57,31 @@ NOTHING = Query("", "none")
 
 
 def query_for(current: HumanMessage, history: Sequence[Message], summary: Message | None) -> Query:
-    """Return the text of `current`; if the system wrote it or it has no words, what a person said last, else the summary.
+    """Return the text of `current`; if it is synthetic or has no words, the last message of a person, else the summary.
 
-    `history` is the conversation before `current`, oldest first. Whatever it holds, synthetic content is never returned.
+    `history` is the conversation before `current`, oldest first. Synthetic content is never returned.
     """
     if not is_synthetic(current):
         return _find_last_user_message(current) or _earlier(history, summary)
     trigger_type = current.additional_kwargs.get("trigger_type")
     log.debug("Synthetic message detected in memory retrieval", trigger_type=trigger_type)
-    found = _earlier(history, summary)
-    if found != NOTHING:
+    earlier_text = _earlier(history, summary)
+    if earlier_text != NOTHING:
         log.info(
             "Memory query used fallback strategy due to synthetic trigger",
-            source=found.source,
+            source=earlier_text.source,
             trigger_type=trigger_type,
         )
     elif not any(map(_is_of_a_person, history)):
         log.error("Autonomous message triggered on empty thread - misconfiguration", trigger_type=trigger_type)
-    # Otherwise somebody has sent pictures only: nothing to look up, and nothing wrong.
-    return found
+    # Otherwise a person has sent only pictures, which is no error.
+    return earlier_text
 
 
 def asks_for_everything(text: str) -> bool:
-    """Return whether somebody wants to hear all that is known of them, in English, German, French or Spanish."""
-    asked = " ".join(text.replace("’", "'").split())
-    return len(asked) <= _LONGEST_WISH and bool(_EVERYTHING.search(asked))
+    """Return True if a person asks for everything that is known about them, in English, German, French or Spanish."""
+    line = " ".join(text.replace("’", "'").split())
+    return len(line) <= _LONGEST_WISH and bool(_EVERYTHING.search(line))
 
 
 def _find_last_user_message(current: HumanMessage) -> Query | None:
@@ -103,7 +103,7 @@ def _is_of_a_person(message: Message) -> bool:
 
 
 def _text(message: HumanMessage) -> str:
-    """Its text blocks, joined by line breaks."""
+    """Return the text blocks, joined by line breaks."""
     content = cast("str | Sequence[str | Block]", message.content)  # pyright: ignore[reportUnknownMemberType]
     if isinstance(content, str):
         return content

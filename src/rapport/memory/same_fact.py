@@ -1,4 +1,4 @@
-"""Two wordings of one fact: whether they can be that at all, and which of them says more."""
+"""Decide whether two texts can state the same fact, and which of them says more."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _NEGATIONS = frozenset({"no", "not", "never", "none", "nobody", "nothing", "neither", "nor", "without"})
 _LATIN_ENDS = 0x250
 PIECE = 1_000
-"""Characters that any embedder reads whole; of a longer text some read only the beginning."""
+"""Characters that every embedder reads completely; some read only the beginning of a longer text."""
 SAME_LETTERS = 0.8
-"""The share of letter pairs that two texts must have in common where the vectors alone can't be trusted."""
+"""The share of letter pairs that two texts must have in common if the vectors are not reliable."""
 
 
 def can_be_same(one: str, other: str) -> bool:
-    """False where a high similarity says nothing: to an embedder for Latin scripts all text in some others is the same.
+    """Return False if a high similarity is no evidence: an embedder for Latin scripts gives similar vectors to all text in others.
 
-    Such texts say the same only if they are nearly the same, letter by letter; that loses no fact.
+    Such texts state the same fact only if their letters are nearly the same; so no fact is lost.
     """
     if _is_latin(one) and _is_latin(other):
         return True
-    pairs, others = _letter_pairs(one), _letter_pairs(other)
-    shared = sum((pairs & others).values())
-    return 2 * shared >= SAME_LETTERS * (pairs.total() + others.total())
+    pairs, other_pairs = _letter_pairs(one), _letter_pairs(other)
+    shared = sum((pairs & other_pairs).values())
+    return 2 * shared >= SAME_LETTERS * (pairs.total() + other_pairs.total())
 
 
 def adds_nothing(newer: str, older: str) -> bool:
-    """Return whether the newer text is the older one, or that with some words left out that deny nothing."""
-    said = iter(_words(older))
+    """Return True if the newer text is the older one, possibly without some words, none of which is a negation."""
+    older_words = iter(_words(older))
     left_out: list[str] = []
     for word in _words(newer):
-        for candidate in said:
+        for candidate in older_words:
             if candidate == word:
                 break
             left_out.append(candidate)
         else:
             return False
-    return _NEGATIONS.isdisjoint([*left_out, *said])
+    return _NEGATIONS.isdisjoint([*left_out, *older_words])
 
 
 def pieces_of(text: str) -> list[str]:
-    """Return the text in pieces that an embedder reads whole, cut between words where there are any."""
+    """Return the text in pieces that an embedder reads completely, cut between words if possible."""
     pieces: list[str] = []
     while len(text) > PIECE:
         space = max(text.rfind(" ", 1, PIECE), text.rfind("\n", 1, PIECE))
@@ -62,4 +62,4 @@ def _is_latin(text: str) -> bool:
 
 def _letter_pairs(text: str) -> Counter[str]:
     letters = f" {' '.join(text.casefold().split())} "
-    return Counter(letters[at : at + 2] for at in range(len(letters) - 1))
+    return Counter(letters[position : position + 2] for position in range(len(letters) - 1))
