@@ -28,32 +28,32 @@ from tests.support.world import World, open_world
 TEMPLATE = "rapport_template"
 MEMORY = Path("/dev/shm")
 ENOUGH = 4_000_000_000
-"""Bytes that must be free there."""
+"""Bytes that must be free in memory for temporary files."""
 
 
-# How long an example takes depends on what else the machine does.
+# No deadline: the duration of an example depends on the machine's load.
 hypothesis_settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("calm")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let temporary files be in memory, where there is room and nobody has said where else: thousands of databases are made
-    and dropped, which a disk takes up to thirty times as long for."""
+    """Put temporary files into memory, where there is room and TMPDIR is not set: thousands of databases are created and
+    dropped, which takes up to thirty times as long on a disk."""
     if hasattr(config, "workerinput") or "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
         return
-    for left in MEMORY.glob("rapport-tests-*"):  # by a run that was killed
+    for left in MEMORY.glob("rapport-tests-*"):  # left by a run that was killed
         if not psutil.pid_exists(int(left.name.split("-")[2])):
             shutil.rmtree(left, ignore_errors=True)
     if min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) < ENOUGH:
         return
     folder = tempfile.mkdtemp(prefix=f"rapport-tests-{os.getpid()}-", dir=MEMORY)
-    Path(folder).chmod(0o755)  # some tests are somebody else
+    Path(folder).chmod(0o755)  # some tests run as another user
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests, and begin with the long ones, so that no process works on one while the others have nothing to do."""
+    """Mark slow tests, and start with the long ones, so that no process runs one at the end while the others are idle."""
     here = Path(__file__).parent
 
     def begins_late(item: pytest.Item) -> int:
@@ -107,13 +107,13 @@ async def world(database_url: str) -> AsyncGenerator[World]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """Somebody who has set nothing yet."""
+    """A data directory and an environment without settings."""
     return Home(tmp_path)
 
 
 @pytest.fixture
 def rapport(home: Home, database_url: str) -> Run:
-    """Runs the command on a database of its own; files are named from the test's folder."""
+    """Return a function that runs the command on a separate database, in the test's folder."""
 
     def run(*arguments: str, **environment: str) -> Ran:
         return home.run(*arguments, DATABASE_URL=database_url, **environment)
@@ -124,7 +124,7 @@ def rapport(home: Home, database_url: str) -> Run:
 def _database(postgres: EmbeddedPostgres, *, template: str) -> Generator[str]:
     name = f"test_{new_id().lower()}"
     with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
-        # Copying files takes half the time of writing every page to the log, as long as nothing waits for a disk.
+        # Copying files takes half the time of writing every page to the log, when the files are in memory.
         connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY'.encode())
         yield postgres.url_for(name)
         connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
@@ -134,7 +134,7 @@ def _make_template(postgres: EmbeddedPostgres) -> None:
     with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone():
             return
-        # What the tests crash are our processes, not the machine: waiting for the disk would prove nothing here.
+        # Tests kill processes, not the machine: waiting for the disk would prove nothing.
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("ALTER SYSTEM SET full_page_writes = off")
         connection.execute("SELECT pg_reload_conf()")

@@ -1,6 +1,6 @@
 """Define small chats with earlier calls: messages of people, earlier calls, answers, and a new call.
 
-A line is `mark who when: text`. Marks: `*` belongs to the talk that the new call means, `-` is other talk, `@` an earlier call,
+A line is `mark who when: text`. Marks: `*` belongs to the discussion that the new call means, `-` is other talk, `@` an earlier call,
 `<` the agent's answer to the call above it, `?` the new call. `when` is how long ago: 5m, 3h, 2d. After it `#x` names a line,
 and `>x` makes it a reply to that line.
 """
@@ -21,7 +21,7 @@ class Said:
     mark: Mark
     who: str
     minutes: float
-    """How long ago."""
+    """The age of the message."""
     text: str
     name: str | None
     replies_to: str | None
@@ -332,7 +332,7 @@ CAST = """
 
 
 def chats() -> list[Chat]:
-    """Return all of them."""
+    """Return all chats."""
     found: list[Chat] = []
     for block in CAST.replace("{long}", LONG.strip()).strip().split("\n\n"):
         title, *lines = block.split("\n")

@@ -22,7 +22,7 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(slots=True)
 class Figures:
-    """What an audit counts; everything but `messages` and `replies` has to be zero."""
+    """The counts of an audit; everything but `messages` and `replies` must be zero."""
 
     messages: int = 0
     replies: int = 0
@@ -53,7 +53,7 @@ async def query(url: str, statement: str) -> Rows:
 
 
 async def until_idle(url: str, *, seconds: float = LIMIT_SECONDS) -> float:
-    """Wait until every event is done; returns how long that took."""
+    """Wait until every event is done; return the seconds that this took."""
     begun = time.monotonic()
     left: Rows = []
     while time.monotonic() - begun < seconds:
@@ -65,7 +65,7 @@ async def until_idle(url: str, *, seconds: float = LIMIT_SECONDS) -> float:
 
 
 async def audit(url: str, sent: Sequence[Sent], model: ScriptedModel) -> Figures:
-    """Count everything that went wrong, from the rows themselves and from what the model saw."""
+    """Count all violations, from the rows and from the model's calls."""
     figures = Figures()
     rows = await query(
         url,
@@ -109,7 +109,7 @@ def _answers(figures: Figures, users: Rows, replies: Rows) -> None:
         answers = by_event.pop((row[0], row[1]), [])
         figures.unanswered += not answers
         figures.double += max(0, len(answers) - 1)
-        # Beside the receipt of what it was made from, a reply like these has nothing to say of itself.
+        # Such a reply has no metadata but its receipt.
         figures.wrong += sum(answer[3] != reply_to(row[3]) or set(answer[6]) != {"context"} for answer in answers)
     figures.wrong += len(by_event)
 
@@ -133,9 +133,9 @@ def _order(figures: Figures, rows: Rows, sent: Sequence[Sent]) -> None:
 
 
 def overlaps(calls: Sequence[Call]) -> int:
-    """Pairs of calls about the same conversation at the same time; a call whose caller died counts for nothing.
+    """Count pairs of concurrent calls about the same conversation; a call whose caller was killed does not count.
 
-    Which conversation a text belongs to is its first word.
+    The first word of a text names its conversation.
     """
     by_conversation: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
@@ -149,9 +149,9 @@ def overlaps(calls: Sequence[Call]) -> int:
 
 
 async def history_agrees(client: Client, url: str) -> None:
-    """What people can read is what is stored: the same messages in the same order, page by page.
+    """Check that the history over HTTP is what is stored: the same messages in the same order, page by page.
 
-    Summaries are made behind the turns, perhaps at this moment: they are no part of it.
+    Summaries are left out, because one may be made at this moment.
     """
     rows = await query(
         url,
@@ -169,7 +169,7 @@ async def history_agrees(client: Client, url: str) -> None:
 
 
 async def clients_agree(url: str, sent: Sequence[Sent]) -> None:
-    """The reply that a client was given is the one that is stored."""
+    """Check that the reply that a client got is the stored one."""
     stored = {row[0]: row[1] for row in await query(url, "SELECT id, content FROM messages WHERE role = 'assistant'")}
     for one in sent:
         if one.reply is not None:

@@ -20,7 +20,7 @@ from .silences import run
 
 
 def faketime_library() -> Path:
-    """The library of the package `libfaketime`, found without importing that (which starts Python anew)."""
+    """Return the library of the package `libfaketime`, without importing the package, which would restart Python."""
     if sys.platform != "linux":
         pytest.skip("libfaketime moves the clock by LD_PRELOAD, which only Linux has")
     found = [
@@ -31,9 +31,9 @@ def faketime_library() -> Path:
 
 
 class MovedClock:
-    """The time of day in everything that is started on a home with this: the real one and an offset, at any moment another.
+    """The clock of every process that is started on a home with it: the real time and an offset that can be changed at any time.
 
-    The monotonic clock stays the real one, as it does when somebody sets a computer's clock.
+    The monotonic clock stays real, as when somebody sets a computer's clock.
     """
 
     def __init__(self, home: Home) -> None:
@@ -56,20 +56,20 @@ class MovedClock:
         }
 
     def move(self, by: timedelta) -> None:
-        """Let the clock show the real time and this, from now on."""
+        """Set the offset to the real time."""
         new = self._offset.with_suffix(".new")
         new.write_text(f"{by.total_seconds():+.3f}\n")
         new.chmod(0o644)
         new.replace(self._offset)
 
     def move_to(self, moment: datetime) -> None:
-        """Let the clock show this time now, and go on from there."""
+        """Set the clock to this time; it continues from there."""
         self.move(moment - datetime.now(UTC))
 
     async def start_postgres(self) -> None:
         """Start the home's Postgres under this clock; a server joins it and, when it stops, stops it too.
 
-        A server that starts it hands on next to nothing of its environment, and so not this clock.
+        A Postgres that the server starts gets almost nothing of its environment, and so not this clock.
         """
         pgdata = self._home.data / "postgres"
         if not pgdata.exists():
@@ -92,11 +92,11 @@ class MovedClock:
         )
 
     async def postgres_ended(self) -> None:
-        """Until it is shut down."""
+        """Wait until Postgres is shut down."""
         assert self._postgres is not None
         await asyncio.to_thread(self._postgres.wait, 60)
 
     async def shown(self) -> datetime:
-        """What Postgres takes for the time."""
+        """Return the time of Postgres."""
         found: datetime = (await run(self._home.database_url, "SELECT clock_timestamp()"))[0][0]
         return found

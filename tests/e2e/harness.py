@@ -35,19 +35,19 @@ Json = dict[str, Any]
 
 
 def environment(values: Mapping[str, str]) -> dict[str, str]:
-    """These values and next to nothing else: no key, proxy or setting of the developer reaches the server."""
+    """Return these values and a few basic variables, so that no key, proxy or setting of the caller reaches the server."""
     return {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ} | dict(values)
 
 
 @dataclass(slots=True)
 class Home:
-    """A data directory in a place of its own, and everything that was started on it."""
+    """A separate data directory, and all processes that were started on it."""
 
     path: Path
     model: ScriptedModel
     env: dict[str, str] = field(default_factory=dict[str, str])
     open_files: int | None = None
-    """How many files each server may have open; None for as many as this process."""
+    """The limit of open files of each server; None for that of this process."""
     servers: list[Server] = field(default_factory=list["Server"])
 
     @property
@@ -56,7 +56,7 @@ class Home:
 
     @property
     def database_url(self) -> str:
-        """Where the embedded Postgres of this home answers."""
+        """Return the URL of the embedded Postgres of this home."""
         return f"postgresql://postgres@/rapport?host={self.data / 'postgres'}&port=5432"
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -67,7 +67,7 @@ class Home:
                 "OPENAI_BASE_URL": self.model.url,
                 "OPENAI_API_KEY": "mock",
                 "HOST": "127.0.0.1",
-                "PORT": "0",  # the kernel's choice: nobody else can take it in between
+                "PORT": "0",  # the kernel chooses the port: no other process can take it in between
                 "LOG_LEVEL": "info",
                 "RAPPORT_LOG_FORMAT": "json",
                 **self.env,
@@ -76,19 +76,19 @@ class Home:
         )
 
     def spawn(self, **env: str) -> Server:
-        """Start `rapport serve`; it is not ready yet."""
+        """Start `rapport serve` without waiting until it is ready."""
         server = Server(self, len(self.servers), env)
         self.servers.append(server)
         return server
 
     async def serve(self, **env: str) -> Server:
-        """Start `rapport serve` and wait until it can take messages."""
+        """Start `rapport serve` and wait until it accepts messages."""
         server = self.spawn(**env)
         await server.until_ready()
         return server
 
     async def command(self, *arguments: str) -> tuple[int, str, str]:
-        """Run another `rapport` command to its end: its code, output and complaints."""
+        """Run another `rapport` command to its end; return its exit code, output and error output."""
         process = await asyncio.create_subprocess_exec(
             str(COMMAND),
             *arguments,
@@ -104,15 +104,15 @@ class Home:
         return process.returncode, out.decode(), err.decode()
 
     def postmaster(self) -> psutil.Process | None:
-        """The Postgres of this home, if it runs."""
+        """Return the Postgres of this home; None if it does not run."""
         return postmaster(self.data / "postgres")
 
     def kill_postgres(self) -> None:
-        """As a power cut does: postmaster and backends, all at once and without a word."""
+        """Kill postmaster and backends at once, as a power cut would."""
         kill_postgres(self.data / "postgres")
 
     def clean(self) -> None:
-        """End what is left, and remove the directory (unless RAPPORT_E2E_KEEP is set)."""
+        """Kill the remaining processes, and remove the directory (unless RAPPORT_E2E_KEEP is set)."""
         for server in self.servers:
             server.kill()
         for pgdata in self.path.glob("*/postgres"):
@@ -128,7 +128,7 @@ def make_home(model: ScriptedModel) -> Home:
 def postmaster(pgdata: Path) -> psutil.Process | None:
     try:
         process = psutil.Process(int((pgdata / "postmaster.pid").read_text().split("\n", 1)[0]))
-        # A stale file may name a pid that is somebody else's by now; Postgres lives in its data directory.
+        # A stale file may name a reused pid; the working directory of Postgres is its data directory.
         return process if Path(process.cwd()).samefile(pgdata) else None
     except (OSError, ValueError, psutil.Error):
         return None
@@ -150,7 +150,7 @@ def kill_postgres(pgdata: Path) -> None:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Not even a zombie: whoever inherited it may take a while to bury it."""
+    """Wait until the process is gone, including its zombie, which its new parent may reap late."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -158,19 +158,19 @@ def _lives(process: psutil.Process) -> bool:
 
 
 class Cluster:
-    """A Postgres of the test's own, for servers that are given a DATABASE_URL: it can be stopped under them."""
+    """A separate Postgres for servers with a DATABASE_URL, which a test can stop while they run."""
 
     def __init__(self, home: Home) -> None:
         self._path = home.path / "cluster"
         self._user: EmbeddedPostgres | None = None
 
     async def start(self) -> str:
-        """Returns its URL once it answers."""
+        """Start it and return its URL when it answers."""
         self._user = await asyncio.to_thread(EmbeddedPostgres.start, self._path)
         return self._user.url
 
     async def stop(self, *, suddenly: bool) -> None:
-        """Behind everybody's back: a fast shutdown as an administrator does it, or kill -9 of every process."""
+        """Stop it without notice: by a fast shutdown, or by kill -9 of every process."""
         main = postmaster(self._path / "postgres")
         assert main is not None
         if suddenly:
@@ -219,7 +219,7 @@ class Server:
         return self._process.poll() is None
 
     async def until_ready(self, *, seconds: float = READY_SECONDS) -> None:
-        """Until it listens; its database answered and it joined the workers before that."""
+        """Wait until it listens; before that its database has answered and it has registered as a worker."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.alive:
             if found := _LISTENING.search(self.out.read_text()):
@@ -232,13 +232,13 @@ class Server:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and gone."""
+        """Send SIGKILL and wait for the end."""
         if self.alive:
             self._process.kill()
         self._process.wait(LIMIT_SECONDS)
 
     async def exit_code(self, *, seconds: float = LIMIT_SECONDS) -> int:
-        """How it ended; AssertionError if it doesn't within `seconds`."""
+        """Return its exit code. Raise AssertionError if it does not end within `seconds`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if (code := self._process.poll()) is not None:
@@ -247,7 +247,7 @@ class Server:
         raise AssertionError(f"the server did not exit within {seconds} s; its log ends with:\n{self.tail()}")
 
     def lines(self) -> list[Json]:
-        """What it logged."""
+        """Return its log lines."""
         found: list[Json] = []
         for line in self.log.read_text(errors="replace").splitlines():
             with suppress(json.JSONDecodeError):
@@ -255,7 +255,7 @@ class Server:
         return found
 
     def errors(self) -> list[Json]:
-        """What it logged as an error, and what it said outside of its log (a traceback)."""
+        """Return its logged errors, and its output outside of the log (a traceback)."""
         raw = [line for line in self.log.read_text(errors="replace").splitlines() if not line.startswith("{")]
         return [line for line in self.lines() if line.get("level") in {"error", "critical"}] + [
             {"raw": line} for line in raw
@@ -275,7 +275,7 @@ class Sent:
     text: str
     acknowledged: bool = False
     reply: Json | None = None
-    """The answer, for senders that waited for it."""
+    """The answer, if the sender has waited for it."""
     tries: int = 0
 
     @property
@@ -288,18 +288,18 @@ class Sent:
 
 
 class Refused(AssertionError):
-    """The server answered with something that no retry is meant for."""
+    """The server gave an answer that must not be retried."""
 
 
 class Client:
-    """An HTTP client that knows where the server is now, and sends again until it is told that its message is safe."""
+    """An HTTP client that knows the server's current address, and sends again until its message is acknowledged."""
 
     def __init__(self, session: aiohttp.ClientSession, url: Callable[[], str]) -> None:
         self._session = session
         self._url = url
 
     async def create(self, **body: Any) -> str:
-        """A new conversation, with an agent that talks without notes."""
+        """Create a conversation with an agent that needs no notes."""
         async with self._session.post(
             f"{self._url()}/chat/conversations", json={"agent": "companion", **body}
         ) as response:
@@ -311,7 +311,7 @@ class Client:
         return await self._insist(sent, self._post, seconds)
 
     async def drop(self, sent: Sent, *, seconds: float = 120.0) -> None:
-        """Send until it is acknowledged, and go away without waiting for the answer."""
+        """Send until it is acknowledged, and disconnect without waiting for the answer."""
         await self._insist(sent, self._open_stream, seconds)
 
     async def _insist(self, sent: Sent, attempt: Callable[[Sent], Any], seconds: float) -> Any:
@@ -347,7 +347,7 @@ class Client:
         return f"{self._url()}/chat/conversations/{sent.conversation}/messages"
 
     async def history(self, conversation: str, *, limit: int = 100) -> list[Json]:
-        """Everything that was said, by paging from the end to the beginning."""
+        """Return the whole history, by paging from the end to the beginning."""
         pages: list[Json] = []
         before: str | None = None
         for _ in range(1000):
@@ -364,7 +364,7 @@ class Client:
 
 
 class Unavailable(Exception):
-    """503 as it should be: a problem, with a time to come back."""
+    """Check the form of a 503: a problem with Retry-After."""
 
 
 async def _check(response: aiohttp.ClientResponse) -> None:

@@ -17,27 +17,27 @@ from .silences import UNASKED, fell_silent, set_timers, until_nothing_is_due
 AHEAD, SPREAD = 1.0, 2.0
 """Seconds until the first timer of a round is due, and from the first to the last."""
 OVERDUE = 7_200.0
-"""Seconds: longer than any timer is fired after its time."""
+"""Seconds: longer than the lateness of any timer that still fires."""
 
 
 @dataclass(slots=True)
 class Kills:
-    """What was set, and what it took; every fifth conversation may be followed up in, the others have that turned off."""
+    """The timers that were set and the times of the kills; follow-ups are allowed in every fifth conversation."""
 
     home: Home
     model: ScriptedModel
     chance: random.Random
     timers: int = 0
     overdue: int = 0
-    """Of them, set when they should have fired long ago."""
+    """Of them, those that were long overdue when they were set."""
     power_cuts: int = 0
     downtimes: list[float] = field(default_factory=list[float])
-    """Seconds from each kill until there was a server again."""
+    """Seconds from each kill until a server was ready again."""
     errors: list[object] = field(default_factory=list[object])
-    """What a server logged as an error."""
+    """Errors in the servers' logs."""
 
     async def run(self, *, rounds: int, timers: int, seconds: float = 120.0) -> None:
-        """Set timers and kill, so many times; then wait until nothing is due and nothing is left to do."""
+        """Set timers and kill, this many times; then wait until nothing is due and nothing is in progress."""
         self.model.replies = dict.fromkeys(PROMPTS.values(), UNASKED)
         self.model.delay = lambda _text: self.chance.uniform(0, 0.05)
         server = await self.home.serve()
@@ -46,7 +46,7 @@ class Kills:
             await asyncio.sleep(self.chance.uniform(0, AHEAD + SPREAD + 0.5))
             server.signal(signal.SIGKILL)
             killed = time.monotonic()
-            if number % 3 == 2:  # the whole machine, as it were
+            if number % 3 == 2:  # as if the whole machine had crashed
                 await asyncio.to_thread(self.home.kill_postgres)
                 self.power_cuts += 1
             await server.exit_code()
@@ -67,7 +67,7 @@ class Kills:
         await set_timers(url, {talk: AHEAD + self.chance.uniform(0, SPREAD) for talk in talks})
 
     async def _set_overdue(self, count: int) -> None:
-        """While nobody is there to fire them."""
+        """Set overdue timers while no server runs."""
         url = self.home.database_url
         self.timers += count
         self.overdue += count

@@ -20,19 +20,19 @@ from .silences import UNASKED, fell_silent, percentile, set_timers, until_nothin
 
 WITHIN = 0.005
 AHEAD = 1.3
-"""Seconds: longer than any server sleeps before it looks for new timers."""
+"""Seconds: longer than any server sleeps between two polls for timers."""
 FASTEST, SLOWEST = 60.0, 15.0
-"""Posts a second: as many as the machine comes along with, so that they arrive when they are meant to."""
+"""Messages a second: as many as the machine can handle, so that they arrive at the intended time."""
 PROMPTLY = 0.012
 AIMED, LATER = 0.2, 0.15
-"""Shares of those that are sent so as to arrive around the due time, and so as to arrive while the follow-up is under way.
-The rest is sent around the due time."""
+"""Shares of the messages that arrive around the due time, and that arrive while the follow-up is in progress.
+The others are sent around the due time."""
 LATEST = 0.25
 
 
 @dataclass(slots=True)
 class Post:
-    """A message that was posted around the time its conversation's timer was due; times are seconds after that."""
+    """A message that was sent around the due time of its conversation's timer; times are seconds after that."""
 
     conversation: str
     text: str
@@ -40,11 +40,11 @@ class Post:
     sent: float = 0.0
     stored: float = 0.0
     took: float = 0.0
-    """Seconds until the answer was there."""
+    """Seconds until the answer arrived."""
 
     @property
     def is_close(self) -> bool:
-        """Whether it was sent, or has arrived in the database, within a few milliseconds of the due time."""
+        """Return whether it was sent or stored within a few milliseconds of the due time."""
         return abs(self.sent) <= WITHIN or abs(self.stored) <= WITHIN
 
 
@@ -58,20 +58,20 @@ class Races:
     chance: random.Random
     posts: list[Post] = field(default_factory=list[Post])
     way: float = 0.004
-    """Seconds from sending to the database, as it was last."""
+    """Seconds from sending to storing, of the latest message."""
     pace: float = 40.0
     turned_away: list[str] = field(default_factory=list[str])
-    """What a server said that was too busy."""
+    """Answers of servers that were too busy."""
 
     def think(self, model: ScriptedModel) -> None:
-        """Let the model take its time over follow-ups: none, or long enough for somebody to speak meanwhile."""
+        """Delay the model's follow-ups: not at all, or long enough for a message to arrive meanwhile."""
         model.replies = dict.fromkeys(PROMPTS.values(), UNASKED)
         model.delay = lambda text: (
             self.chance.choice([0.0, self.chance.uniform(0, 0.02)]) if text in model.replies else 0
         )
 
     async def run(self, *, batch: int, races: int = 0, messages: int = 0) -> None:
-        """Until so many messages were posted, and so many of them within a few milliseconds of a due timer."""
+        """Run until this many messages were sent, and enough of them within a few milliseconds of a due timer."""
         while len(self.posts) < messages or sum(post.is_close for post in self.posts) < races:
             conversations = await fell_silent(self.url, batch)
             waits = {each: AHEAD + number / self.pace for number, each in enumerate(conversations)}
@@ -96,7 +96,7 @@ class Races:
         assert answer["content"] == reply_to(post.text), answer
 
     async def _answer(self, post: Post) -> Json:
-        """Sends again when the server is too busy, as it is told to; the same message is stored once."""
+        """Send a message, and again if the server is too busy; it is stored once."""
         address = f"{self.chance.choice(self.servers)}/chat/conversations/{post.conversation}/messages"
         body = {"content": post.text, "client_message_id": post.conversation}
         while True:
@@ -121,7 +121,7 @@ class Races:
         self.pace = min(max(self.pace * (1.2 if self.way < PROMPTLY else 0.8), SLOWEST), FASTEST)
 
     def summary(self) -> str:
-        """How close they were, and how long people waited for their answers."""
+        """Return how close to the due time the messages were, and the times of their answers."""
         close = sum(post.is_close for post in self.posts)
         stored = sorted(post.stored * 1e3 for post in self.posts)
         took = sorted(post.took * 1e3 for post in self.posts)
@@ -133,7 +133,7 @@ class Races:
         )
 
     def fates(self, ended: Mapping[str, int]) -> str:
-        """What became of the timers, those included that a message cancelled before their time: they are gone."""
+        """Return the outcomes of the timers, including those that a message cancelled, which are deleted."""
         gone = len(self.posts) - sum(count for state, count in ended.items() if state != "pending")
         return f"{gone:,} cancelled, " + ", ".join(
             f"{count:,} {state}" for state, count in ended.items() if state != "pending"

@@ -1,6 +1,6 @@
 """Serve a model with OpenAI's API on loopback: it answers "re: <the last user message>" and records every call.
 
-It can use tools when a test says so. What it is asked behind the turns (summaries, reflections) never uses up an answer.
+It calls tools when a test scripts it. Summaries and reflections use no scripted answer.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from rapport.domain.server_note import strip_note
 from tests.support.waiting import LIMIT_SECONDS
 
 REFLECTION = "Reflection"
-"""The form in which the model is asked what to do about a pause."""
+"""The name of the structured output of a reflection."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One request to the model: what it was given, and when it was at work on it."""
+    """One request to the model: its content, and when it was processed."""
 
     text: str
-    """What the user said last."""
+    """The last user message."""
     window: list[tuple[str, str]]
     """(role, content) of every message but the system prompt, oldest first, without the server's note; the last one is `text` unless tools are used."""
     caller: str
-    """The API key that it came with: which server asked, when each has its own."""
+    """The API key of the request: it identifies the server when each has its own."""
     began: float
     ended: float | None = None
     broken: bool = False
-    """Whether the caller went away before the answer was complete."""
+    """Whether the caller disconnected before the answer was complete."""
     system: str = ""
     tools: Sequence[str] = ()
     """The names of the functions that it may call."""
     body: str = ""
-    """The request as it came, every word of it."""
+    """The complete request."""
 
     @property
     def is_summary(self) -> bool:
-        """Whether it asks for a summary, behind the turns, and not for a reply."""
+        """Return whether it asks for a summary instead of a reply."""
         return self.system.startswith("Summarize conversation so far")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a function, with its arguments as the model writes them: JSON, if it can."""
+    """A call of a function, with its arguments as the model writes them, which may be no valid JSON."""
 
     name: str
     arguments: str
@@ -61,7 +61,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """An answer that calls functions, perhaps with a few words before."""
+    """An answer that calls functions, optionally with text before."""
 
     calls: Sequence[ToolCall]
     text: str = ""
@@ -69,7 +69,7 @@ class Uses:
 
 Answer: TypeAlias = str | Uses
 Decision: TypeAlias = Mapping[str, Any] | str | int
-"""How a reflection is answered: the form's fields; arguments that may be no JSON; or a status to fail with."""
+"""The answer to a reflection: its fields; raw arguments that may be no JSON; or a status to fail with."""
 
 NOTHING_TO_DO: Decision = {"follow_up": None, "memories": ()}
 
@@ -79,41 +79,41 @@ def reply_to(text: str) -> str:
 
 
 def remembers(content: str, **more: Any) -> Uses:
-    """An answer that asks to remember something."""
+    """Return an answer that stores a memory."""
     return Uses([ToolCall("upsert_memory", json.dumps({"content": content, **more}))])
 
 
 @dataclass(slots=True)
 class ScriptedModel:
-    """`delay` says how long to think about a text; it may be changed at any time."""
+    """`delay` returns the seconds until the answer to a text; it may be changed at any time."""
 
     delay: Callable[[str], float] = field(default=lambda _text: 0.0)
     answers: deque[Answer] = field(default_factory=deque[Answer])
-    """What to say next, in this order; when there is nothing left, "re: " and the message."""
+    """The next answers, in this order; when it is empty, "re: " and the message."""
     replies: dict[str, str] = field(default_factory=dict[str, str])
-    """What to say to a text instead, whenever it comes."""
+    """Answers by message text, used before `answers`."""
     decisions: deque[Decision] = field(default_factory=deque[Decision])
-    """What to decide at the next pauses; when there is nothing left, that there is nothing to do."""
+    """The next answers to reflections; when it is empty, neither follow-up nor memories."""
     hold: asyncio.Event | None = None
-    """A decision takes until this is set."""
+    """Reflections are answered when this is set."""
     refuses_tools: int | None = None
-    """The status with which a request that offers functions is refused, as by servers whose models know none."""
+    """The status with which a request with functions is refused, as by servers whose models can't call any."""
     fails: bool = False
-    """Whether every call ends with a 500."""
+    """Whether every call gets a 500."""
     summary: str = "They talked."
-    """What to say when a summary is asked for."""
+    """The answer to a request for a summary."""
     calls: list[Call] = field(default_factory=list[Call])
     reflections: list[Call] = field(default_factory=list[Call])
-    """What it was asked at pauses: `calls` holds none of it, because nobody waits for it."""
+    """The requests of reflections; `calls` does not contain them."""
     listed: int = 0
-    """How often it was asked which models there are."""
+    """The number of requests for the list of models."""
     url: str = ""
 
     def calls_about(self, text: str) -> list[Call]:
         return [call for call in self.calls if call.text == text]
 
     async def until_asked(self, text: str, *, seconds: float = LIMIT_SECONDS) -> Call:
-        """The first call about `text`, once the model has begun with it."""
+        """Wait for the first call about `text` and return it."""
         async with asyncio.timeout(seconds):
             while not (found := self.calls_about(text)):
                 await asyncio.sleep(0.01)
@@ -163,7 +163,7 @@ class ScriptedModel:
         return self.answers.popleft() if self.answers else reply_to(call.text)
 
     async def _stream(self, request: web.Request, call: Call, answer: Answer) -> web.StreamResponse:
-        """Half of the words at once, the other half after the delay."""
+        """Stream half of the words at once, the other half after the delay."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         words = (answer if isinstance(answer, str) else answer.text).split(" ")
@@ -223,7 +223,7 @@ def _completion(answer: Answer) -> dict[str, Any]:
 
 
 def _call_pieces(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    """Calls as they are streamed: the name first, the arguments in two pieces after it."""
+    """Return the parts of streamed calls: the name first, then the arguments in two pieces."""
     pieces: list[dict[str, Any]] = []
     for index, call in enumerate(calls):
         named = {"id": f"call_{index}", "type": "function", "function": {"name": call.name, "arguments": ""}}
@@ -241,12 +241,12 @@ def _chunk(delta: dict[str, Any], *, finish: str | None = None) -> bytes:
 
 @asynccontextmanager
 async def scripted_model() -> AsyncGenerator[ScriptedModel]:
-    """A scripted model that listens, for as long as the block lasts."""
+    """Serve a scripted model during the block."""
     model = ScriptedModel()
     app = web.Application(client_max_size=64_000_000)
     app.router.add_post("/v1/chat/completions", model.answer)
     app.router.add_get("/v1/models", model.models)
-    # With cancellation a caller that died is noticed at once, and its call is marked as broken.
+    # With cancellation, a killed caller is detected at once, and its call is marked as broken.
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
@@ -260,7 +260,7 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
 
 
 def chat_model(model: ScriptedModel) -> BaseChatModel:
-    """The chat model of the app, with this one behind a real connection."""
+    """Return a chat model for the app that calls this model over a real connection."""
     return make_openai(
         "mock", timeout=LIMIT_SECONDS, environment={"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"}
     )

@@ -16,7 +16,7 @@ from tests.support.waiting import LIMIT_SECONDS
 from .audit import Rows, until_idle
 
 UNASKED = "By the way, did the tomatoes keep?"
-"""What to say into a silence: the scripted model's usual answer repeats the prompt, and that would be a leak."""
+"""The text of a follow-up: the scripted model's usual answer repeats the prompt, which would be a leak."""
 
 _TALK = """
 WITH talk AS (
@@ -42,7 +42,7 @@ JOIN conversations c ON c.id = n.conversation
 """
 
 TROUBLES = {
-    # A timer holds how often somebody had spoken when it was set: that many messages, and no more, come before what it says.
+    # A timer holds the user message count at which it was set: exactly that many messages precede its follow-up.
     "follow-ups after somebody spoke": """
         SELECT count(*) FROM messages r JOIN timers t ON t.conversation_id = r.conversation_id AND t.id = r.event_id
         WHERE r.role = 'assistant' AND t.user_message_count <> (
@@ -84,25 +84,25 @@ TROUBLES = {
         SELECT count(*) FROM conversations c WHERE c.user_message_count <> (SELECT count(*) FROM messages m
             WHERE m.conversation_id = c.id AND m.role = 'user' AND NOT m.synthetic)""",
 }
-"""Each counts what must not be, over every conversation of the database."""
+"""Each statement counts one kind of violation in the whole database."""
 
 
 async def run(url: str, statement: str, parameters: Mapping[str, Any] | None = None) -> Rows:
-    """A statement and its rows, if it has any."""
+    """Run a statement and return its rows, if it has any."""
     async with await psycopg.AsyncConnection[tuple[Any, ...]].connect(url, autocommit=True) as connection:
         done = await connection.execute(statement.encode(), parameters)
         return await done.fetchall() if done.description else []
 
 
 async def fell_silent(url: str, count: int, *, autonomy: bool | None = None) -> list[str]:
-    """So many new conversations in which somebody said something a minute ago and was answered."""
+    """Insert conversations whose one message was answered a minute ago; return their ids."""
     ids = [new_id() for _ in range(count)]
     await run(url, _TALK, {"ids": ids, "owner": LOCAL_USER, "autonomy": autonomy})
     return ids
 
 
 async def set_timers(url: str, waits: Mapping[str, float]) -> float:
-    """Set a timer in each of these conversations, so many seconds ahead; returns what they are counted from (epoch)."""
+    """Set a timer in each of these conversations, with its delay in seconds; return the start of the delays (epoch)."""
     now = float((await run(url, "SELECT extract(epoch FROM clock_timestamp())::float8"))[0][0])
     ids = [new_id() for _ in waits]
     await run(url, _TIMERS, {"now": now, "conversations": list(waits), "ids": ids, "waits": list(waits.values())})
@@ -110,13 +110,13 @@ async def set_timers(url: str, waits: Mapping[str, float]) -> float:
 
 
 async def troubles(url: str) -> dict[str, int]:
-    """What is wrong in this database, and how often; nothing, if nothing is."""
+    """Return the violations in this database with their counts; empty if there are none."""
     counted = {name: int((await run(url, statement))[0][0]) for name, statement in TROUBLES.items()}
     return {name: count for name, count in counted.items() if count}
 
 
 async def became(url: str) -> dict[str, int]:
-    """How many timers ended how (those that were cancelled are gone)."""
+    """Return the number of timers by outcome; cancelled ones are deleted."""
     rows = await run(
         url, "SELECT state || coalesce(' (' || gate || ')', ''), count(*) FROM timers GROUP BY 1 ORDER BY 1"
     )
@@ -124,7 +124,7 @@ async def became(url: str) -> dict[str, int]:
 
 
 async def lateness(url: str, *, since: float = 0.0) -> list[float]:
-    """Seconds from due to fired, of all timers due after `since` that fired and were not too old to."""
+    """Return the seconds from due to fired, of all timers due after `since` that fired and had not expired."""
     rows = await run(
         url,
         "SELECT extract(epoch FROM fired_at - due_at)::float8 FROM timers"
@@ -148,5 +148,5 @@ async def until_nothing_is_due(url: str, *, seconds: float = LIMIT_SECONDS) -> N
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Of sorted values."""
+    """Return a percentile of sorted values."""
     return values[min(len(values) - 1, int(len(values) * share / 100))] if values else float("nan")

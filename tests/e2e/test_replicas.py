@@ -42,7 +42,7 @@ async def test_two_servers_keep_order_when_one_is_killed(
     answered = 0
 
     async def sender(name: str, place: int) -> None:
-        """One sender's part of one conversation: a message, its answer, the next message, to either server."""
+        """Send one sender's messages of a conversation, each after the answer to the one before, to either server."""
         nonlocal answered
         for number in range(MESSAGES // SENDERS):
             message = Sent(conversations[place], name, number, f"c{place} {name} says #{number}")
@@ -51,7 +51,7 @@ async def test_two_servers_keep_order_when_one_is_killed(
             answered += 1
 
     async def killer() -> str:
-        """When half of it is done, a server dies in the middle of a turn: whichever begins the next one."""
+        """After half of the messages, kill the server that starts the next turn, during that turn."""
         while answered < CONVERSATIONS * MESSAGES // 2:
             await asyncio.sleep(0.002)
         quick = model.delay
@@ -79,14 +79,14 @@ async def test_two_servers_keep_order_when_one_is_killed(
     log.info("%.1f s, %d calls (%d broken): %s", took, len(model.calls), broken, figures)
     assert figures.troubles == {}, f"seed {seed}: {figures}"
     assert figures.messages == figures.replies == CONVERSATIONS * (MESSAGES // SENDERS) * SENDERS
-    assert broken > 0  # or the kill proved nothing: there was a turn under way
+    assert broken > 0  # otherwise no turn was running at the kill
     await clients_agree(home.database_url, sent)
     await history_agrees(client, home.database_url)
     assert first.errors() == second.errors() == []
 
 
 async def next_caller(model: ScriptedModel) -> str:
-    """Who asks the model next."""
+    """Return the server that calls the model next."""
     before = len(model.calls)
     while len(model.calls) == before:
         await asyncio.sleep(0.002)
@@ -96,7 +96,7 @@ async def next_caller(model: ScriptedModel) -> str:
 async def test_a_server_that_was_frozen_and_taken_for_dead_shows_no_second_reply(
     home: Home, model: ScriptedModel, http: aiohttp.ClientSession
 ) -> None:
-    """A suspended laptop, a paused container: it still believes that the turn is its own when it wakes up."""
+    """A suspended laptop or a paused container: when it continues, it still assumes that it owns the turn."""
     frozen, other = await asyncio.gather(home.serve(), home.serve())
     client = Client(http, lambda: frozen.url)
     sent = Sent(await client.create(), "ada", 1, "c0 are you asleep?")
@@ -121,11 +121,11 @@ async def test_a_server_that_was_frozen_and_taken_for_dead_shows_no_second_reply
 async def test_a_turn_that_comes_back_to_the_server_that_lost_it_is_answered_once(
     home: Home, model: ScriptedModel, http: aiohttp.ClientSession
 ) -> None:
-    """Others gave the worker up and put its event back (as `bury` does), but it is the first to claim it again."""
+    """Other servers declared the worker dead and returned its event (as `reap_dead_workers` does), but it claims it again first."""
     server = await home.serve()
     client = Client(http, lambda: server.url)
     sent = Sent(await client.create(), "ada", 1, "c0 who has me now?")
-    # Long enough for the server to look at its turns several times after the first attempt has found itself superseded.
+    # Long enough for the server to poll several times after the first attempt has found a higher fence.
     model.delay = lambda text: 2.0 if len(model.calls_about(text)) == 1 else 7.0
     waiting = asyncio.create_task(client.say(sent))
     await model.until_asked(sent.text)
@@ -139,7 +139,7 @@ async def test_a_turn_that_comes_back_to_the_server_that_lost_it_is_answered_onc
     assert (reply["content"], reply["fallbackUsed"]) == (reply_to(sent.text), False)
     await until_idle(home.database_url)
     figures = await audit(home.database_url, [sent], model)
-    figures.overlaps = 0  # the same event twice, for a moment: only one of the two can commit
+    figures.overlaps = 0  # the same event runs twice for a moment; only one can commit
     assert (figures.troubles, figures.replies) == ({}, 1)
     assert len(model.calls_about(sent.text)) == 2
     assert server.errors() == []

@@ -19,7 +19,7 @@ plans = pytest.mark.parametrize("mode", MODES)
 
 
 class Explained:
-    """A connection that explains every statement, as the prepared statement it is, before it runs it."""
+    """A connection that runs EXPLAIN for every statement, as a prepared statement, before it executes it."""
 
     def __init__(self, connection: Connection, mode: PlanMode) -> None:
         self._connection = connection
@@ -51,7 +51,7 @@ class Explained:
         return cast("Connection", self)
 
     def nodes(self) -> Iterator[dict[str, Any]]:
-        """Every step of the plan."""
+        """Return every node of the plan."""
         waiting = [self.plan]
         while waiting:
             node = waiting.pop()
@@ -59,7 +59,7 @@ class Explained:
             waiting += node.get("Plans", [])
 
     def walked(self, table: str) -> float:
-        """How many rows of a table were looked at, used or not."""
+        """Return how many rows of a table were read, whether used or not."""
         return sum(
             (node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0))
             * node["Actual Loops"]

@@ -30,7 +30,7 @@ class Ran(NamedTuple):
 
 
 class Home:
-    """A data directory and the environment of somebody who has set nothing else."""
+    """A data directory, and an environment without other settings."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class Home:
         return {**kept, "LANG": "C.UTF-8", "RAPPORT_DATA_DIR": str(self.path / "data"), "COLUMNS": "200", **more}
 
     def run(self, *arguments: str, stdin: str | bytes = "", **environment: str) -> Ran:
-        """Run `rapport` to its end, which must not be a traceback."""
+        """Run `rapport` to its end; fail if it prints a traceback."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
         values = self.environment(**environment)
         if "PYTHONPATH" in values:  # imports other modules than the process that forks has
@@ -61,7 +61,7 @@ class Home:
         return ran
 
     def fails(self, *arguments: str, **environment: str) -> str:
-        """Run `rapport`, which fails with one line that it returns."""
+        """Run `rapport`, expect it to fail with one line, and return that line."""
         ran = self.run(*arguments, **{"LOG_LEVEL": "warning", **environment})
         assert ran.code == 1, ran
         assert ran.out == ""
@@ -77,7 +77,7 @@ Run: TypeAlias = Callable[..., Ran]
 
 
 def on_a_terminal(home: Home, database_url: str, *arguments: str) -> str:
-    """What the command shows on a terminal, which must end well."""
+    """Return what the command shows on a terminal; it must succeed."""
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
         [COMMAND, *arguments],
@@ -92,7 +92,7 @@ def on_a_terminal(home: Home, database_url: str, *arguments: str) -> str:
     try:
         while piece := os.read(ours, 65_536):
             shown += piece
-    except OSError:  # how a terminal says that the other side is gone
+    except OSError:  # a terminal reports so that the other side has closed
         pass
     finally:
         os.close(ours)
@@ -104,7 +104,7 @@ class Terminal:
     """A real terminal, in a tmux server of its own."""
 
     def __init__(self, home: Home, command: str) -> None:
-        # Its own socket: that of a server that is ending still takes a new session, and loses it. And a short path to it.
+        # A separate socket with a short path: an ending tmux server still accepts a new session, and loses it.
         self._folder = tempfile.mkdtemp(prefix="tmux-")
         self._socket = f"{self._folder}/socket"
         self._tmux("new-session", "-d", "-x", "120", "-y", "40", command, env=home.environment(TERM="xterm-256color"))
@@ -124,7 +124,7 @@ class Terminal:
         self._tmux("send-keys", *keys)
 
     def pastes(self, text: str) -> None:
-        """Paste as a terminal emulator does: between the marks that tell a program so."""
+        """Paste as a terminal emulator does, with the marks of bracketed paste."""
         self._tmux("set-buffer", text)
         self._tmux("paste-buffer", "-p")
 

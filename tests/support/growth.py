@@ -10,19 +10,19 @@ _TRIES = 5
 
 
 def least_cpu_seconds(work: Callable[[], Any]) -> float:
-    """The least of some runs: other work on the machine only ever adds."""
+    """Return the least CPU time of some runs, because other work on the machine only adds to it."""
     return min(_cpu_seconds(work) for _ in range(_TRIES))
 
 
 def takes_at_most(seconds: float, work: Callable[[], Any]) -> bool:
-    """Whether the work has ever ended within so much CPU time; a slow run is repeated."""
+    """Return whether any of some runs ends within this CPU time."""
     return any(_cpu_seconds(work) <= seconds for _ in range(_TRIES))
 
 
 def assert_in_proportion(work: Callable[[Any], Any], small: Any, large: Any, *, times: int) -> None:
     """Fail if `large`, which is `times` as long as `small`, takes nearly the square of that.
 
-    The least of each counts. A slow run is repeated, and only work that is slow each time fails.
+    The least time of each counts. A slow run is repeated; only work that is slow each time fails.
     """
     bound = times**1.75
     least_small = least_large = float("inf")

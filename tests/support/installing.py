@@ -25,25 +25,25 @@ SECONDS = 600
 
 
 class CannotInstallError(Exception):
-    """Why something is missing and stays so."""
+    """The reason why something can't be installed."""
 
 
 @contextlib.contextmanager
 def only_one(path: Path) -> Generator[None]:
-    """Whoever comes second waits until the first is done."""
+    """Hold a lock: a second process waits until the first has finished."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def chromium() -> str:
-    """Where a Chromium is."""
+    """Return the path of a Chromium; install it if it is missing."""
     with _or_the_test_ends(), only_one(Path(tempfile.gettempdir()) / "rapport-chromium.lock"):
         return _chromium()
 
 
 def packages(folder: Path) -> Path:
-    """Where the npm packages of this folder are."""
+    """Return the folder of the npm packages of this folder; install them if they are missing."""
     with _or_the_test_ends(), only_one(folder / "node_modules.lock"):
         return _packages(folder)
 
@@ -96,7 +96,7 @@ def _or_the_test_ends() -> Generator[None]:
 
 
 def main() -> None:
-    """Install everything; what can't be is said, and the tests then say the same."""
+    """Install everything; print what can't be installed. The tests report the same."""
     for install in (_chromium, *(lambda folder=folder: _packages(folder) for folder in WITH_PACKAGES)):
         try:
             sys.stdout.write(f"{install()}\n")

@@ -25,7 +25,7 @@ class Heard:
 
 @dataclass(slots=True)
 class Listener:
-    """What was heard so far."""
+    """The events that were received so far."""
 
     events: list[Heard] = field(default_factory=list[Heard])
     comments: int = 0
@@ -34,7 +34,7 @@ class Listener:
 
     @property
     def last_id(self) -> str:
-        """What a browser says when it comes back."""
+        """Return the id that a reconnecting browser sends."""
         return next(event.id for event in reversed(self.events) if event.id is not None)
 
     def named(self, name: str) -> list[dict[str, Any]]:
@@ -42,11 +42,11 @@ class Listener:
 
     @property
     def messages(self) -> list[str]:
-        """What was said, in the order in which it was heard."""
+        """Return the texts of the messages, in the order of their arrival."""
         return [str(message["content"]) for message in self.named("message")]
 
     def written(self, message_id: str) -> str:
-        """The words of an answer, as they came."""
+        """Return the tokens of an answer, joined."""
         return "".join(one["text"] for one in self.named("token") if one["message_id"] == message_id)
 
     def hear(self, event: Heard) -> None:
@@ -54,7 +54,7 @@ class Listener:
         self._more.set()
 
     async def until(self, condition: Callable[[], Any], *, seconds: float = LIMIT_SECONDS) -> None:
-        """Until it holds, looked at with every event."""
+        """Wait until the condition holds; check it with every event."""
         try:
             async with asyncio.timeout(seconds):
                 while not condition():
@@ -64,13 +64,13 @@ class Listener:
             raise AssertionError(f"heard only {self.events}") from None
 
     async def until_said(self, *texts: str, seconds: float = LIMIT_SECONDS) -> None:
-        """Until exactly this was said."""
+        """Wait until exactly these messages were received."""
         await self.until(lambda: len(self.messages) >= len(texts), seconds=seconds)
         assert self.messages == list(texts)
 
 
 async def read_events(response: httpx.Response, listener: Listener) -> None:
-    """By the rules of server-sent events, to the end."""
+    """Parse server-sent events until the stream ends."""
     fields: dict[str, str] = {}
     async for line in response.aiter_lines():
         if line.startswith(":"):
@@ -89,7 +89,7 @@ async def read_events(response: httpx.Response, listener: Listener) -> None:
 async def listening(
     http: httpx.AsyncClient, thread_id: str, *, after: str | None = None, at: str = "", **headers: str
 ) -> AsyncGenerator[Listener]:
-    """Listens while the block lasts, from now on or from what follows that id; `at` is what the address ends with."""
+    """Listen during the block, from now on or after the id `after`; `at` is appended to the URL."""
     listener = Listener()
     headers |= {} if after is None else {"Last-Event-ID": after}
     async with http.stream("GET", f"/api/threads/{thread_id}/events{at}", headers=headers) as response:

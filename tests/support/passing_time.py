@@ -24,16 +24,16 @@ _MOMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Unasked:
-    """Something that the agent said on its own."""
+    """A follow-up that was delivered."""
 
     after: float
-    """Seconds since the beginning of the time that passed."""
+    """Seconds since the start of the period."""
     text: str
     trigger_type: str
 
 
 async def pass_time(world: World, seconds: float) -> None:
-    """Let everything that is stored be older by so many seconds."""
+    """Make everything that is stored older by this many seconds."""
     async with world.database.transaction() as connection:
         for table, columns in _MOMENTS.items():
             moved = ", ".join(f"{column} = {column} - %(by)s * interval '1 second'" for column in columns)
@@ -41,13 +41,13 @@ async def pass_time(world: World, seconds: float) -> None:
 
 
 async def settle(world: World) -> None:
-    """Wait until nothing is under way: no event, nothing to send, no turn that has yet to begin its reflection, and none."""
+    """Wait until nothing is in progress: no event, nothing to send, no pending or running reflection."""
     await world.drain()
     await until(lambda: not any(task.get_name().startswith(("turn ", "reflection ")) for task in asyncio.all_tasks()))
 
 
 async def keep_silent(world: World, conversation: str, *, hours: float) -> list[Unasked]:
-    """Let so many hours pass in which nobody speaks; return what the agent said meanwhile."""
+    """Let this many hours pass without a message; return the follow-ups that were delivered."""
     passed, heard = 0.0, len(await _unasked(world, conversation))
     told: list[Unasked] = []
     await settle(world)

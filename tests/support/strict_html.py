@@ -34,7 +34,7 @@ ALLOWED: dict[str, dict[str, re.Pattern[str]]] = {
 
 @dataclass(slots=True)
 class Read:
-    """What a page would show of some HTML."""
+    """The visible content of some HTML."""
 
     text: str = ""
     tags: list[str] = field(default_factory=list[str])
@@ -43,7 +43,7 @@ class Read:
 
 
 def read(markup: str) -> Read:
-    """What it shows; AssertionError unless every tag, attribute and address is one of those above, and closed in order."""
+    """Return its visible content. Raise AssertionError unless all tags, attributes and URLs are allowed and closed in order."""
     shown = Read()
     open_: list[str] = []
     position = 0

@@ -42,7 +42,7 @@ from rapport.storage.followups.timers import Timers
 from tests.support.waiting import LIMIT_SECONDS
 
 _TLS = ssl.create_default_context()
-"""Made once: no test needs it, and a client makes its own in 20 ms."""
+"""Made once: no test uses TLS, and each client would make its own context in 20 ms."""
 
 
 class Step:
@@ -53,13 +53,13 @@ class Step:
         self.begun = asyncio.Event()
 
     def go_on(self) -> None:
-        """Let an answer that waits come."""
+        """Release the waiting answer."""
         assert self.gate is not None
         self.gate.set()
 
 
 class ScriptedModel(BaseChatModel):
-    """Says what it was told to, in order; without a script "re: " and the last message, or a question into a silence."""
+    """A model that gives the scripted answers in order; without a script "re: " and the last message, or a question as follow-up."""
 
     _script: deque[Step] = PrivateAttr(default_factory=deque[Step])
     _calls: list[list[BaseMessage]] = PrivateAttr(default_factory=list[list[BaseMessage]])
@@ -72,12 +72,12 @@ class ScriptedModel(BaseChatModel):
 
     @property
     def calls(self) -> list[list[BaseMessage]]:
-        """What the model was given, call by call, without the server's note beside the newest message."""
+        """The messages of each call, without the server note in the newest message."""
         return self._calls
 
     @property
     def prompts(self) -> list[list[BaseMessage]]:
-        """What the model was given, call by call, every word of it."""
+        """The messages of each call, complete."""
         return self._prompts
 
     def will_say(self, *texts: str) -> None:
@@ -87,14 +87,14 @@ class ScriptedModel(BaseChatModel):
         self._script.extend(Step(error=error) for error in errors)
 
     def will_wait(self, text: str = "at last") -> Step:
-        """The next answer comes when the returned step's gate is opened; `begun` tells that the model was asked."""
+        """Hold the next answer back until `go_on` of the returned step; `begun` is set when the model is called."""
         step = Step(text, gate=asyncio.Event())
         self._script.append(step)
         return step
 
     async def _next(self, messages: list[BaseMessage]) -> Step:
         if messages[0].text.startswith("Summarize conversation so far"):
-            return Step("They talked.")  # off the script: it is asked for behind the turns
+            return Step("They talked.")  # not scripted: summaries and reflections run after the turn
         self._prompts.append(messages)
         messages = [*messages[:-1], _unnoted(messages[-1])]
         self._calls.append(messages)
@@ -154,7 +154,7 @@ def _unnoted(message: BaseMessage) -> BaseMessage:
 
 @dataclass
 class RecordingChannel:
-    """Remembers what was sent through it, and fails when told to."""
+    """A channel that records what is sent through it, and fails on request."""
 
     sent: list[str] = field(default_factory=list[str])
     failures: deque[Exception] = field(default_factory=deque[Exception])
@@ -175,7 +175,7 @@ class RecordingChannel:
 
 @dataclass
 class World:
-    """Everything a test talks with."""
+    """The server of a test, and the ways to use it."""
 
     app: App
     settings: Settings
@@ -192,7 +192,7 @@ class World:
         return self.app.worker
 
     async def conversation(self, owner: str = "local", **settings: Any) -> str:
-        """A new conversation, made in the database (which channel it belongs to can't be said over HTTP)."""
+        """Create a conversation in the database, because HTTP can't set its channel."""
         async with self.database.statement() as connection:
             chosen: dict[str, Any] = {"agent_id": "companion", **settings}
             return (await Conversations(connection).create(owner, **chosen)).id
@@ -203,7 +203,7 @@ class World:
         )
 
     async def says(self, conversation_id: str, content: Any, **more: Any) -> dict[str, Any]:
-        """What a person says, and the agent's answer to it."""
+        """Send a message and return the agent's answer."""
         response = await self.post(conversation_id, content, **more)
         assert response.status_code == 200, response.text
         return response.json()
@@ -219,7 +219,7 @@ class World:
             return await cursor.fetchall() if cursor.description else []
 
     async def silence(self, conversation_id: str, trigger_type: TriggerType = "check_in", **more: Any) -> Timer:
-        """A follow-up becomes due now; returns what became of it."""
+        """Make a follow-up due now; return its outcome."""
         owner = (await self.sql("SELECT owner_id FROM conversations WHERE id = %s", conversation_id))[0][0]
         name = new_id()
         async with self.database.statement() as connection:
@@ -239,7 +239,7 @@ class World:
         return became
 
     async def drain(self) -> None:
-        """Until every event is answered and everything is sent."""
+        """Wait until every event is done and everything is sent."""
 
         async def idle() -> bool:
             rows = await self.sql(
@@ -265,7 +265,7 @@ async def until(condition: Callable[[], Any], *, seconds: float = LIMIT_SECONDS)
 
 
 def settings_for(url: str, **changes: Any) -> Settings:
-    """Settings that no environment reaches."""
+    """Return settings that do not depend on the environment."""
     values: dict[str, Any] = {
         "host": "127.0.0.1",
         "port": 0,
@@ -309,7 +309,7 @@ async def open_world(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     **changes: Any,
 ) -> AsyncGenerator[World]:
-    """A wired app with a server on loopback; several may share one database. Prompts tell the time by `now`."""
+    """Open a wired app with a server on loopback; several may share one database. Prompts get their time from `now`."""
     settings = settings_for(url, model=model_name, **changes)
     scripted = ScriptedModel()
     channel = RecordingChannel()
@@ -331,7 +331,7 @@ async def open_world(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, which ends at once when nobody is connected, where it would look ten times a second and wait a tenth more."""
+    """uvicorn without its polling delay at shutdown: it ends at once when nobody is connected."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -353,7 +353,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def serving(web: Any, connections: Connections | None = None) -> AsyncGenerator[str]:
-    """The application on a free port of loopback; yields its address."""
+    """Serve the application on a free port of loopback; yield its address."""
     server = _Server(
         uvicorn.Config(
             web,
