@@ -1,6 +1,6 @@
 """Fixtures: one browser a process, and for each test a separate profile and a separate server.
 
-The browser lives on one event loop for the whole run, so everything that it talks with lives there too.
+The browser uses one event loop for the whole run, so everything that it communicates with uses it too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def browser() -> AsyncGenerator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(database_url: str) -> AsyncGenerator[World]:
-    """As the one of the other tests, on the loop of the browser."""
+    """The same world as in other tests, on the browser's event loop."""
     async with open_world(database_url) as opened:
         yield opened
 
@@ -54,7 +54,7 @@ def screen(request: pytest.FixtureRequest) -> Screen:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def visitor(browser: Browser, world: World, screen: Screen) -> AsyncGenerator[Visitor]:
-    """Somebody at the page of `world`; at the end nothing may have happened that must not."""
+    """A visitor of the page of `world`; the end of the test checks that nothing forbidden has happened."""
     async with AsyncExitStack() as stack:
         context, opened = await visit(browser, str(world.http.base_url).rstrip("/"), screen)
         stack.push_async_callback(context.close)
@@ -64,7 +64,7 @@ async def visitor(browser: Browser, world: World, screen: Screen) -> AsyncGenera
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Figures:
-    """Takes what was measured; `pytest -rP` shows it."""
+    """Return a function that records a measurement; `pytest -rP` shows it."""
 
     def tell(text: str) -> None:
         request.node.add_report_section("call", "figures", text)

@@ -1,6 +1,6 @@
 """Take the pictures in docs/: the samples and every panel, with the built-in model.
 
-`make screenshots` takes them anew, on a server of its own.
+`make screenshots` takes them again, on a separate server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SAID = [
 
 @asynccontextmanager
 async def served() -> AsyncGenerator[str]:
-    """The address of a server that has just been installed."""
+    """Start a fresh server and yield its address."""
     with tempfile.TemporaryDirectory(prefix="rapport-shots-") as folder:
         port = free_port()
         env = {"RAPPORT_DATA_DIR": f"{folder}/data", "HOST": "127.0.0.1", "PORT": str(port)}
@@ -49,12 +49,12 @@ async def served() -> AsyncGenerator[str]:
 
 async def taken(visitor: Visitor) -> Image.Image:
     await visitor.page.mouse.move(0, 0)
-    await visitor.page.wait_for_timeout(600)  # for what moves on the page
+    await visitor.page.wait_for_timeout(600)  # for animations
     return Image.open(io.BytesIO(await visitor.page.screenshot()))
 
 
 def keep(picture: Image.Image, name: str) -> None:
-    """In few colours: it is as good to look at, and a third of the size."""
+    """Save it with few colours: it looks the same and has a third of the size."""
     picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
         DOCS / f"page-{name}.png", optimize=True
     )
@@ -72,7 +72,7 @@ async def answered(visitor: Visitor, count: int) -> Locator:
 
 
 async def on_a_desktop(visitor: Visitor) -> None:
-    """Everything once, from the first look on."""
+    """Take a picture of each view, starting with an empty page."""
     await visitor.open("start")
     keep(await taken(visitor), "start")
     await visitor.button("Call it in the group").click()

@@ -23,7 +23,7 @@ NOTE = "Customers may send goods back within 30 days of purchase and get their m
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    """The script of axe-core."""
+    """Return the script of axe-core."""
     return (packages(HERE) / "axe-core" / "axe.min.js").read_text()
 
 
@@ -49,7 +49,7 @@ async def seen_in_light_and_dark(visitor: Visitor, axe: str, where: str) -> list
 
 
 async def furnish(world: World) -> str:
-    """Something to see on each panel; returns a conversation with it."""
+    """Create content for each panel; return a conversation with it."""
     await world.http.post("/api/notes", json={"id": "shop", "title": "The shop", "text": NOTE})
     await world.http.post("/api/memories", params={"agent": "companion"}, json={"content": "I live in Lisbon"})
     thread = await world.conversation(title="Plans")
@@ -88,7 +88,7 @@ async def test_axe_finds_nothing_serious(visitor: Visitor, world: World, axe: st
 
 
 async def test_axe_finds_nothing_serious_while_things_happen(visitor: Visitor, world: World, axe: str) -> None:
-    """An answer being written, a reply, a call, no line, and a door with a lock."""
+    """While an answer is written, a reply, a call, no connection, and the sign-in form."""
     found: list[str] = []
     thread = await world.conversation(kind="group", title="Lunch")
     await world.post(thread, "Where do we eat?", author={"id": "ana", "name": "Ana Sousa"})

@@ -16,7 +16,7 @@ pytestmark = IN_A_BROWSER
 
 STORED = [attack for attack in ATTACKS if len(attack) < 2_000]
 
-# What may run when it is touched, load when it is shown, or cover the page.
+# Elements that may run a script on an event, load something, or cover the page.
 SUSPECT = """() => {
     const all = [...document.querySelectorAll("#app *, #toasts *")];
     const handlers = all.filter(one => [...one.attributes].some(({ name }) => name.startsWith("on") || name === "style"
@@ -29,7 +29,7 @@ SUSPECT = """() => {
 
 
 async def store(world: World, chat: str) -> None:
-    """Every attack as a title, a memory, and a note with its file that an answer cites."""
+    """Store every attack as a title, a memory, and a note with a file that an answer cites."""
     replies = [one["id"] for one in await world.history(chat) if one["role"] == "assistant"]
     for number, attack in enumerate(STORED):
         line = attack.replace("\n", " ")[:200]
@@ -48,7 +48,7 @@ async def store(world: World, chat: str) -> None:
 
 
 async def say_all(world: World, group: str, alone: str) -> None:
-    """Every attack: in the group by somebody of that name, in reply to the one before; alone with the agent as its answer too."""
+    """Send every attack: in the group as text and author's name, as a reply; in a direct chat also as the agent's answer."""
     last: str | None = None
     for number, attack in enumerate(STORED):
         author = {"id": f"person-{number}", "name": attack.replace("\n", " ")[:200]}
@@ -62,7 +62,7 @@ async def said_in(world: World, chat: str) -> list[str]:
 
 
 async def scroll_back(visitor: Visitor, count: int) -> None:
-    """Until so many messages are there."""
+    """Scroll back until this many messages are shown."""
     while (before := await visitor.messages.count()) < count:
         await visitor.page.locator(".scroller").evaluate("one => { one.scrollTop = 0 }")
         await expect(visitor.messages).not_to_have_count(before)
@@ -103,7 +103,7 @@ async def read_notes(visitor: Visitor, world: World) -> None:
 
 
 async def test_attacks_that_are_stored_do_nothing(browser: Browser, world: World) -> None:
-    """They come live, as drafts and as messages, and then from what is stored."""
+    """Attacks arrive live, as drafts and as messages, and then from the history."""
     assert len(STORED) >= 60
     group = await world.conversation(kind="group", title=STORED[0])
     alone = await world.conversation(title=STORED[0])

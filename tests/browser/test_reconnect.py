@@ -34,7 +34,7 @@ async def home(model: ScriptedModel) -> AsyncGenerator[Home]:
 
 
 def free_port() -> int:
-    """One that stays the same through restarts, as the address of a page does."""
+    """Return a port that stays the same through restarts, as the address of a page does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -52,7 +52,7 @@ async def test_a_server_killed_during_an_answer_loses_no_shown_text(
         await visitor.open(f"c/{thread}")
         await visitor.asks("hello", "re: hello")
 
-        # The first time half of the story comes and then nothing; after the restart all of it.
+        # The first attempt streams half of the story and then nothing; after the restart all of it.
         model.replies[ASKED] = STORY
         model.delay = lambda text: 60.0 if text == ASKED and len(model.calls_about(ASKED)) == 1 else 0.0
         await visitor.say(ASKED)

@@ -82,7 +82,7 @@ async def test_of_a_long_conversation_a_page_is_shown_and_the_rest_can_be_read_b
     ids = await visitor.ids()
     numbers = [int(one[4:]) for one in ids]
     assert numbers == list(range(numbers[0], LONG))
-    # Who reads stays where they are when something new is said, and hears of it.
+    # A new message does not move the scroll position, and a button announces it.
     await scroller.evaluate("one => { one.scrollTop = 2000 }")
     await visitor.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     await world.says(thread, "something new")
@@ -93,7 +93,7 @@ async def test_of_a_long_conversation_a_page_is_shown_and_the_rest_can_be_read_b
 
 
 class Fast(ScriptedModel):
-    """Writes at a steady pace, as quick as models get."""
+    """A model that streams at a steady pace, as fast as real models."""
 
     async def _astream(
         self,
@@ -125,7 +125,7 @@ async def test_a_fast_answer_is_shown_as_it_comes_and_whole(
         assert await visitor.words() == ["go", answer]
         visitor.assert_clean()
         await context.close()
-    # What was seen was always the beginning of the answer, and never less than before.
+    # The shown text was always a prefix of the answer, and never became shorter.
     assert [text for text in shown if not f"{answer} ".startswith(text)] == []
     assert all(len(one) <= len(other) for one, other in pairwise(shown))
     steps = len(set(shown))

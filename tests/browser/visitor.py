@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Dialog, Error, Locator, Page, Request, expect
 
 IN_A_BROWSER = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
-"""The mark of every module here: the browser, and the servers that it talks with, live on one loop."""
+"""The mark of every module here: the browser and its servers use one event loop."""
 
 Screen: TypeAlias = Literal["phone", "desktop"]
 SCREENS: dict[Screen, dict[str, Any]] = {
@@ -17,7 +17,7 @@ SCREENS: dict[Screen, dict[str, Any]] = {
     "desktop": {"viewport": {"width": 1280, "height": 800}},
 }
 PATIENCE = 60_000
-"""Milliseconds that something may take on a machine that does much else."""
+"""Time limit of a wait in milliseconds, for a busy machine."""
 
 WATCH = """addEventListener("securitypolicyviolation", event =>
     console.warn(`POLICY ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`))"""
@@ -46,7 +46,7 @@ class Visitor:
     # ---- the browser
 
     def watch(self) -> None:
-        """Notice from now on whatever must not happen."""
+        """Record from now on everything that must not happen."""
         self.page.on("request", self._asked)
         self.page.on("dialog", self._alerted)
         self.page.on("console", self._logged)
@@ -68,22 +68,22 @@ class Visitor:
         self.broken.append(str(error))
 
     def assert_clean(self) -> None:
-        """Nothing ran that should not, nothing was asked of anybody else, nothing broke."""
+        """Check that no forbidden script ran, no other server was contacted, and no script failed."""
         assert self.ran == []
         assert self.elsewhere == []
         assert self.violations == []
         assert self.broken == []
 
-    # ---- going places
+    # ---- navigation
 
     async def open(self, where: str = "") -> None:
-        """Open the page at the part of its address after `#/`, as somebody who comes by a link."""
+        """Open the page at this part of its address after `#/`, as by a link."""
         await self.page.goto("about:blank")
         await self.page.goto(f"{self.address}/#/{where}")
         await expect(self.page.locator("#conversations .rail, [data-panel='sign-in']")).to_have_count(1)
 
     async def go(self, where: str) -> None:
-        """Within the open page."""
+        """Navigate within the open page."""
         await self.page.evaluate("where => { location.hash = `#/${where}` }", where)
 
     async def to_list(self) -> None:
@@ -102,11 +102,11 @@ class Visitor:
         return self.page.locator(f"#side [data-panel='{name}']")
 
     async def to_chat(self) -> None:
-        """Back from a panel, where it covers the chat."""
+        """Return to the chat from a panel that covers it."""
         if self.is_phone:
             await self.button("Close the details").click()
 
-    # ---- what is there
+    # ---- content
 
     def button(self, name: str, *, exact: bool = True) -> Locator:
         return self.page.get_by_role("button", name=name, exact=exact)
@@ -125,7 +125,7 @@ class Visitor:
 
     @property
     def draft(self) -> Locator:
-        """An answer that is being written."""
+        """The answer that is being written."""
         return self.page.locator("li.draft .words")
 
     @property
@@ -137,31 +137,31 @@ class Visitor:
         return self.page.locator(".toast").last
 
     async def ids(self) -> list[str]:
-        """The messages on the page, in their order."""
+        """Return the ids of the messages on the page, in their order."""
         return await self.messages.evaluate_all("all => all.map(one => one.dataset.messageId)")
 
     async def words(self) -> list[str]:
         """Return what they say; messages that are scrolled out of view have text, and no inner text."""
         return [text.strip() for text in await self.messages.locator(".words").all_text_contents()]
 
-    # ---- what people do
+    # ---- actions
 
     async def say(self, text: str) -> None:
         await self.box.fill(text)
         await self.button("Send").click()
 
     async def attend(self, message: Locator) -> None:
-        """Point at a message, or tap it, so that what can be done with it is there."""
+        """Point at a message, or tap it, so that its buttons appear."""
         await (message.tap() if self.is_phone else message.hover())
 
     async def asks(self, text: str, answer: str) -> None:
-        """Say something, and wait until this answer to it stands there."""
+        """Send a message, and wait until this answer is shown."""
         await self.say(text)
         await expect(self.replies.last).to_contain_text(answer)
 
 
 async def visit(browser: Browser, address: str, screen: Screen, **more: Any) -> tuple[BrowserContext, Visitor]:
-    """A profile of its own, with the page not opened yet."""
+    """Create a separate browser profile, without opening the page."""
     context = await browser.new_context(
         **SCREENS[screen], locale="en-GB", timezone_id="Europe/Lisbon", reduced_motion="reduce", **more
     )

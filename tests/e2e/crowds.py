@@ -18,11 +18,11 @@ from .harness import Home, Server
 
 GROUPS, ALONE = 16, 4
 CALLS, COMMANDS, EDITS = 0.1, 0.01, 0.02
-"""How much of what is said is for the agent, is a command, and is changed afterwards."""
+"""Shares of the messages that address the agent, are commands, and are edited later."""
 COPIES = 3
-"""How often each update is delivered: all but once in a row, and once long afterwards."""
+"""Deliveries of each update: all but one in a row, and one long afterwards."""
 HASTE = 20
-"""Messages that are said at once."""
+"""Messages that are sent at once."""
 
 _LEFT = """
 SELECT (SELECT count(*) FROM telegram_updates WHERE done_at IS NULL),
@@ -38,7 +38,7 @@ SELECT c.chat_id, asked.platform_id FROM messages m JOIN telegram_chats c USING 
 LEFT JOIN messages asked ON asked.conversation_id = m.conversation_id AND asked.id = m.event_id
 WHERE m.role = 'assistant' ORDER BY c.chat_id, m.created_at, m.id
 """
-# What each row answers: of a notice its own words say so.
+# The message that each row answers; a notice names it in its text.
 _OUTBOX = """
 SELECT c.chat_id, o.id, o.state, coalesce(o.notice ->> 'reply_to_platform_id', asked.platform_id) FROM outbox o
 JOIN telegram_chats c USING (conversation_id)
@@ -49,15 +49,15 @@ LEFT JOIN messages asked ON asked.conversation_id = m.conversation_id AND asked.
 
 @dataclass(slots=True)
 class Figures:
-    """What an audit counts. What is in `expected` may be more than nothing; all else is trouble."""
+    """The counts of an audit. Those in `expected` may be above zero; all others are violations."""
 
     updates: int = 0
     messages: int = 0
     calls: int = 0
     shown: int = 0
-    """What the bot said and people can see."""
+    """Messages of the bot that people can see."""
     cut_off: int = 0
-    """Sends that were under way at a kill: their outcome is unknown, and they are not repeated."""
+    """Sends that a kill interrupted: their outcome is unknown, and they are not repeated."""
     cut_off_unseen: int = 0
     """Of them, those that did not arrive."""
     lost: int = 0
@@ -86,7 +86,7 @@ class Figures:
 
 @dataclass(slots=True)
 class Crowd:
-    """People who talk in groups and alone with the bot, and a server that is killed meanwhile."""
+    """People who write in groups and in direct chats with the bot, and a server that is killed meanwhile."""
 
     home: Home
     peer: TelegramPeer
@@ -96,14 +96,14 @@ class Crowd:
     said: list[Posted] = field(default_factory=list[Posted])
     commands: list[Posted] = field(default_factory=list[Posted])
     calls: list[Posted] = field(default_factory=list[Posted])
-    """What has to be answered, commands included."""
+    """Messages that must be answered, commands included."""
     cut_off: set[str] = field(default_factory=set[str])
-    """Rows of the outbox that were under way when the server was killed."""
+    """Outbox rows that were being sent when the server was killed."""
     downtimes: list[float] = field(default_factory=list[float])
     errors: list[object] = field(default_factory=list[object])
-    """What a server logged as an error."""
+    """Errors in the servers' logs."""
     _again: list[int] = field(default_factory=list[int])
-    """Updates that are to be delivered once more."""
+    """Updates that will be delivered once more."""
 
     def __post_init__(self) -> None:
         people = [self.peer.person(name, username=name.lower()) for name in ("Ann", "Ben", "Cleo", "Dan", "Eve")]
@@ -117,10 +117,10 @@ class Crowd:
             "TELEGRAM_ALLOWED_USERS": ",".join(str(chat.id) for chat in self.alone),
         }
 
-    # ---- what happens
+    # ---- actions
 
     async def run(self, *, updates: int, kills: int, seconds: float) -> None:
-        """Talk and kill; one of the kills is a SIGTERM. Then wait until everything is done."""
+        """Send messages and kill the server; one of the kills is a SIGTERM. Then wait until everything is done."""
         self._trouble()
         server = await self.home.serve()
         share = updates // (kills + 1)
@@ -138,7 +138,7 @@ class Crowd:
         self.errors += server.errors()
 
     async def until_done(self, *, seconds: float) -> None:
-        """Until every update is confirmed, read, answered and sent."""
+        """Wait until every update is confirmed, processed, answered and sent."""
         deadline = time.monotonic() + seconds
         while True:
             left = (await query(self.home.database_url, _LEFT))[0]
@@ -148,14 +148,14 @@ class Crowd:
             await asyncio.sleep(0.1)
 
     def say(self, count: int) -> None:
-        """So many updates, this very moment."""
+        """Make this many updates at once."""
         for _ in range(count):
             self._say()
 
     async def _talk(self, count: int) -> None:
         for begun in range(0, count, HASTE):
             self.say(min(HASTE, count - begun))
-            # What was told before is told again, long after it has been confirmed.
+            # Earlier updates are delivered again, long after they were confirmed.
             late = [self._again.pop(self.chance.randrange(len(self._again))) for _ in range(len(self._again) // 50)]
             self.peer.redeliver(*late)
             await asyncio.sleep(self.chance.uniform(0, 0.1))
@@ -166,7 +166,7 @@ class Crowd:
         if drawn < EDITS and (posted := self._changeable()) is not None:
             self._again.append(posted.chat.edits(posted, f"{posted.text}, no: {number}"))
             return
-        # People alone with the bot are a fifth of the chats, and say a third of what is for it.
+        # Direct chats are a fifth of the chats, and have a third of the messages for the agent.
         is_call = drawn < EDITS + CALLS
         chat = self.chance.choice(self.alone if is_call and self.chance.random() < 1 / 3 else self.groups)
         who, text = self.chance.choice(chat.people), f"c{chat.id} says #{number}"
@@ -182,7 +182,7 @@ class Crowd:
         self._again.append(posted.update_id)
 
     def _changeable(self) -> Posted | None:
-        """Something that was said lately, in a group and to nobody, and not changed yet."""
+        """Return a recent group message that does not address the agent and was not edited yet."""
         lately = [one for one in self.said[-100:] if len(one.updates) == 1 and one.chat.kind != "private"]
         lately = [one for one in lately if not one.text.startswith("@")]
         return self.chance.choice(lately) if lately else None
@@ -192,7 +192,7 @@ class Crowd:
         self.peer.shuffles_updates(self.chance.randrange(1_000_000))
 
     async def _kill(self, server: Server) -> None:
-        """SIGKILL at any moment, often when something is being sent that has arrived already, or never will."""
+        """Send SIGKILL at a random moment, often during a send that has arrived already or never will."""
         self.peer.will(hangs(after=self.chance.random() < 0.5), on="sendMessage", times=self.chance.randint(1, 3))
         await asyncio.sleep(self.chance.uniform(0, 1.5))
         server.signal(signal.SIGKILL)
@@ -202,14 +202,14 @@ class Crowd:
         self._trouble()
 
     async def _stop(self, server: Server) -> None:
-        """SIGTERM: whatever is being sent arrives first, so nothing counts as cut off."""
+        """Send SIGTERM: running sends finish first, so none counts as interrupted."""
         server.signal(signal.SIGTERM)
         assert await server.exit_code() == 0
 
     async def _under_way(self) -> Rows:
         return await query(self.home.database_url, "SELECT conversation_id || id FROM outbox WHERE state = 'sending'")
 
-    # ---- what must hold
+    # ---- the audit
 
     async def audit(self) -> Figures:
         figures = Figures(updates=len(self.peer.updates.made), messages=len(self.said), calls=len(self.calls))
@@ -260,7 +260,7 @@ class Crowd:
 
 
 def _inversions(said: Iterable[tuple[int, str]]) -> int:
-    """Neighbours of one chat in the wrong order, by the platform's own numbers."""
+    """Count neighbouring messages of a chat in the wrong order, by the platform's numbers."""
     numbers: dict[int, list[int]] = defaultdict(list)
     for chat, platform_id in said:
         numbers[chat].append(int(platform_id.partition("/")[2]))

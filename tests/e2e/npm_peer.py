@@ -1,7 +1,7 @@
 """Run an independent Bot API on loopback (npm's `telegram-test-api`), and people who write through it.
 
-It leaves out much of what Telegram says, refuses what it doesn't know with 500, and hands out an update once: what it gave to
-a process that died is lost there.
+It leaves out many fields, refuses unknown methods with 500, and delivers an update once: an update that it gave to a killed
+process is lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A chat as updates name it."""
+    """A chat, in the form of updates."""
 
     id: int
     title: str
@@ -38,7 +38,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Somebody as updates name them."""
+    """A person, in the form of updates."""
 
     id: int
     first_name: str
@@ -52,17 +52,17 @@ class Account:
 
 @dataclass(slots=True)
 class NpmPeer:
-    """The server, and what its clients may do."""
+    """The server, and the actions of its clients."""
 
     url: str
     session: aiohttp.ClientSession
     failed_calls: list[object] = field(default_factory=list[object])
-    """How each call of the webhook that was not taken ended."""
+    """The results of webhook calls that were not accepted."""
 
     async def says(
         self, who: Account, text: str, *, where: Room | None = None, entities: Sequence[Json] | None = None
     ) -> None:
-        """Somebody says something; without `entities` nothing is told of the parts of the text."""
+        """Send a message as a person; without `entities` the update has none."""
         await self._post("sendMessage", self.message(who, text, where=where, entities=entities))
 
     async def commands(self, who: Account, text: str, *, where: Room | None = None) -> None:
@@ -72,7 +72,7 @@ class NpmPeer:
     def message(
         self, who: Account, text: str, *, where: Room | None = None, entities: Sequence[Json] | None = None
     ) -> Json:
-        """As the package's own client makes it."""
+        """Send a command, in the form that the package's own client uses."""
         room = where or who.alone
         names = {"first_name": who.first_name, "username": who.username}
         made: Json = {
@@ -85,11 +85,11 @@ class NpmPeer:
         return made if entities is None else {**made, "entities": list(entities)}
 
     async def told(self, room: Room) -> list[Json]:
-        """What the bot has said in a chat so far."""
+        """Return the bot's messages in a chat."""
         return [one["message"] for one in await self._history() if str(one["message"].get("chat_id")) == str(room.id)]
 
     async def until_told(self, room: Room, count: int, *, seconds: float = LIMIT_SECONDS) -> list[Json]:
-        """What the bot has said in a chat, once it is so much."""
+        """Wait for this many messages of the bot in a chat and return them."""
         deadline = time.monotonic() + seconds
         while len(found := await self.told(room)) < count:
             assert time.monotonic() < deadline, f"only {found} within {seconds} s"
@@ -97,7 +97,7 @@ class NpmPeer:
         return found
 
     async def number_of(self, text: str) -> int:
-        """The id of the message that somebody said."""
+        """Return the id of a person's message."""
         return next(
             one["messageId"]
             for one in await self._history()
@@ -115,7 +115,7 @@ class NpmPeer:
 
 @contextlib.asynccontextmanager
 async def npm_peer(session: aiohttp.ClientSession) -> AsyncGenerator[NpmPeer]:
-    """The server in a process of its own, for as long as the block lasts."""
+    """Run the server in a separate process during the block."""
     await asyncio.to_thread(packages, FOLDER)
     process = await asyncio.create_subprocess_exec(
         "node", "serve.cjs", cwd=FOLDER, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

@@ -145,5 +145,5 @@ async def test_bad_input_is_refused_in_words_and_leaves_nothing_behind(home: Hom
 
 
 def _is_sentence(detail: str) -> bool:
-    """A capital or a quoted name at the beginning, a full stop at the end, and not a book."""
+    """Check the form of an error message: a capital or a quoted name first, a full stop last, and short."""
     return (detail[0].isupper() or detail[0] == "`") and detail[-1] in ".)" and 10 < len(detail) < 400

@@ -33,12 +33,12 @@ def report():
 
 atexit.register(report)
 '''
-"""Runs in the process that is looked at, as its `sitecustomize`."""
+"""Code that runs in the inspected process, as its `sitecustomize`."""
 
 
 @pytest.fixture
 def reported(tmp_path: Path) -> dict[str, str]:
-    """What a process needs in its environment to report; on a machine with one core OpenBLAS never has more threads."""
+    """Return the environment with which a process reports; on a machine with one core OpenBLAS always has one thread."""
     if (os.cpu_count() or 1) < 2:
         pytest.skip("needs two cores")
     (tmp_path / "sitecustomize.py").write_text(REPORT)

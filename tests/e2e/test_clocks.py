@@ -27,21 +27,21 @@ MINUTE, HOUR = 60.0, 3_600.0
 
 
 async def waiting(home: Home, *waits: float) -> list[str]:
-    """Conversations in which a timer waits for so many seconds each."""
+    """Insert conversations with a timer of these seconds each."""
     talks = await fell_silent(home.database_url, len(waits))
     await set_timers(home.database_url, dict(zip(talks, waits, strict=True)))
     return talks
 
 
 async def states(home: Home, talks: Sequence[str]) -> list[str]:
-    """What has become of the timers of these conversations."""
+    """Return the states of the timers of these conversations."""
     rows = await run(home.database_url, "SELECT conversation_id, state FROM timers WHERE timer_id = 'silence'")
     found = dict(rows)
     return [str(found[talk]) for talk in talks]
 
 
 async def ended(home: Home, talks: Sequence[str]) -> list[str]:
-    """What has become of these once each has ended."""
+    """Wait until each timer has ended and return the states."""
     async with asyncio.timeout(LIMIT_SECONDS):
         while not {"pending", "fired"}.isdisjoint(found := await states(home, talks)):
             await asyncio.sleep(0.05)
@@ -49,7 +49,7 @@ async def ended(home: Home, talks: Sequence[str]) -> list[str]:
 
 
 def expired(servers: Iterable[Server]) -> int:
-    """How often a server has said that a timer was too late."""
+    """Count the log lines about expired timers."""
     return sum(line.get("event") == "timer.expired" for server in servers for line in server.lines())
 
 
@@ -60,7 +60,7 @@ async def speaks_and_is_answered(http: aiohttp.ClientSession, server: Server, ta
 
 
 async def nothing_wrong(home: Home) -> None:
-    """Nothing lost, nothing twice, nothing left; and a moved clock is no error."""
+    """Check that nothing is lost, repeated or left over, and that no error is logged."""
     await until_nothing_is_due(home.database_url)
     assert await troubles(home.database_url) == {}
     assert [error for server in home.servers for error in server.errors()] == []
@@ -83,7 +83,7 @@ async def test_an_hour_back_and_three_hours_ahead_under_two_servers(home: Home, 
 
     clock.move(timedelta(hours=-1))
     assert await clock.shown() < before
-    # They were promised for a time that the clock will show again in an hour. New ones, and people, don't wait for that.
+    # They are due at a time that the clock reaches again in an hour. New timers and messages do not wait for that.
     assert await ended(home, await waiting(home, 1.0)) == ["delivered"]
     await speaks_and_is_answered(http, servers[0], (await fell_silent(home.database_url, 1))[0], 1)
     assert await states(home, [*soon, *later]) == ["pending"] * 7

@@ -30,7 +30,7 @@ SENDERS = 6
 
 @dataclass(slots=True)
 class Load:
-    """Senders that write one message after the other until they are told to stop."""
+    """Senders that send one message after the other until they are stopped."""
 
     client: Client
     chance: random.Random
@@ -39,7 +39,7 @@ class Load:
     stopping: bool = False
 
     async def sender(self, name: str) -> None:
-        """Mostly waits for answers; now and then goes away as soon as the message is acknowledged."""
+        """Send messages; usually wait for the answer, sometimes disconnect as soon as the message is acknowledged."""
         numbers = 0
         while not self.stopping:
             place = self.chance.randrange(len(self.conversations))
@@ -71,7 +71,7 @@ async def test_kill_9_under_load_loses_nothing_and_doubles_nothing(
         await asyncio.sleep(chance.uniform(0.2, 1.5))
         assert not any(task.done() for task in senders), _first_failure(senders)
         server.signal(signal.SIGKILL)
-        if cycle % 3 == 2:  # the whole machine, as it were
+        if cycle % 3 == 2:  # as if the whole machine had crashed
             await asyncio.to_thread(home.kill_postgres)
             power_cuts += 1
         assert await server.exit_code() == -signal.SIGKILL
@@ -105,7 +105,7 @@ async def test_kill_9_under_load_loses_nothing_and_doubles_nothing(
 
 
 def _expect_quiet(server: Server, seed: int) -> None:
-    """To be killed, and to start after a kill, is normal operation: no ERROR."""
+    """Check that neither a kill nor the start after it logs an ERROR."""
     assert server.errors() == [], f"seed {seed}"
 
 

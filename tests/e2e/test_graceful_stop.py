@@ -24,7 +24,7 @@ SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client got: a status and a body, or a connection that was closed."""
+    """The answer to a client: a status and a body, or a closed connection."""
 
     status: int | None
     type: str = ""
@@ -49,7 +49,7 @@ async def ask(http: aiohttp.ClientSession, url: str, sent: Sent, *, stream: bool
 
 
 def frames(body: str) -> list[tuple[str, str]]:
-    """The named events of a stream, without its signs of life."""
+    """Return the named events of a stream, without its keep-alive comments."""
     found: list[tuple[str, str]] = []
     for frame in body.split("\n\n"):
         lines = dict(line.split(": ", 1) for line in frame.splitlines() if line and not line.startswith(":"))
@@ -114,7 +114,7 @@ async def test_a_long_turn_is_handed_over_and_its_client_told_to_come_back(
 
     model.delay = lambda _text: 0.0
     server = await home.serve()
-    await until_idle(home.database_url)  # nobody asks again: what is stored is answered by itself
+    await until_idle(home.database_url)  # no client asks again: a stored message is answered anyway
     sent = [running, streamed, in_line]
     for message in sent:
         assert (await client.say(message))["content"] == reply_to(message.text)
@@ -125,7 +125,7 @@ async def test_a_long_turn_is_handed_over_and_its_client_told_to_come_back(
 
 
 async def messages(client: Client) -> tuple[Sent, Sent]:
-    """Two first messages, each in a conversation of its own."""
+    """Make two first messages, each in a separate conversation."""
     return (
         Sent(await client.create(), "ada", 1, "c0 what happens to me when you have to go?"),
         Sent(await client.create(), "bob", 1, "c1 and to me, who listens to every word?"),
@@ -171,7 +171,7 @@ async def test_a_second_server_goes_on_when_the_first_one_stops(
 async def test_a_note_that_is_being_indexed_is_not_waited_for(
     number: signal.Signals, home: Home, http: aiohttp.ClientSession
 ) -> None:
-    """Its sender hears at once that it is to be sent again, and nothing of it is stored."""
+    """Its sender gets 503 at once, and nothing of it is stored."""
     server = await home.serve()
     sentences = (
         f"Rule {n} says that the {n % 89}th crate goes to harbour {n % 97} on day {n % 31}." for n in range(6_000)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 
 @dataclass(slots=True)
 class Browser:
-    """Listens as a browser does: whenever the stream ends it comes back, and says what it knows."""
+    """Listen as a browser does: reconnect whenever the stream ends, with the last event id."""
 
     url: Callable[[], str]
     thread: str
@@ -60,14 +60,14 @@ async def watching(url: Callable[[], str], thread: str) -> AsyncGenerator[Browse
 
 
 def heard_in_order(browser: Browser) -> list[str]:
-    """The ids of the messages; each has a higher number than the one before."""
+    """Return the ids of the messages; check that their numbers increase."""
     numbers = [int(event.id or 0) for event in browser.listener.events if event.name == "message"]
     assert numbers == sorted(set(numbers))
     return [message["id"] for message in browser.listener.named("message")]
 
 
 async def until_heard(browser: Browser, client: Client) -> None:
-    """Until all that was said has been heard, a summary that is made afterwards included."""
+    """Wait until all messages were received, including a summary that is made later."""
     history: list[str] = []
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LIMIT_SECONDS):

@@ -37,7 +37,7 @@ class Request:
 
 @dataclass(slots=True)
 class Load:
-    """Clients that send one message after the other, each again and again until it is answered."""
+    """Clients that send one message after the other, and repeat each until it is answered."""
 
     http: aiohttp.ClientSession
     url: str

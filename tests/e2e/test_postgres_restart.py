@@ -39,7 +39,7 @@ async def _until_ready(http: aiohttp.ClientSession, server: Server) -> None:
 
 
 def _kill_postmaster(home: Home) -> None:
-    """Its backends end by themselves as soon as they notice."""
+    """Kill the postmaster; its backends end as soon as they detect it."""
     main = home.postmaster()
     assert main is not None
     main.kill()

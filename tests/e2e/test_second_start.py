@@ -120,7 +120,7 @@ async def test_with_keys_everybody_sees_only_what_is_theirs(home: Home, http: ai
 
 
 async def _key(home: Home, name: str, user: str) -> tuple[str, str]:
-    """A new key: its id and its secret."""
+    """Create a key; return its id and its secret."""
     code, out, err = await home.command("keys", "create", name, "--user", user)
     assert code == 0, err
     found = re.search(r"Key (\w+) for", err)

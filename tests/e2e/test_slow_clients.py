@@ -59,7 +59,7 @@ async def test_a_header_of_40_megabytes_is_refused_after_64_kilobytes(home: Home
     ids=["nothing", "header", "body", "idle"],
 )
 async def test_stalled_connections_leave_files_for_everybody_else(stalled: bytes, home: Home) -> None:
-    """More of them than the server may have open files; a health check is answered all the same."""
+    """There are more connections than the server may have open files; a health check is still answered."""
     home.open_files = OPEN_FILES
     server = await home.serve()
     opened: list[asyncio.StreamWriter] = []
@@ -77,7 +77,7 @@ async def test_stalled_connections_leave_files_for_everybody_else(stalled: bytes
 
 
 async def _is_healthy(server: Server) -> bool:
-    """Check the health on a connection of its own."""
+    """Check the health on a separate connection."""
     reader, writer = await asyncio.wait_for(asyncio.open_connection(*_address(server)), LIMIT_SECONDS)
     try:
         writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

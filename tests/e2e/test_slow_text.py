@@ -34,7 +34,7 @@ def cpu_seconds(server: psutil.Process) -> float:
 
 @asynccontextmanager
 async def somebody_else(http: aiohttp.ClientSession, server: Server) -> AsyncGenerator[list[int]]:
-    """Ask for the server's health all the time; yields the answers."""
+    """Request the server's health continuously; yield the answers."""
     answers: list[int] = []
 
     async def ask() -> None:

@@ -52,7 +52,7 @@ def text_of(message: dict[str, str]) -> str:
 
 
 async def worked_through(home: Home, count: int) -> None:
-    """Until so many updates have been, and nothing waits or is on its way."""
+    """Wait until this many updates were processed and nothing is pending or being sent."""
     wanted = (
         "SELECT count(*), count(done_at),"
         " (SELECT count(*) FROM outbox WHERE state IN ('queued', 'sending', 'unconfirmed')) FROM telegram_updates"
@@ -63,7 +63,7 @@ async def worked_through(home: Home, count: int) -> None:
 
 
 def expect_quiet(*servers: Server) -> None:
-    """No ERROR, and the token nowhere, whatever the peer did not know."""
+    """Check that no ERROR and no token was logged, whatever the peer does not support."""
     for server in servers:
         assert server.errors() == []
         assert TOKEN.partition(":")[2] not in server.log.read_text() + server.out.read_text()
@@ -100,7 +100,7 @@ async def test_in_a_group_whoever_tags_the_bot_is_answered_and_nobody_else(home:
     server = await home.serve()
     await peer.says(ANN, "the ferry or the train?", where=TEAM)
     await peer.says(BEN, f"@{BOT_NAME} what do you think?", where=TEAM, entities=[MENTION])
-    await peer.says(ANN, f"@{BOT_NAME.upper()} and what does it cost?", where=TEAM)  # told of no entities at all
+    await peer.says(ANN, f"@{BOT_NAME.upper()} and what does it cost?", where=TEAM)  # an update without entities
     await peer.says(BEN, "me@testnamebot.example is my address", where=TEAM)
     answers = await peer.until_told(TEAM, 2)
     await worked_through(home, 4)
@@ -154,7 +154,7 @@ async def test_what_is_said_while_the_server_is_down_is_answered_when_it_is_back
 async def test_a_send_interrupted_by_a_crash_does_not_block_the_chat_if_its_result_stays_unknown(
     home: Home, peer: NpmPeer
 ) -> None:
-    """This server says yes to any edit, and has no idea of what waits: so it can't be asked."""
+    """This Bot API accepts any edit and does not report pending updates, so unconfirmed messages can't be located."""
     first = await home.serve(RAPPORT_FAILPOINT="deliver.sent")
     await peer.says(ANN, "one")
     await first.exit_code()

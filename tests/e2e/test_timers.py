@@ -47,7 +47,7 @@ SELECT id, 'u' || id, owner_id, 'user', 'Here I am.', clock_timestamp() FROM con
 
 
 async def test_the_audit_detects_a_follow_up_after_a_message(database_url: str) -> None:
-    """The audit that the others rely on: what is right has no trouble, and what is wrong has this one."""
+    """The other tests rely on this audit: correct rows have no violation, wrong rows have the expected ones."""
     await set_timers(database_url, dict.fromkeys(await fell_silent(database_url, 2), 60.0))
     assert await troubles(database_url) == {}
     await query(database_url, _HEARD)
@@ -68,7 +68,7 @@ async def test_no_follow_up_is_delivered_after_a_message(
     ended = await became(home.database_url)
     log.info("%s; %s", races.summary(), races.fates(ended))
     assert await troubles(home.database_url) == {}
-    assert ended.get("superseded", 0) > 0  # or there was no race
+    assert ended.get("superseded", 0) > 0  # otherwise there was no race
     assert [error for server in servers for error in server.errors()] == []
 
 

@@ -28,14 +28,14 @@ from rapport.storage.work.workers import Workers
 
 @dataclass
 class Worker:
-    """A process as the database sees it: what it believes to be its own, and whether it is still there."""
+    """A process as the database sees it: the events that it assumes to own, and whether it is alive."""
 
     id: str
     holds: list[ClaimedEvent] = field(default_factory=list[ClaimedEvent])
 
 
 class Promises(RuleBasedStateMachine):
-    """Clients post (and repeat), workers claim, finish, put back, die and come back too late."""
+    """Clients send (and repeat), workers claim, finish, return events, are killed and continue too late."""
 
     database: Database
     loop: asyncio.AbstractEventLoop
@@ -59,7 +59,7 @@ class Promises(RuleBasedStateMachine):
 
         return self.do(run())
 
-    # ---- what happens
+    # ---- actions
 
     @rule(target=conversations)
     def begin(self) -> str:
@@ -120,7 +120,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule(worker=st.integers(0, 2), taken_over=st.booleans())
     def die(self, worker: int, taken_over: bool) -> None:
-        """A process is killed; another one takes over what it had. It may still be busy with it, and come back late."""
+        """A process is declared dead and another one takes over its events. It may still be running, and finish late."""
 
         async def run() -> None:
             async with self.database.transaction() as connection:
@@ -131,7 +131,7 @@ class Promises(RuleBasedStateMachine):
         self.births += 1
         self.workers[worker] = Worker(f"worker-{worker}-{self.births}")
         self.zombies += dead.holds
-        # Only this one is dead: the others are there, as their sessions would prove.
+        # Only this one is dead: the others are alive, as their database sessions would show.
         self.do(self.join_all())
         self.do(run())
         if taken_over:
@@ -169,7 +169,7 @@ class Promises(RuleBasedStateMachine):
         else:
             self.do(run())
 
-    # ---- what always holds
+    # ---- invariants
 
     @invariant()
     def messages_are_stored_once_and_in_the_order_they_were_accepted(self) -> None:
@@ -209,7 +209,7 @@ class Promises(RuleBasedStateMachine):
         assert wrong == []
 
     def teardown(self) -> None:
-        """In the end everything is answered."""
+        """Check that everything is answered at the end."""
         for _ in range(200):
             for number, worker in enumerate(self.workers):
                 while worker.holds:

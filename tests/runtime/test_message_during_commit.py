@@ -13,7 +13,7 @@ from tests.support.world import World, open_world, until
 
 
 async def test_a_follow_up_that_is_cancelled_twice_loses_no_connection(world: World) -> None:
-    """The process that somebody speaks to ends it at once, and hears of it once more by its own hint."""
+    """The process that stores the message cancels the follow-up at once, and then gets its own notification about it."""
     where = await world.conversation()
     await world.says(where, "What do you think about pizza?")
     async with open_dedicated_connection(world.database.url) as other, other.transaction():
@@ -30,15 +30,15 @@ async def test_a_follow_up_that_is_cancelled_twice_loses_no_connection(world: Wo
         await until(
             lambda: world.sql("SELECT 1 FROM events WHERE id = %s AND (state = 'queued' OR attempts > 1)", event)
         )
-    assert (await silence).state == "delivered"  # nobody had spoken after all
+    assert (await silence).state == "delivered"  # there was no new message after all
     assert world.database._pool.get_stats().get("returns_bad", 0) == 0  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_message_sent_when_a_follow_up_starts_is_answered_at_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fired and began while the message waited for its place in the line, unseen by it."""
-    monkeypatch.setattr(work_loop, "POLL_SECONDS", 3600.0)  # nobody finds the message by merely looking
+    """The timer fired and its turn started while the message waited for the conversation's lock, invisible to its statement."""
+    monkeypatch.setattr(work_loop, "POLL_SECONDS", 3600.0)  # no poll finds the message
     async with open_world(database_url) as world:
         where = await world.conversation()
         await world.says(where, "What do you think about pizza?")

@@ -60,7 +60,7 @@ async def test_a_crowd_has_fired_before_the_first_turn_begins(database: Database
 
 
 async def test_it_wakes_when_the_next_one_is_due(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timekeeper, "POLL_SECONDS", 3600.0)  # it does not find it by merely looking
+    monkeypatch.setattr(timekeeper, "POLL_SECONDS", 3600.0)  # no poll finds it
     await set_timers(database, 1, due_in=0.4)
     with structlog.testing.capture_logs() as lines:
         async with keeping_time(database, lambda: None):

@@ -25,7 +25,7 @@ from tests.support.world import World, open_world, until
 
 
 async def claimed_by(database: Database, conversation: str, text: str, worker: str) -> ClaimedEvent:
-    """A message accepted by a process that then goes no further."""
+    """Store a message as a process that stops right afterwards."""
     accepted = await accept(database, Incoming("local", conversation, text), worker_id=worker, claim=True)
     assert accepted.claimed is not None
     return accepted.claimed
@@ -352,11 +352,11 @@ async def parked(world: World) -> bool:
     return await world.sql("SELECT count(*) FROM outbox WHERE state = 'unknown'") == [(1,)]
 
 
-# ---- what a stranger found
+# ---- regressions
 
 
 async def test_a_client_that_resends_while_it_waits_in_line_gets_its_stream(world: World) -> None:
-    """The first connection breaks, the second one goes on waiting, and gets tokens and the reply."""
+    """The first connection breaks; the second one keeps waiting and gets tokens and the reply."""
     conversation = await world.conversation()
     slow = world.model.will_wait("slow")
     blocking = asyncio.create_task(world.says(conversation, "one"))
@@ -379,7 +379,7 @@ async def collect(world: World, conversation: str, content: str, key: str) -> li
 
 
 async def test_what_waits_behind_a_recovered_turn_is_answered_at_once(world: World) -> None:
-    """The hint that a worker sends about a finished turn reaches itself too, and must not stop it."""
+    """A worker also gets its own notification about a finished turn, which must not stop it."""
     conversation = await world.conversation()
     await claimed_by(world.database, conversation, "one", worker="gone")
     for text in ("two", "three", "four"):

@@ -28,7 +28,7 @@ DAY = 86_400.0
 
 @dataclass
 class Town:
-    """A server, Telegram, five people and where they talk; all of these chats are let in."""
+    """A server, a simulated Telegram, five people and their chats, all of which are allowed."""
 
     world: World
     peer: TelegramPeer
@@ -40,7 +40,7 @@ class Town:
     ann_alone: Chat
     ben_alone: Chat
     team: Chat
-    """A supergroup of all five that Ann has made."""
+    """A supergroup of all five that Ann has created."""
     forum: Chat
     club: Chat
     """A basic group of Ann and Ben."""
@@ -53,7 +53,7 @@ class Town:
         return source.inbox
 
     async def settled(self) -> None:
-        """Until every update is worked through, answered and sent, as far as that can be."""
+        """Wait until every update is processed, answered and sent, as far as possible."""
 
         async def idle() -> bool:
             waiting = await self.world.sql("SELECT count(*) FROM telegram_updates WHERE done_at IS NULL")
@@ -63,13 +63,13 @@ class Town:
         await self.world.drain()
 
     async def hears(self, chat: Chat, person: Person, text: str | None = None, **more: Any) -> Posted:
-        """Somebody says something, and it is worked through, answered and sent before this returns."""
+        """Send a message as a person, and wait until it is processed, answered and sent."""
         said = chat.says(person, text, **more)
         await self.settled()
         return said
 
     async def conversation(self, chat: Chat) -> str:
-        """The id of the conversation that a chat is."""
+        """Return the id of a chat's conversation."""
         [row] = await self.world.sql("SELECT conversation_id FROM telegram_chats WHERE chat_id = %s", chat.id)
         return row[0]
 
@@ -108,18 +108,18 @@ class Town:
 
 
 def at(seconds: float) -> datetime:
-    """A moment as Telegram dates it."""
+    """Convert a date of Telegram to a time."""
     return datetime.fromtimestamp(int(seconds), UTC)
 
 
 def days_ago(days: float, *, minutes: float = 0.0) -> float:
-    """A date for `says`."""
+    """Return a date for `says`."""
     return time.time() - days * DAY + minutes * 60
 
 
 @contextlib.asynccontextmanager
 async def open_town(database_url: str, *, starts: bool = True, **changes: Any) -> AsyncGenerator[Town]:
-    """The town with its server; with `starts`, once the server listens to Telegram."""
+    """Open the town with its server; with `starts`, wait until the server polls Telegram."""
     async with telegram_peer() as peer:
         names = ("Ann", "Ben", "Cara", "Dan", "Eve")
         people = ann, ben, cara, dan, eve = [peer.person(name, username=name.lower()) for name in names]
@@ -151,7 +151,7 @@ def telegram_settings(
 
 @contextlib.asynccontextmanager
 async def another_world(town: Town, **changes: Any) -> AsyncGenerator[World]:
-    """A second process with the same settings on the same database."""
+    """Open a second server with the same settings on the same database."""
     settings = {
         name: getattr(town.world.settings, name)
         for name in type(town.world.settings).model_fields
@@ -166,7 +166,7 @@ async def another_world(town: Town, **changes: Any) -> AsyncGenerator[World]:
 async def restarted(
     town: Town, *, meanwhile: Callable[[], object] = lambda: None, **changes: Any
 ) -> AsyncGenerator[Town]:
-    """The same town after its server has stopped, something has happened, and it has started again."""
+    """Stop the server, optionally do something, and start it again."""
     await town.world.worker.stop()
     meanwhile()
     async with another_world(town, **changes) as world:
@@ -175,7 +175,7 @@ async def restarted(
 
 @contextlib.contextmanager
 def database_away(postgres_url: str, database_url: str) -> Generator[None]:
-    """While the block lasts nobody gets a connection to the database, and whoever had one has lost it."""
+    """Close all connections to the database and allow no new ones during the block."""
     name = str(conninfo_to_dict(database_url)["dbname"])
     with psycopg.connect(postgres_url, autocommit=True) as connection:
 
@@ -192,8 +192,7 @@ def database_away(postgres_url: str, database_url: str) -> Generator[None]:
 
 
 class Road:
-    """The way to somebody. It may be closed: then connections break, and new ones are refused; or so long that nothing
-    arrives."""
+    """A TCP proxy to a server. When it is closed, connections break and new ones are refused; when it holds, nothing arrives."""
 
     def __init__(self) -> None:
         self._to = ("", 0)
@@ -257,7 +256,7 @@ async def road_to(peer: TelegramPeer) -> AsyncGenerator[Road]:
 
 @contextlib.asynccontextmanager
 async def road() -> AsyncGenerator[Road]:
-    """One that is open, and leads nowhere yet."""
+    """Open a proxy that has no destination yet."""
     road = Road()
     await road.opens()
     try:
@@ -268,13 +267,13 @@ async def road() -> AsyncGenerator[Road]:
 
 @contextlib.contextmanager
 def logged() -> Generator[list[Any]]:
-    """The facts that are logged while the block lasts."""
+    """Collect the log lines of the block."""
     with capture_logs() as lines:
         yield lines
 
 
 class Impatient:
-    """Waits that are minutes in life, made short enough to be waited for."""
+    """Shorten waiting times that are minutes in production."""
 
     def __init__(self, monkeypatch: Any) -> None:
         self._patch = monkeypatch.setattr
