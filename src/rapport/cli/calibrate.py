@@ -1,4 +1,4 @@
-"""`rapport calibrate`: measure on somebody's own notes from which similarity on a passage is about what was asked."""
+"""`rapport calibrate`: measure on an owner's notes which similarity a passage needs to answer a question."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rapport.storage.notes.notes import Notes
 
 
 async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:
-    """Measure, show, and keep the threshold if it is to be relied on."""
+    """Measure the threshold, show it, and store it if it is reliable."""
     console = Console(highlight=False)
     async with open_library(settings) as (library, retriever), _writer(settings) as ask:
         async with library.database.statement() as connection:
@@ -39,7 +39,7 @@ async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:
 
 
 async def reset(settings: Settings, *, user: str) -> None:
-    """Go back to the embedder's own threshold."""
+    """Restore the embedder's own threshold."""
     async with open_library(settings) as (library, _), library.database.statement() as connection:
         await Notes(connection).set_min_similarity(user, library.embedder.name, None)
     Console(highlight=False).print(
@@ -48,7 +48,7 @@ async def reset(settings: Settings, *, user: str) -> None:
 
 
 def _draw(calibration: Calibration, png: Path, console: Console) -> None:
-    """Write the picture if that is possible: the measured threshold counts without it."""
+    """Write the picture if possible. A failure does not affect the threshold."""
     if not PLOT.is_installed:
         console.print(
             str(missing_extra(PLOT, "`rapport calibrate` can draw this as a curve")), markup=False, soft_wrap=True
@@ -88,7 +88,7 @@ def _show(calibration: Calibration, console: Console) -> None:
 
 @asynccontextmanager
 async def _writer(settings: Settings) -> AsyncGenerator[Ask | None]:
-    """Open the chat model that writes the questions; the built-in one can't, so rules do it instead."""
+    """Open the chat model that writes the questions; rules replace the built-in model, which can't."""
     if settings.model == BUILTIN:
         yield None
         return

@@ -1,4 +1,4 @@
-"""The curve of a calibration as a picture."""
+"""Draw the curve of a calibration."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _INK, _ANSWERED, _UNANSWERED, _CHOSEN = "#333333", "#2a78b5", "#d9822b", "#b3261
 
 
 def draw_curve(calibration: Calibration, path: Path) -> None:
-    """Write a PNG: how near the two kinds of questions come, and what the guard does at every threshold."""
-    # Imported here: it takes half a second, and only this command draws. The figure is made without pyplot, which would
-    # look for a screen and keep every figure alive.
+    """Write a PNG with the similarities of the two kinds of questions, and the guard's rates at every threshold."""
+    # Imported here: it takes half a second, and only this command draws. No pyplot, which would search for a display and
+    # keep every figure in memory.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

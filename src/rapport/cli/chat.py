@@ -32,7 +32,7 @@ from rapport.storage.followups.timers import Timers
 from rapport.storage.messages.messages import Messages
 
 FOLLOWUP_SECONDS = 0.5
-"""Seconds between two looks for new follow-ups."""
+"""Seconds between two polls for new follow-ups."""
 
 HELP = """[bold]/new[/bold] begin a new conversation   [bold]/history[/bold] what was said   [bold]/help[/bold] this
 [bold]/followups[/bold] what the agent will come back to   [bold]/mute 1h[/bold] not for now   [bold]/unmute[/bold] again
@@ -41,7 +41,7 @@ A line that ends with \\ goes on in the next one."""
 
 
 async def chat(settings: Settings, *, agent: str, resume: bool) -> None:
-    """Talk until the person leaves."""
+    """Run the chat until the person leaves."""
     profile = require_agent(agent)
     console = Console(highlight=False)
     with console.status("starting…"):
@@ -54,7 +54,7 @@ async def chat(settings: Settings, *, agent: str, resume: bool) -> None:
 
 
 class Terminal:
-    """One person at one terminal."""
+    """The chat of one person in one terminal."""
 
     def __init__(self, app: App, profile: AgentProfile, console: Console) -> None:
         self._app = app
@@ -79,7 +79,7 @@ class Terminal:
                     await self._say(line)
 
     def _take_up(self, conversation: Conversation | None) -> None:
-        """From now on this is the conversation; what was said in it so far is known."""
+        """Use this conversation from now on. Its earlier follow-ups count as shown."""
         self._conversation = conversation
         self._seen = conversation and conversation.last_at
 
@@ -91,7 +91,7 @@ class Terminal:
             )
 
     async def _ask(self) -> str | None:
-        """Return what the person types, None when they leave. Follow-ups that arrive meanwhile are shown."""
+        """Return the person's input, None when they leave. Follow-ups that arrive meanwhile are shown."""
         has_answered = asyncio.Event()
         watch_task = asyncio.create_task(self._show_followups(has_answered), name="follow-ups")
         try:
@@ -112,7 +112,7 @@ class Terminal:
             lines.append(line[:-1])
 
     async def _show_followups(self, has_answered: asyncio.Event) -> None:
-        """Show what the agent says unasked, until the person has said something."""
+        """Show new follow-ups until the person has entered a message."""
         while not has_answered.is_set():
             follow_ups = await self._new_followups()
             if follow_ups and not has_answered.is_set():
@@ -131,7 +131,7 @@ class Terminal:
         try:
             async with self._app.database.statement() as connection:
                 latest = await Messages(connection).list_before(LOCAL_USER, self._conversation.id, limit=4)
-        except RapportError:  # the next look may have more luck
+        except RapportError:  # the next poll may succeed
             return []
         return [
             message
@@ -140,7 +140,7 @@ class Terminal:
         ]
 
     async def _command(self, line: str) -> bool:
-        """Do what a /command says; False to leave."""
+        """Run a /command; return False to leave the chat."""
         command, *words = line.lower().split()
         if command in {"/quit", "/exit", "/q"}:
             return False
@@ -160,7 +160,7 @@ class Terminal:
         return True
 
     async def _run_follow_up_command(self, command: str, words: list[str]) -> None:
-        """See, mute and unmute what the agent would say unasked here."""
+        """List, mute or unmute the follow-ups of this conversation."""
         if self._conversation is None:
             self._console.print("[dim]nothing was said yet[/dim]")
             return
@@ -203,7 +203,7 @@ class Terminal:
         self._console.print()
 
     async def _watch(self, ticket: Ticket) -> Message:
-        """Show the answer as it comes; Ctrl-C stops it."""
+        """Show the answer while it is generated; Ctrl-C stops it."""
         loop = asyncio.get_running_loop()
         assert self._conversation is not None
         conversation = self._conversation
@@ -220,7 +220,7 @@ class Terminal:
                     text += token
                     live.update(Markdown(text))
                 reply = await ticket.reply()
-                # What was stored is what counts.
+                # The stored reply counts, not the streamed text.
                 live.update(Markdown(reply.text) if reply.text else Text("…", style="dim"))
         finally:
             loop.remove_signal_handler(signal.SIGINT)

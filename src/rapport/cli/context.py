@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from rapport.domain.read_models import SearchHit
     from rapport.turns.explain import Explanation
 
-app = typer.Typer(help="What an agent is given of a group chat, and why: select, show, search.", no_args_is_help=True)
+app = typer.Typer(help="The context that an agent gets of a group chat: select, show, search.", no_args_is_help=True)
 
 MAX_GAP = 5_256_000
-"""Minutes, ten years: after that nobody goes on with anything."""
+"""The longest gap in minutes: ten years."""
 
 
 SELECT = (
@@ -44,21 +44,21 @@ SELECT = (
 
 @app.command("select", help=SELECT)
 def select_(
-    strategy: Annotated[Strategy, typer.Option(help="How to choose.")] = "relevant",
+    strategy: Annotated[Strategy, typer.Option(help="The strategy of the selection.")] = "relevant",
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also say why: reasons, scores, and what was passed over.")
+        bool, typer.Option("--explain", help="Also print reasons, scores and the messages that were not selected.")
     ] = False,
     tokens: Annotated[
-        int, typer.Option(min=1, help="About how many tokens may be chosen together.")
+        int, typer.Option(min=1, help="Approximate limit of tokens of all selected messages.")
     ] = MAX_CONTEXT_TOKENS,
     lookback: Annotated[
-        int, typer.Option(min=1, help="So many messages `time_gap` and `recent` look at.")
+        int, typer.Option(min=1, help="How many messages `time_gap` and `recent` consider.")
     ] = LOOKBACK_LIMIT,
     gap: Annotated[
         float, typer.Option(min=0, max=MAX_GAP, help="Minutes of silence that end a session for `time_gap`.")
     ] = SESSION_GAP_MINUTES,
 ) -> None:
-    """Choose context as a filter, with nothing but what the requests bring along."""
+    """Select context for requests on standard input, without a database."""
     import math
 
     from rapport.cli.context_filter import answer_all
@@ -84,20 +84,22 @@ def select_(
 def show(
     message: Annotated[
         str,
-        typer.Argument(help="The id of a reply, of the message it answers, or of any other; or the beginning of it."),
+        typer.Argument(
+            help="The id of a reply, of the message it answers, or of any other message; a prefix is enough."
+        ),
     ],
     user: Annotated[
-        str, typer.Option(help="Whose conversation; `local` is the user of a server without keys.")
+        str, typer.Option(help="The owner of the conversation; `local` is the user of a server without keys.")
     ] = LOCAL_USER,
     conversation: Annotated[
-        str | None, typer.Option(help="Look in this one only: its id, or the beginning of it.")
+        str | None, typer.Option(help="Search only in this conversation: its id or a prefix of it.")
     ] = None,
     strategy: Annotated[
-        Strategy | None, typer.Option(help="What this strategy would choose now, instead of what was chosen.")
+        Strategy | None, typer.Option(help="Show what this strategy would select now, instead of the stored context.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: what the HTTP route answers.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON of the HTTP route.")] = False,
 ) -> None:
-    """Show what a reply was made from and why, as a timeline; of a message without a reply, what would be chosen for it."""
+    """Show the context of a reply with its reasons, as a timeline; for a message without a reply, what would be selected."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> tuple[Explanation, Told]:
@@ -123,16 +125,16 @@ def show(
 
 @app.command()
 def search(
-    conversation: Annotated[str, typer.Argument(help="The id of a conversation, or the beginning of it.")],
+    conversation: Annotated[str, typer.Argument(help="The id of a conversation or a prefix of it.")],
     question: Annotated[str, typer.Argument(help="A question, or a few words. Names of participants count.")],
     user: Annotated[
-        str, typer.Option(help="Whose conversation; `local` is the user of a server without keys.")
+        str, typer.Option(help="The owner of the conversation; `local` is the user of a server without keys.")
     ] = LOCAL_USER,
     topic: Annotated[str | None, typer.Option(help="Only in this forum topic.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=50, help="At most so many messages.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: what the HTTP route answers.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of messages.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON of the HTTP route.")] = False,
 ) -> None:
-    """Search a conversation: the messages that a question is about, the best match first."""
+    """Search the messages of a conversation, the best match first."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> tuple[Conversation, list[SearchHit]]:

@@ -1,4 +1,4 @@
-"""The engine that chooses context as a filter: one request a line in, one answer a line out, nothing else needed."""
+"""The context engine as a filter: one request per input line, one answer per output line, without a database."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rapport.domain.errors import InvalidInput
 from rapport.ingest.archive_rows import as_mapping, read_id, read_name
 
 MAX_LINE = 50_000_000
-"""Bytes of one request."""
+"""Maximum size of one request in bytes."""
 DEPTH, REPLIES = 20, 40
 """Levels of replies above the anchor, and messages below it: as many as a turn loads."""
 NEIGHBOURS = 20
 """Messages on either side of the anchor: as many as a turn loads."""
 
 Given: TypeAlias = "str | int"
-"""An id as the request has it."""
+"""An id as written in the request."""
 
 _MOMENT = timedelta(microseconds=1)
 _LAST_YEAR = 9998
@@ -34,7 +34,7 @@ _EXPECTED = "`{qid, messages: [{id, author, time, text, mentions?, reply_to?, is
 
 
 class BadRequest(InvalidInput):
-    """A line that can't be answered: why, and which request it was, as far as that can be told."""
+    """A line that can't be answered: the reason, and the id of the request if it is known."""
 
     def __init__(self, reason: str, qid: str | float | None = None) -> None:
         super().__init__(reason)
@@ -43,7 +43,7 @@ class BadRequest(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call, and what to choose from, as a turn would have them."""
+    """A call and its candidate messages, as a turn would load them."""
 
     qid: str | float
     call: Message
@@ -54,7 +54,7 @@ class Request:
 def answer_all(
     source: BinaryIO, sink: BinaryIO, choice: SelectionOptions, *, explain: bool, complain: Callable[[str], None]
 ) -> bool:
-    """Answer each line before the next one is read; whether all could be. A bad one gets its error in place of an answer."""
+    """Answer each line before the next is read; return True if all were valid. An invalid line gets an error as its answer."""
     is_good = True
     for number, line in enumerate(_lines(source), 1):
         if line is not None and not line.strip():
@@ -73,7 +73,7 @@ def answer_all(
 
 
 def _lines(source: BinaryIO) -> Generator[bytes | None]:
-    """Line by line; None for one that is too long, of which no more than that is ever held."""
+    """Yield the lines; None for one that is too long, which is never read completely into memory."""
     while line := source.readline(MAX_LINE + 1):
         if len(line) <= MAX_LINE:
             yield line
@@ -123,7 +123,7 @@ def _parse_json(line: bytes) -> object:
 
 
 def _not_json(line: bytes, reason: str) -> BadRequest:
-    """Return an error that names the non-JSON constants that some programs write, and the request."""
+    """Return an error that names the request, and NaN or Infinity if the line has them, which are not JSON."""
     constants: list[str] = []
     try:
         row = as_mapping(json.loads(line, parse_constant=constants.append))
@@ -227,7 +227,7 @@ def _moment(value: object) -> datetime:
 
 
 def _in_order(messages: list[Message]) -> list[Message]:
-    """Oldest first and each at a moment of its own, as they are stored; of one moment, in the order they were given."""
+    """Return the messages oldest first, each with its own time, as they would be stored; equal times keep their order."""
     messages.sort(key=lambda message: message.created_at)
     for number in range(1, len(messages)):
         before, message = messages[number - 1], messages[number]

@@ -1,4 +1,4 @@
-"""The database for commands that need nothing else."""
+"""Open the database for commands that need nothing else."""
 
 from __future__ import annotations
 

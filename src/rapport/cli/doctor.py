@@ -39,7 +39,7 @@ HOW_TO_SWITCH = (
 
 
 class Caution(str):
-    """A part works, and the operator should know something about it."""
+    """A part works, with a remark for the operator."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ async def examine(settings: Settings) -> bool:
     """Check every part and print a line about each; return True when all of them work."""
     console = Console(highlight=False)
     console.print("[bold]Rapport's parts[/bold]")
-    redact = Redactor(secrets_in(os.environ))  # providers like to quote the key that they refuse
+    redact = Redactor(secrets_in(os.environ))  # providers may quote a refused key
     results: list[bool] = []
 
     async def part(name: str, check: Callable[[], Awaitable[str]]) -> None:
@@ -171,7 +171,7 @@ async def _check_memories(database: Database, settings: Settings) -> str:
 async def _count_outdated(
     repository: type[Notes | Memories], database: Database, settings: Settings
 ) -> tuple[int, int]:
-    """Return how many there are, and how many of them the embedder in use can't find."""
+    """Return the number of rows, and of those that the current embedder can't find."""
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         async with database.statement() as connection:

@@ -26,7 +26,7 @@ from rapport.turns.explain import Explanation, explain_reply, load_timeline
 from rapport.turns.group_context import check_query
 
 SHORTEST = 8
-"""Fewest characters of an id: they tell within a second when it was made."""
+"""Minimum length of an id prefix: it determines the creation time to the second."""
 
 
 async def explain_message(
@@ -56,7 +56,7 @@ async def search_conversation(
 
 
 async def _find_message(connection: Connection, user: str, message: str, conversation: str | None) -> tuple[str, str]:
-    """Find a conversation and a message by their ids or the beginnings of these, in any case."""
+    """Find a conversation and a message by their ids or prefixes, in upper or lower case."""
     conversation_id = None
     if conversation is not None:
         conversation_id = (await Conversations(connection).get_by_prefix(user, conversation)).id
@@ -112,7 +112,7 @@ def _anchor(explanation: Explanation, messages: Sequence[Message]) -> Message | 
 
 
 def _whole_from(messages: Sequence[Message], call: Message | None) -> datetime | None:
-    """From where on nothing is missing: before the latest RECENT there is only what was chosen."""
+    """Return the time from which the messages are complete: before it only selected ones are loaded."""
     before = [message for message in messages if call is None or message.id != call.id]
     return before[-MAX_RECENT_MESSAGES].created_at if len(before) > MAX_RECENT_MESSAGES else None
 
@@ -121,7 +121,7 @@ async def _memory(connection: Connection, explanation: Explanation, used: Mappin
     conversation = explanation.conversation
     try:
         memory = await Memories(connection).get(conversation.owner_id, conversation.agent_id, used["id"])
-    except NotFound:  # forgotten since
+    except NotFound:  # deleted since
         return Used(used["id"], used["score"])
     return Used(used["id"], used["score"], memory.content)
 

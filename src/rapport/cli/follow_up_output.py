@@ -22,12 +22,12 @@ _SET_BY = {"planner": "the agent", "user": "by hand"}
 _SET_BY_IN_A_SENTENCE = {"planner": "by the agent", "user": "by hand"}
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 WIDE = 140
-"""Columns of a terminal from which on a table has room for whole ids and for what people wrote. On fewer it would leave out
-the very names that other commands ask for."""
+"""The minimal width of a terminal for a table with whole ids and texts. A narrower table would cut ids that other commands
+need."""
 
 
 async def mute(connection: Connection, owner_id: str, conversation_id: str, duration: str | None) -> Permission:
-    """Mute a conversation for so long, or for good."""
+    """Mute a conversation for a duration, or permanently."""
     from rapport.storage.conversations.conversations import Conversations
 
     seconds = None if duration is None else parse_duration(duration)
@@ -47,7 +47,7 @@ def describe_mute(permission: Permission) -> str:
 
 
 def describe_obstacle(conversation: Conversation, permission: Permission) -> str:
-    """Say why a follow-up that is due now would not be sent because of the owner's settings; empty if it would be sent."""
+    """Return why the owner's settings would suppress a follow-up that is due now; empty if they would not."""
     from rapport.agents.profiles import find_agent
 
     agent = find_agent(conversation.agent_id)
@@ -59,7 +59,7 @@ def describe_obstacle(conversation: Conversation, permission: Permission) -> str
 
 
 def describe_due_time(due_at: datetime, now: datetime | None = None) -> str:
-    """Say when something is due: from now, and by the local clock."""
+    """Return a due time as a duration from now and as local time."""
     seconds = round((due_at - (now or datetime.now(UTC))).total_seconds())
     local = due_at.astimezone()
     if seconds <= 0:
@@ -74,13 +74,13 @@ def describe_due_time(due_at: datetime, now: datetime | None = None) -> str:
 
 
 def render_pending(timers: Sequence[Timer], *, width: int) -> Table | Group:
-    """Follow-ups that wait, on a terminal of so many columns."""
+    """Render pending follow-ups for a terminal of this width."""
     if width < WIDE:
         return render_pending_lines(timers)
     from rich.table import Column, Table
 
     table = Table(
-        Column("conversation", no_wrap=True),  # whole, to be copied
+        Column("conversation", no_wrap=True),  # the whole id, to be copied
         Column("timer", overflow="fold"),
         Column("type", no_wrap=True),
         Column("due", no_wrap=True),
@@ -101,7 +101,7 @@ def render_pending(timers: Sequence[Timer], *, width: int) -> Table | Group:
 
 
 def render_pending_lines(timers: Sequence[Timer], *, with_conversation: bool = True) -> Group:
-    """Follow-ups that wait, a few lines each."""
+    """Render pending follow-ups, a few lines each."""
     return render_records(
         [
             f"{timer.conversation_id}  {timer.timer_id}" if with_conversation else timer.timer_id,
@@ -113,7 +113,7 @@ def render_pending_lines(timers: Sequence[Timer], *, with_conversation: bool = T
 
 
 def render_past(timers: Sequence[Timer], *, width: int) -> Table | Group:
-    """Follow-ups that fired, and what became of each, on a terminal of so many columns."""
+    """Render fired follow-ups with their outcomes for a terminal of this width."""
     rows = [
         (
             timer.conversation_id,

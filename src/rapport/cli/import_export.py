@@ -1,4 +1,4 @@
-"""`rapport import` and `rapport export`: conversations in from elsewhere, and out to a file."""
+"""`rapport import` and `rapport export`: read conversations from files and write them to files."""
 
 from __future__ import annotations
 
@@ -29,37 +29,42 @@ if TYPE_CHECKING:
     from rapport.storage.messages.import_export import ImportCounts
 
 MAX_BYTES = 200_000_000
-"""Of one file: it is read whole, and takes several times its size in memory."""
+"""Maximum size of a file: it takes several times its size in memory."""
 MAX_TOLD = 100
-"""Rows whose problem is printed; the others are counted."""
+"""How many problems of rows are printed; the others are counted."""
 
-User = Annotated[str, typer.Option(help="Whose conversation; `local` is the user of a server without keys.")]
+User = Annotated[str, typer.Option(help="The owner of the conversation; `local` is the user of a server without keys.")]
 
 
 def import_(
     file: Annotated[
         Path | None, typer.Argument(help="The file: `.jsonl`, or Telegram Desktop's `result.json`.")
     ] = None,
-    form: Annotated[Literal["jsonl", "telegram"] | None, typer.Option("--format", help="What the file is.")] = None,
+    form: Annotated[
+        Literal["jsonl", "telegram"] | None, typer.Option("--format", help="The format of the file.")
+    ] = None,
     user: User = LOCAL_USER,
-    agent: Annotated[str, typer.Option(help="Who takes part in a conversation that is new.")] = COMPANION.id,
-    conversation: Annotated[str | None, typer.Option(help="Import into this one instead of one of its own.")] = None,
-    title: Annotated[str | None, typer.Option(help="Of a conversation that is new.")] = None,
-    kind: Annotated[Literal["direct", "group"] | None, typer.Option(help="Of a conversation that is new.")] = None,
+    agent: Annotated[str, typer.Option(help="The agent of a new conversation.")] = COMPANION.id,
+    conversation: Annotated[
+        str | None, typer.Option(help="Import into this conversation instead of a new one.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="The title of a new conversation.")] = None,
+    kind: Annotated[Literal["direct", "group"] | None, typer.Option(help="The kind of a new conversation.")] = None,
     chat: Annotated[
-        str | None, typer.Option(help="Which chat of a Telegram file, by name or id; of jsonl, what to call it.")
+        str | None, typer.Option(help="The chat of a Telegram file, by name or id; for jsonl, a name for the chat.")
     ] = None,
     agent_author: Annotated[
-        list[str] | None, typer.Option(help="Who in a Telegram chat was the agent, by name or id; may be repeated.")
+        list[str] | None,
+        typer.Option(help="The author in a Telegram chat that was the agent, by name or id; may be repeated."),
     ] = None,
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="The file is an export of Rapport: keep its sources and tags, too.")
+        bool, typer.Option("--trusted", help="The file is an export of Rapport: also import its sources and tags.")
     ] = False,
     tag_legacy: Annotated[
-        bool, typer.Option("--tag-legacy", help="Tag follow-ups of older systems among what is stored already.")
+        bool, typer.Option("--tag-legacy", help="Tag follow-ups of older systems among the stored messages.")
     ] = False,
 ) -> None:
-    """Import a conversation from a file. The same file again adds what is new in it. Nothing of it is answered."""
+    """Import a conversation from a file. Importing it again adds new messages. Imported messages are not answered."""
     from rapport.cli.main import fail, start
 
     if tag_legacy and file is None:
@@ -86,7 +91,7 @@ def import_(
             else:
                 chosen_chat = _choose_chat(list_telegram_chats(content.getvalue()), chat)
                 archive = read_telegram(chosen_chat, now=now, agent_authors=agent_author or (), limit=limit)
-                del chosen_chat  # as large as the file, and more
+                del chosen_chat  # larger than the file
             content.close()
             return await _store(database, archive, user, speaker, conversation, title=title, kind=kind)
 
@@ -217,17 +222,17 @@ async def _tag_legacy(settings: Settings, user: str) -> None:
 
 
 def export(
-    conversation: Annotated[str, typer.Argument(help="The conversation's id, or the beginning of it.")],
+    conversation: Annotated[str, typer.Argument(help="The conversation's id or a prefix of it.")],
     user: User = LOCAL_USER,
     form: Annotated[
-        Literal["jsonl", "markdown"], typer.Option("--format", help="For programs or for people.")
+        Literal["jsonl", "markdown"], typer.Option("--format", help="`jsonl` for programs, `markdown` for people.")
     ] = "jsonl",
     include_synthetic: Annotated[
-        bool, typer.Option("--include-synthetic", help="Also what the system said to itself to start follow-ups.")
+        bool, typer.Option("--include-synthetic", help="Include the hidden messages that start follow-ups.")
     ] = False,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
 ) -> None:
-    """Write down everything that was said in a conversation, oldest first."""
+    """Export all messages of a conversation, oldest first."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
@@ -277,7 +282,7 @@ def _writing(output: Path | None) -> Generator[Callable[[str], object]]:
 
 
 def _to_terminal(text: str) -> None:
-    """Show what others wrote; a terminal must not obey it."""
+    """Print text of other people without control characters."""
     from rapport.retrieval.files.plain import clean_text
 
     typer.echo(clean_text(text), nl=False)

@@ -1,4 +1,4 @@
-"""`rapport keys`: who may call the server."""
+"""`rapport keys`: manage the keys for the API."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ app = typer.Typer(help="API keys: create, list, revoke.", no_args_is_help=True)
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What the key is for, for your own list.")],
+    name: Annotated[str, typer.Argument(help="A name for the key, such as its purpose.")],
     user: Annotated[
-        str, typer.Option(help="Whose conversations it opens; `local` is the user of a server without keys.")
+        str, typer.Option(help="The user that the key belongs to; `local` is the user of a server without keys.")
     ] = "local",
 ) -> None:
-    """Make a key. Its secret is shown once, now."""
+    """Create a key. Its secret is shown only once, now."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
@@ -38,7 +38,7 @@ def create(
 
 @app.command("list")
 def list_() -> None:
-    """Show every key, without its secret."""
+    """List all keys, without their secrets."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
@@ -64,7 +64,7 @@ def list_() -> None:
 
 @app.command()
 def revoke(key_id: Annotated[str, typer.Argument(help="The id that `list` shows.")]) -> None:
-    """End a key at once."""
+    """Revoke a key at once."""
     from rapport.cli.main import fail, start
 
     async def job(settings: Settings) -> bool:

@@ -1,4 +1,4 @@
-"""Read what a person types line by line, while messages may be printed above the line."""
+"""Read a person's input line by line, while messages may be printed above the line."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class TerminalInput:
         finally:
             for number in handlers:
                 loop.remove_signal_handler(number)
-            with contextlib.suppress(termios.error):  # the terminal is gone
+            with contextlib.suppress(termios.error):  # the terminal was closed
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
     def above_line(self) -> contextlib.AbstractAsyncContextManager[None]:
@@ -128,7 +128,7 @@ def open_input(console: Console) -> LineInput:
 
 
 async def _read_stdin() -> bytes | None:
-    """Return what standard input holds next, nothing at its end, and None on Ctrl-C."""
+    """Return the next data of standard input: empty at its end, None on Ctrl-C."""
     loop = asyncio.get_running_loop()
     piece: asyncio.Future[bytes | None] = loop.create_future()
 
@@ -139,9 +139,9 @@ async def _read_stdin() -> bytes | None:
     def read() -> None:
         try:
             value = os.read(sys.stdin.fileno(), 65536)
-        except OSError:  # the terminal is gone
+        except OSError:  # the terminal was closed
             value = b""
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(settle, value)
 
     # A daemon thread on the bare descriptor: leaving the chat must not wait for one more line.

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 app = typer.Typer(
     name="rapport",
-    help="A self-hosted conversation agent: it chimes in, cites, follows up and keeps its promises.",
+    help="A self-hosted chat agent server: group context, checked citations, follow-ups.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -36,7 +36,7 @@ app.add_typer(timers.app, name="timers")
 
 @app.command()
 def serve() -> None:
-    """Start the server (HOST and PORT say where; 127.0.0.1:8000 by default)."""
+    """Start the server at HOST and PORT (127.0.0.1:8000 by default)."""
     from rapport.cli.serve import serve as run_server
 
     start(run_server, default_style="auto")
@@ -52,19 +52,19 @@ def worker() -> None:
 
 @app.command()
 def chat(
-    agent: Annotated[str, typer.Option(help="Who to talk with.")] = "companion",
-    resume: Annotated[bool, typer.Option("--continue", help="Go on with the latest conversation.")] = False,
+    agent: Annotated[str, typer.Option(help="The agent to chat with.")] = "companion",
+    resume: Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")] = False,
 ) -> None:
     """Chat in the terminal."""
     from rapport.cli.chat import chat as run_chat
 
-    # Not uvloop: it makes standard input non-blocking, and the terminal stays so for the shell's next command.
+    # Not uvloop: it makes standard input non-blocking, also for the shell's next command.
     start(lambda settings: run_chat(settings, agent=agent, resume=resume), level="error", use_uvloop=False)
 
 
 @app.command()
 def doctor() -> None:
-    """Say which model and database are in use, and whether each works."""
+    """Check the model, the database and the other parts, and print whether each works."""
     from rapport.cli.doctor import examine
 
     if not start(examine, level="error"):
@@ -87,12 +87,16 @@ def reindex() -> None:
 
 @app.command()
 def calibrate(
-    user: Annotated[str, typer.Option(help="Whose notes; `local` is the user of a server without keys.")] = "local",
-    png: Annotated[Path, typer.Option(help="Where to draw the curve.")] = Path("calibration.png"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and show, but keep the threshold.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Go back to the embedder's own threshold.")] = False,
+    user: Annotated[
+        str, typer.Option(help="The owner of the notes; `local` is the user of a server without keys.")
+    ] = "local",
+    png: Annotated[Path, typer.Option(help="The file for the curve.")] = Path("calibration.png"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Measure and show, but do not change the threshold.")
+    ] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Restore the embedder's own threshold.")] = False,
 ) -> None:
-    """Measure on your notes when a strict agent should refuse, and keep that threshold."""
+    """Measure on your notes when a strict agent should refuse, and store that threshold."""
     from rapport.cli import calibrate as command
 
     if reset:
@@ -103,9 +107,9 @@ def calibrate(
 
 @app.command()
 def migrate(
-    to: Annotated[int | None, typer.Option(help="Version to go to, up or down; the newest by default.")] = None,
+    to: Annotated[int | None, typer.Option(help="The target version, up or down; the newest by default.")] = None,
 ) -> None:
-    """Bring the database's schema up to date (the server does this by itself when it starts)."""
+    """Update the database's schema (the server does this when it starts)."""
     from rapport.cli.migrate import migrate as run_migrations
 
     start(lambda settings: run_migrations(settings, to=to), level="warning")
@@ -118,7 +122,7 @@ def start(
     default_style: Literal["auto", "console"] = "console",
     use_uvloop: bool = True,
 ) -> T:
-    """Read the settings, set up logging, and run a command; a foreseeable failure is one line, not a traceback."""
+    """Read the settings, configure logging, and run a command; an expected failure is one line, not a traceback."""
     import uvloop
 
     from rapport.logs import configure_logging
@@ -130,7 +134,7 @@ def start(
         return uvloop.run(job(settings)) if use_uvloop else asyncio.run(job(settings))
     except RapportError as error:
         fail(str(error))
-    except ValueError as error:  # settings that are not what they should be
+    except ValueError as error:  # invalid settings
         fail(_in_words(error))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(130) from None
@@ -142,7 +146,7 @@ def fail(message: str) -> NoReturn:
 
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:
-    """Values that must never be logged, whatever they look like."""
+    """Return the values of the environment that must never be logged."""
     return [
         value
         for name, value in environment.items()

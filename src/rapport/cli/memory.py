@@ -1,4 +1,4 @@
-"""`rapport memory`: what an agent remembers about somebody, from the command line."""
+"""`rapport memory`: manage an agent's memories about a user."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Memories: list, add, search, edit, forget, stats.", no_args_is_help=True)
 
-Agent = Annotated[str, typer.Option(help="Who remembers it.")]
-User = Annotated[str, typer.Option(help="About whom; `local` is the user of a server without keys.")]
-Key = Annotated[str | None, typer.Option(help="A name for it, by which it is replaced later.")]
+Agent = Annotated[str, typer.Option(help="The agent.")]
+User = Annotated[
+    str, typer.Option(help="The user whom the memories are about; `local` is the user of a server without keys.")
+]
+Key = Annotated[str | None, typer.Option(help="A name by which the memory can be replaced later.")]
 
 TELLER = "command"
-"""Who tells the servers what a command has changed."""
+"""The sender of the notifications about changes by a command."""
 
 _WRITTEN_BY = {"user": "by hand", "agent": "by the agent", "extracted": "from what was said"}
 
 
 @app.command("list")
 def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
-    """List what is remembered, the newest first, and where it comes from."""
+    """List the memories with their origin, the newest first."""
     from rich.console import Console
 
     from rapport.cli.follow_up_output import WIDE, render_records
@@ -77,7 +79,7 @@ def _table(memories: Sequence[Memory]) -> Table:
     from rich.table import Column, Table
 
     table = Table(
-        Column("id", no_wrap=True),  # whole, to be copied
+        Column("id", no_wrap=True),  # the whole id, to be copied
         Column("memory", overflow="fold"),
         Column("key", overflow="fold"),
         Column("from", overflow="fold"),
@@ -97,7 +99,7 @@ def _table(memories: Sequence[Memory]) -> Table:
 
 @app.command()
 def add(content: str, key: Key = None, agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
-    """Tell an agent something to remember. What says the same as one that is there is refused."""
+    """Add a memory. A memory with the same meaning as an existing one is refused."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> Memory:
@@ -117,7 +119,7 @@ def search(
     user: User = LOCAL_USER,
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
 ) -> None:
-    """Search what is remembered, the most similar first."""
+    """Search the memories, the most similar first."""
     from rich.console import Console
 
     from rapport.cli.main import start
@@ -148,12 +150,12 @@ def search(
 @app.command()
 def edit(
     memory_id: str,
-    content: Annotated[str | None, typer.Argument(help="The new words; without them only the key changes.")] = None,
-    key: Annotated[str | None, typer.Option(help="Another key; an empty one takes it away.")] = None,
+    content: Annotated[str | None, typer.Argument(help="The new text; without it only the key changes.")] = None,
+    key: Annotated[str | None, typer.Option(help="The new key; an empty one removes it.")] = None,
     agent: Agent = COMPANION.id,
     user: User = LOCAL_USER,
 ) -> None:
-    """Change what is remembered."""
+    """Change a memory."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> Memory:
@@ -166,13 +168,13 @@ def edit(
 
 @app.command()
 def forget(
-    memory_ids: Annotated[list[str] | None, typer.Argument(help="Which ones.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that this agent remembers about this user.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    memory_ids: Annotated[list[str] | None, typer.Argument(help="The ids of the memories.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All memories of this agent about this user.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     agent: Agent = COMPANION.id,
     user: User = LOCAL_USER,
 ) -> None:
-    """Erase memories. What was said with their help stays said."""
+    """Delete memories. Messages that were written with their help stay."""
     from rapport.cli.main import fail, start
 
     ids = memory_ids or []
@@ -185,7 +187,7 @@ def forget(
 
 
 async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | None) -> bool:
-    """Forget these, or everything; one that isn't there is said so, and the others go on. Needs no embedder."""
+    """Delete the given memories, or all. A missing one is reported, and the others are deleted. Needs no embedder."""
     from rapport.cli.database import open_migrated_database
     from rapport.domain.errors import NotFound
     from rapport.storage.memories import Memories
@@ -217,7 +219,7 @@ async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | No
 
 @app.command()
 def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
-    """Count what is remembered, and where it comes from."""
+    """Count the memories by origin."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
@@ -241,7 +243,7 @@ def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
 
 @asynccontextmanager
 async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
-    """Open for as long as the block lasts, with the embedder that the settings name; then servers are told what changed."""
+    """Yield the memory store with the embedder of the settings; then notify servers of the changes."""
     from rapport.cli.note_library import open_library
     from rapport.memory.memory_store import MemoryStore
     from rapport.storage.messages.new_messages import NewMessages, memory_hint

@@ -1,4 +1,4 @@
-"""`rapport migrate`: the schema, up or down."""
+"""`rapport migrate`: migrate the schema up or down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rapport.storage.migrate import migrate as run_migrations
 
 
 async def migrate(settings: Settings, *, to: int | None) -> None:
-    """Go to a version and say what was done."""
+    """Migrate to a version and print the steps."""
     newest = list_migrations()[-1].version
     if to is not None and not 0 <= to <= newest:
         raise InvalidInput(f"there is no version {to}; versions go from 0 (empty) to {newest}.")

@@ -1,4 +1,4 @@
-"""The library and its search, for commands that need no server around them."""
+"""Open the note library and its search for commands, without a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rapport.storage.notes.passage_search import PassageSearch
 
 @asynccontextmanager
 async def open_library(settings: Settings) -> AsyncGenerator[tuple[Library, Retriever]]:
-    """Open for as long as the block lasts, with the embedder that the settings name."""
+    """Yield the library and the retriever with the embedder of the settings."""
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         async with open_migrated_database(settings) as database:

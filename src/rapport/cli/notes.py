@@ -1,4 +1,4 @@
-"""`rapport notes`: what answers may cite, from the command line."""
+"""`rapport notes`: manage the notes that answers may cite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Notes: add, list, show, search, delete.", no_args_is_help=True)
 
-User = Annotated[str, typer.Option(help="Whose notes; `local` is the user of a server without keys.")]
+User = Annotated[str, typer.Option(help="The owner of the notes; `local` is the user of a server without keys.")]
 
 
 @app.command()
@@ -30,7 +30,7 @@ def add(
     files: Annotated[list[Path], typer.Argument(help="Files (txt, md, html, pdf, docx) or folders of such files.")],
     user: User = LOCAL_USER,
 ) -> None:
-    """Add files as notes. A file that was added before and has changed replaces its note; an unchanged one is skipped."""
+    """Add files as notes. A changed file replaces its note; an unchanged file is skipped."""
     from rapport.cli.main import start
 
     if not start(lambda settings: _add(settings, files, user), level="warning"):
@@ -38,7 +38,7 @@ def add(
 
 
 async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
-    """Add each file; one that can't be read is said so, and the others go on."""
+    """Add each file. An unreadable one is reported, and the others are added."""
     from rich.console import Console
 
     from rapport.cli.note_library import open_library
@@ -82,7 +82,7 @@ async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
 class _File(NamedTuple):
     path: Path
     name: str
-    """The name of its note: the file's path below the folder that was given."""
+    """The name of its note: the file's path below the given folder."""
 
 
 async def _add_one(library: Library, reader: FileReader, file: _File, user: str, bar: Progress) -> tuple[str, Note]:
@@ -137,7 +137,7 @@ def _files_in(path: Path, extensions: Container[str]) -> list[_File]:
 
 @app.command("list")
 def list_(user: User = LOCAL_USER) -> None:
-    """Your notes, the latest first."""
+    """List your notes, the latest first."""
     from rich.console import Console
     from rich.table import Column, Table
 
@@ -157,7 +157,7 @@ def list_(user: User = LOCAL_USER) -> None:
 
     notes = start(job, level="warning")
     table = Table(
-        Column("id", overflow="fold"),  # whole, to be copied
+        Column("id", overflow="fold"),  # the whole id, to be copied
         Column("title", overflow="ellipsis", no_wrap=True),
         Column("characters", justify="right", no_wrap=True),
         Column("passages", justify="right", no_wrap=True),
@@ -193,12 +193,12 @@ def show(note_id: str, user: User = LOCAL_USER) -> None:
             return (await Notes(connection).read(user, note_id))[1]
 
     text = start(job, level="warning")
-    typer.echo(clean_text(text) if sys.stdout.isatty() else text)  # a terminal shows it and doesn't obey it
+    typer.echo(clean_text(text) if sys.stdout.isatty() else text)  # without control characters for a terminal
 
 
 @app.command()
 def delete(note_ids: list[str], user: User = LOCAL_USER) -> None:
-    """Delete notes. What was said with their help stays said."""
+    """Delete notes. Messages that cite them stay."""
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> bool:

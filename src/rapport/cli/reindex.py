@@ -1,4 +1,4 @@
-"""`rapport reindex`: move every note, memory and message of a group to the embedder that is in use now."""
+"""`rapport reindex`: embed all notes, memories and group messages with the current embedder."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rapport.storage.notes.notes import Notes
 
 
 async def reindex(settings: Settings) -> tuple[int, int]:
-    """Embed again what another embedder has indexed: how many notes and memories. Interrupted, it goes on where it was.
+    """Embed all rows of other embedders again; return the number of notes and memories. It resumes after an interruption.
 
-    What was said in groups is moved too, and how much that was is told here: a running server does the same by itself.
+    Group messages are embedded too, and their number is printed here; a running server does the same in the background.
     """
     async with open_library(settings) as (library, _):
         console = Console()
@@ -48,7 +48,7 @@ async def _notes(library: Library, bar: Progress) -> int:
         if not some:
             return count
         for owner_id, note_id in some:
-            # Deleted or replaced meanwhile; what is still to be done then comes again with the next batch.
+            # Deleted or replaced concurrently; if it is still outdated, the next batch has it again.
             with contextlib.suppress(NotFound, Conflict):
                 await library.reindex(owner_id, note_id)
                 count += 1
@@ -67,7 +67,7 @@ async def _memories(store: MemoryStore, bar: Progress) -> int:
 
 
 async def _messages(index: MessageEmbedding, bar: Progress) -> int:
-    """Embed the messages that are behind, then remove the vectors of other embedders."""
+    """Embed the messages without vectors, then delete the vectors of other embedders."""
     count = 0
     async with index.database.statement() as connection:
         _, outdated = await MessageVectors(connection).count_totals(index.embedder.name)

@@ -1,4 +1,4 @@
-"""`rapport serve` and `rapport worker`."""
+"""`rapport serve` and `rapport worker`: run the server or a worker."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 FINISH_SECONDS = 6.0
-"""Seconds that a running turn gets after SIGTERM before it is handed over. The whole stop stays under ten seconds."""
+"""Seconds that a running turn gets after SIGTERM before another process takes it over. The whole stop takes under ten."""
 
 PROBE_SECONDS = 20.0
 
 OPEN_FILES = 65_536
 
 UNHEALTHY_SECONDS = 60.0
-"""Without a database for longer than this, `/healthz` fails, so that whoever watches may start the process anew."""
+"""After this time without a database `/healthz` fails, so that a supervisor can restart the process."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which on its way out first lets the turns finish or be handed over, so that waiting clients hear it."""
+    """uvicorn that drains the turns before it stops, so that waiting clients get their response."""
 
     def __init__(self, config: uvicorn.Config, app: App) -> None:
         super().__init__(config)
@@ -50,7 +50,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Ours are installed for the whole command; uvicorn would raise them again before everything is closed."""
+        """Install no handlers: the command has its own. uvicorn would raise the signals again before everything is closed."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -62,7 +62,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.worker.begin_drain(FINISH_SECONDS)
-        self._app.library.stop()  # a long note takes minutes
+        self._app.library.stop()  # embedding a long note takes minutes
         await super().shutdown(sockets)
 
 
@@ -73,8 +73,8 @@ BUILTIN_HINT = (
 
 
 async def serve(settings: Settings) -> None:
-    """Serve until told to stop."""
-    listening = _listen(settings)  # first of all: a taken port is said at once, not after the database has started
+    """Serve until a stop signal."""
+    listening = _listen(settings)  # first, so that a port in use is reported before the database starts
     stop = Stop()
     async with rate_limiter(settings) as limiter, open_app(settings, channels=CHANNELS) as app:
         await refuse_open_door(app)
@@ -102,7 +102,7 @@ async def serve(settings: Settings) -> None:
 
 
 async def check_model(app: App) -> None:
-    """Warn in the log if the model can't be used as it is set up; nothing else depends on it."""
+    """Log a warning if the model can't be used; nothing else depends on it."""
     name = app.settings.model
     if name == "builtin":
         return
@@ -117,7 +117,7 @@ async def check_model(app: App) -> None:
 
 
 def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNHEALTHY_SECONDS) -> FastAPI:
-    """Build the HTTP app, which is unhealthy after that many seconds without a database."""
+    """Build the HTTP app, which is unhealthy after `unhealthy_seconds` without a database."""
     from rapport.channels.http.server import Health, make_http_app
 
     return make_http_app(
@@ -138,7 +138,7 @@ def web_app(app: App, limiter: Limiter | None, *, unhealthy_seconds: float = UNH
 
 @contextlib.asynccontextmanager
 async def rate_limiter(settings: Settings) -> AsyncGenerator[Limiter | None]:
-    """Open the rate limiter if the settings ask for one; otherwise nothing is imported or counted."""
+    """Open the rate limiter if the settings enable it; otherwise nothing is imported or counted."""
     trusted = parse_trusted_networks(settings.trusted_proxies)
     if not settings.rate_limit:
         yield None
@@ -150,7 +150,7 @@ async def rate_limiter(settings: Settings) -> AsyncGenerator[Limiter | None]:
 
 
 async def work(settings: Settings) -> None:
-    """Run turns until told to stop."""
+    """Run turns until a stop signal."""
     stop = Stop()
     async with open_app(settings, channels=CHANNELS) as app:
         spare_the_collector()
@@ -162,14 +162,14 @@ async def work(settings: Settings) -> None:
 
 
 def spare_the_collector() -> None:
-    """Exclude the objects made at start from garbage collection: scanning them again costs a tenth of a turn."""
+    """Exclude the objects made at start from garbage collection: scanning them takes a tenth of a turn's time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
 def allow_many_connections() -> None:
-    """Take more open files if this process may: a page that is open is one, and often only 1,024 are given at first."""
+    """Raise the limit of open files if allowed: each open page needs one, and the default is often 1,024."""
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = OPEN_FILES if hard_limit == resource.RLIM_INFINITY else min(OPEN_FILES, hard_limit)
     if soft_limit != resource.RLIM_INFINITY and soft_limit < target:
@@ -177,7 +177,7 @@ def allow_many_connections() -> None:
 
 
 class Stop:
-    """Handles SIGTERM and Ctrl-C: cancels the start, and later calls what `then` was given."""
+    """Handles SIGTERM and Ctrl-C: cancels the start, and later calls the function that was passed to `then`."""
 
     def __init__(self) -> None:
         starting = asyncio.current_task()

@@ -1,4 +1,4 @@
-"""Report on Telegram for `rapport doctor`: the bot, its privacy mode in groups, and who may talk with it."""
+"""Report on Telegram for `rapport doctor`: the bot, its privacy mode in groups, and who may use it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_SHOWN = 5
 
 
 async def check_bot(settings: Settings) -> str:
-    """Name the bot that the token belongs to and how it gets updates; raise RapportError if it can't."""
+    """Return the bot's name and how it gets updates; raise RapportError if it can't get any."""
     async with _open_api(settings) as api:
         bot = await _call(api, "getMe")
         info = await _call(api, "getWebhookInfo")
-        # Many programs have their token in the address: it is not for the screen, nor for where that is shown.
+        # A webhook's address may contain a token: it must not be printed.
         current_url = api.redact(str(info.get("url") or ""))
         expected_url = api.redact(make_webhook_url(settings.telegram_webhook_url or ""))
     pending = info.get("pending_update_count") or 0
@@ -48,7 +48,7 @@ async def check_bot(settings: Settings) -> str:
 
 
 async def check_privacy_mode(settings: Settings) -> str:
-    """Say whether privacy mode hides group messages from the bot, and what turning it off means."""
+    """Return whether privacy mode hides group messages from the bot, and how to turn it off."""
     async with _open_api(settings) as api:
         bot = await _call(api, "getMe")
     if bot.get("can_read_all_group_messages") is False:
@@ -59,7 +59,7 @@ async def check_privacy_mode(settings: Settings) -> str:
 
 
 async def report_access(database: Database, settings: Settings) -> str:
-    """Count who may talk with the bot, and name who tried without being allowed."""
+    """Return the number of admitted chats and people, and the rejected ones that wrote to the bot."""
     admission = read_admission(settings.telegram_allowed_chats, settings.telegram_allowed_users)
     assert settings.telegram_bot_token is not None
     async with database.statement() as connection:

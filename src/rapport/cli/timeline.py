@@ -1,4 +1,4 @@
-"""A timeline in the terminal: what of a chat was chosen for a call, what was not, and why."""
+"""Print a timeline: which messages of a chat were selected for a call, which were not, and why."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rapport.domain.conversation import Conversation, Message
 from rapport.retrieval.files.document import fit_on_one_line
 
 FOLDED_FROM = 4
-"""Skipped messages in a row from which on one line counts them."""
+"""From this many consecutive skipped messages on, one line counts them."""
 WORDS, WORDS_OF_REPLY = 400, 600
 """Characters shown of a message and of the reply."""
 NARROW = 50
-"""On fewer columns nothing is set in from the left."""
+"""On a narrower terminal the margin is smaller."""
 
 REASONS: Mapping[str, str] = {
     "trigger": "the call itself",
@@ -60,7 +60,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A memory or a note that the reply was given as well."""
+    """A memory or a note in the context of the reply."""
 
     id: str
     score: float
@@ -69,63 +69,63 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """All that there is to show about one call."""
+    """The data of the timeline of one call."""
 
     conversation: Conversation
     agent_name: str
     call: Message | None
-    """None when the agent spoke unasked."""
+    """None for a follow-up."""
     strategy: str
     is_stored: bool
-    """It is what the reply was given; else what would be chosen now."""
+    """True if it is the stored context of the reply; False if it is what would be selected now."""
     said: Sequence[Message]
     """Messages up to the call, oldest first; shown from the oldest chosen one on."""
     chosen: Mapping[str, Why]
     anchor: Message | None = None
     whole_from: datetime | None = None
-    """From here on nothing is missing in `said`; before it there are only chosen messages."""
+    """From this time on `said` is complete; before it there are only selected messages."""
     passed_over: Mapping[str, float] | None = None
-    """Scores of messages that were looked at and not chosen."""
+    """Scores of messages that were considered and not selected."""
     reply: Message | None = None
     has_summary: bool = False
-    """A summary of what came earlier was given as well."""
+    """True if the context had a summary of earlier messages."""
     memories: Sequence[Used] = ()
     notes: Sequence[Used] = ()
     looked_up: Sequence[str] = ()
-    """Tools by which the model looked further by itself."""
+    """The tools that the model used to read more."""
 
     def is_call(self, message: Message) -> bool:
         return self.call is not None and message.id == self.call.id
 
 
 def draw(console: Console, told: Told) -> None:
-    """Print header, timeline, reply, other sources and legend, without control characters of what people wrote."""
-    page = _Paper(console)
-    _header(page, told)
+    """Print header, timeline, reply, other sources and legend, without control characters of messages."""
+    output = _Output(console)
+    _header(output, told)
     day: date | None = None
     for item in _items(told):
         if isinstance(item, Message):
             if (today := item.created_at.astimezone().date()) != day:
                 day = today
-                page.write("", Text(f"{item.created_at.astimezone():%a} {day.day} {day:%b %Y}", "bold"))
-            _line(page, told, item)
+                output.write("", Text(f"{item.created_at.astimezone():%a} {day.day} {day:%b %Y}", "bold"))
+            _line(output, told, item)
         else:
-            page.write(page.margin, Text(item, "dim"))
+            output.write(output.margin, Text(item, "dim"))
     if told.reply is not None:
-        _reply(page, told, told.reply)
-    _draw_used(page, told)
-    _legend(page, told)
+        _reply(output, told, told.reply)
+    _draw_used(output, told)
+    _legend(output, told)
 
 
 @dataclass(frozen=True, slots=True)
-class _Paper:
-    """A console on which long lines go on under their own beginning; a pipe gets them whole."""
+class _Output:
+    """A console that indents continued lines; in a pipe lines are not wrapped."""
 
     console: Console
 
     @property
     def margin(self) -> str:
-        """As wide as the mark and the time before every message, where there is room for that."""
+        """Return spaces as wide as the mark and the time before every message, fewer on a narrow terminal."""
         return " " * (3 if self.console.is_terminal and self.console.width < NARROW else 10)
 
     def write(self, lead: str | Text, body: Text, *, in_one_row: bool = False) -> None:
@@ -151,17 +151,17 @@ class _Paper:
         self.console.print()
 
 
-def _header(page: _Paper, told: Told) -> None:
+def _header(output: _Output, told: Told) -> None:
     conversation = told.conversation
     title = plain(conversation.title or "") or conversation.traits.default_title
-    page.write(
+    output.write(
         "", Text.assemble((title, "bold"), f"  {conversation.kind}, with {told.agent_name}  ", (conversation.id, "dim"))
     )
     strategy = STRATEGIES.get(told.strategy, "")
     earlier = sum("trigger" not in why.reasons for why in told.chosen.values())
     given_text = f"{_count(earlier)}{' and a summary' if told.has_summary else ''}"
     basis = "as the reply was given" if told.is_stored else "as it would be chosen now"
-    page.write(
+    output.write(
         "",
         Text.assemble(
             (plain(told.strategy), "bold cyan"), f" ({strategy}): {given_text} for {_occasion(told)}, {basis}"
@@ -171,8 +171,8 @@ def _header(page: _Paper, told: Told) -> None:
         anchor = told.anchor
         at = anchor.created_at.astimezone()
         quoted = f'{_speaker(told, anchor)}, {at:%a} {at.day} {at:%b %H:%M}: "{plain(words_of(anchor), limit=200)}"'
-        page.write("", Text.assemble(("It is about ", ""), (quoted, "cyan")))
-    page.skip()
+        output.write("", Text.assemble(("It is about ", ""), (quoted, "cyan")))
+    output.skip()
 
 
 def _occasion(told: Told) -> str:
@@ -184,7 +184,7 @@ def _occasion(told: Told) -> str:
 
 
 def _items(told: Told) -> Iterator[Message | str]:
-    """Messages, and remarks between them about what is left out and about silences."""
+    """Yield messages, and remarks between them about omitted messages and silences."""
     run: list[Message] = []
     before: Message | None = None
     for message in told.said:
@@ -223,24 +223,24 @@ def _silence(before: Message | None, after: Message) -> Iterator[str]:
         yield f"── {span(gap)} ──"
 
 
-def _line(page: _Paper, told: Told, message: Message) -> None:
+def _line(output: _Output, told: Told, message: Message) -> None:
     why, is_call = told.chosen.get(message.id), told.is_call(message)
     words = plain(words_of(message), limit=WORDS)
     if why is None and not is_call:
         score = (told.passed_over or {}).get(message.id)
         score_text = "" if score is None else f"({score:.2f}) "
         text = Text(f"{_who(told, message)}  {score_text}{words}", "dim")
-        page.write(_lead(message, "·", "dim"), text, in_one_row=True)
+        output.write(_lead(message, "·", "dim"), text, in_one_row=True)
         return
     speaker = Text(_who(told, message), "bold magenta" if message.role == "assistant" else "bold")
-    page.write(
+    output.write(
         _lead(message, *(("▶", "bold yellow") if is_call else ("●", "bold green"))), _join_parts(speaker, f"  {words}")
     )
     if is_call:
-        page.write(page.margin, Text("the call", "yellow"))
+        output.write(output.margin, Text("the call", "yellow"))
     elif why is not None:
         reasons = Text(", ".join(plain(reason) for reason in why.reasons), "green")
-        page.write(page.margin, _join_parts(_bar(why.score), f" {why.score:.2f} ", reasons))
+        output.write(output.margin, _join_parts(_bar(why.score), f" {why.score:.2f} ", reasons))
 
 
 def _lead(message: Message, mark: str, style: str) -> Text:
@@ -259,7 +259,7 @@ def _bar(score: float) -> Text:
 
 
 def _who(told: Told, message: Message) -> str:
-    """Name the speaker, and whom the message replies to."""
+    """Return the speaker, and whom the message replies to."""
     label = _speaker(told, message)
     if message.reply_to_id is None:
         return f"{label} ↩ something older" if message.context_snapshot else label
@@ -280,39 +280,39 @@ def _speaker(told: Told, message: Message) -> str:
     return (name or "somebody") + (" (a bot)" if message.is_bot else "")
 
 
-def _reply(page: _Paper, told: Told, reply: Message) -> None:
+def _reply(output: _Output, told: Told, reply: Message) -> None:
     speaker = Text(_speaker(told, reply), "bold magenta")
     words = plain(words_of(reply), limit=WORDS_OF_REPLY)
-    page.write(_lead(reply, "◀", "bold magenta"), _join_parts(speaker, f"  {words}"))
+    output.write(_lead(reply, "◀", "bold magenta"), _join_parts(speaker, f"  {words}"))
     if not told.is_stored:
-        page.write(page.margin, Text("said then, and made from what was chosen then", "dim"))
+        output.write(output.margin, Text("said then, and made from what was chosen then", "dim"))
 
 
-def _draw_used(page: _Paper, told: Told) -> None:
+def _draw_used(output: _Output, told: Told) -> None:
     for name, items in (("Memories", told.memories), ("Notes", told.notes)):
         if items:
-            page.skip()
-            page.write("", Text(name, "bold"))
+            output.skip()
+            output.write("", Text(name, "bold"))
         for item in items:
-            page.write(
+            output.write(
                 Text.assemble(" ", _bar(item.score), f" {item.score:.2f} "),
                 Text.assemble((plain(item.id), "blue"), f"  {plain(item.words)}"),
                 in_one_row=True,
             )
     if told.looked_up:
-        page.skip()
-        page.write("", Text(f"The model looked further by itself: {plain(', '.join(told.looked_up))}."))
+        output.skip()
+        output.write("", Text(f"The model looked further by itself: {plain(', '.join(told.looked_up))}."))
 
 
-def _legend(page: _Paper, told: Told) -> None:
+def _legend(output: _Output, told: Told) -> None:
     shown_reasons = {reason for why in told.chosen.values() for reason in why.reasons}
     told_reasons = [
         (reason, words) for reason, words in REASONS.items() if reason in shown_reasons and reason != "trigger"
     ]
     if told_reasons:
-        page.skip()
+        output.skip()
     for reason, words in told_reasons:
-        page.write(Text(f"{reason:<12}", "green"), Text(words, "dim"))
+        output.write(Text(f"{reason:<12}", "green"), Text(words, "dim"))
 
 
 def plain(text: str, *, limit: int = 200) -> str:
@@ -330,7 +330,7 @@ def words_of(message: Message) -> str:
 
 
 def span(lasted: timedelta) -> str:
-    """Write a duration in words: `two days`."""
+    """Return a duration in words: `two days`."""
     seconds = lasted.total_seconds()
     for name, length, least in _UNITS:
         count = round(seconds / length)

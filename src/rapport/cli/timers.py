@@ -1,4 +1,4 @@
-"""`rapport timers`: follow-ups, from the command line."""
+"""`rapport timers`: manage follow-ups."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ T = TypeVar("T")
 PAST_SHOWN = 200
 COUNTED = ("fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired", "answered", "rate")
 STATS_WIDE = 110
-"""Columns that a table of these takes."""
+"""The width of the table of outcomes."""
 
 app = typer.Typer(
     help="Follow-ups: list, set, postpone, cancel, mute, unmute, on, off, quiet, stats.", no_args_is_help=True
 )
 
-User = Annotated[str, typer.Option(help="Whose; `local` is the user of a server without keys.")]
-Where = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Its id, or enough of its beginning.")]
-Which = Annotated[str, typer.Argument(metavar="TIMER", help="Its name, or enough of its beginning.")]
+User = Annotated[str, typer.Option(help="The owner; `local` is the user of a server without keys.")]
+Where = Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation's id or a prefix of it.")]
+Which = Annotated[str, typer.Argument(metavar="TIMER", help="The timer's name or a prefix of it.")]
 Duration = Annotated[str, typer.Argument(metavar="DURATION", help="90s, 10m, 2h, 1d or 1h30m, from now.")]
 
 
 @app.command("list")
 def list_(
     conversation: Annotated[str | None, typer.Option(help="Only those of this conversation.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Also those that fired, and what became of them.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also fired ones, with their outcomes.")] = False,
     user: User = LOCAL_USER,
 ) -> None:
-    """Follow-ups that wait, the next first."""
+    """List pending follow-ups, the next first."""
     from rich.console import Console
 
     from rapport.storage.conversations.conversations import Conversations
@@ -77,11 +77,11 @@ def set_(
     conversation: Where,
     trigger_type: Annotated[str, typer.Argument(metavar="TYPE", help=", ".join(TRIGGER_TYPES))],
     delay: Duration,
-    reason: Annotated[str | None, typer.Option(help="Why, for yourself: no model ever reads it.")] = None,
-    name: Annotated[str | None, typer.Option(help="The same name again moves it.")] = None,
+    reason: Annotated[str | None, typer.Option(help="A reason, for people: no model reads it.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name; setting the same name again moves the timer.")] = None,
     user: User = LOCAL_USER,
 ) -> None:
-    """Let the agent follow up if nobody says anything until then."""
+    """Set a follow-up: the agent sends it if nobody writes before it is due."""
     from rapport.domain.ids import new_id
     from rapport.storage.conversations.conversations import Conversations
     from rapport.storage.followups.timers import Timers
@@ -112,7 +112,7 @@ def set_(
 
 @app.command()
 def postpone(conversation: Where, timer: Which, delay: Duration, user: User = LOCAL_USER) -> None:
-    """Let a follow-up be due so long from now."""
+    """Postpone a follow-up to a time from now."""
     from rapport.storage.followups.timers import Timers, no_such_timer
 
     async def job(connection: Connection) -> Timer:
@@ -129,7 +129,7 @@ def postpone(conversation: Where, timer: Which, delay: Duration, user: User = LO
 
 @app.command()
 def cancel(conversation: Where, timer: Which, user: User = LOCAL_USER) -> None:
-    """Cancel a follow-up that waits."""
+    """Cancel a pending follow-up."""
     from rapport.storage.followups.timers import Timers, no_such_timer
 
     async def job(connection: Connection) -> str:
@@ -144,10 +144,10 @@ def cancel(conversation: Where, timer: Which, user: User = LOCAL_USER) -> None:
 @app.command()
 def mute(
     conversation: Where,
-    duration: Annotated[str | None, typer.Argument(help="8h, 2d, …; for good without it.")] = None,
+    duration: Annotated[str | None, typer.Argument(help="8h, 2d, …; permanently without it.")] = None,
     user: User = LOCAL_USER,
 ) -> None:
-    """Let no follow-up through in a conversation. Questions are answered as ever."""
+    """Mute the follow-ups of a conversation. Messages are still answered."""
 
     from rapport.storage.conversations.conversations import Conversations
 
@@ -161,7 +161,7 @@ def mute(
 
 @app.command()
 def unmute(conversation: Where, user: User = LOCAL_USER) -> None:
-    """Let follow-ups through again."""
+    """Unmute the follow-ups of a conversation."""
     from rapport.storage.conversations.conversations import Conversations
 
     async def job(connection: Connection) -> Permission:
@@ -173,7 +173,7 @@ def unmute(conversation: Where, user: User = LOCAL_USER) -> None:
 
 @app.command()
 def on(conversation: Where, user: User = LOCAL_USER) -> None:
-    """Turn follow-ups on in a conversation: groups have none until somebody does."""
+    """Turn follow-ups on in a conversation. In groups they are off by default."""
     _allow(conversation, user, True)
     typer.echo("Follow-ups are on.")
 
@@ -197,12 +197,12 @@ def _allow(conversation: str, user: str, allowed: bool) -> None:
 
 @app.command()
 def quiet(
-    begin: Annotated[str | None, typer.Argument(help="When it begins: 22:00. Or `off`.")] = None,
-    end: Annotated[str | None, typer.Argument(help="When it ends: 08:00.")] = None,
-    zone: Annotated[str | None, typer.Option(help="By which clock: Europe/Berlin. UTC until one is set.")] = None,
+    begin: Annotated[str | None, typer.Argument(help="The start: 22:00. Or `off`.")] = None,
+    end: Annotated[str | None, typer.Argument(help="The end: 08:00.")] = None,
+    zone: Annotated[str | None, typer.Option(help="The time zone: Europe/Berlin. UTC until one is set.")] = None,
     user: User = LOCAL_USER,
 ) -> None:
-    """Hours without follow-ups; without arguments, which they are."""
+    """Set the hours without follow-ups; without arguments, show them."""
     from dataclasses import replace
 
     from rapport.followups.gates import check_time_zone
@@ -285,7 +285,7 @@ def _figures(outcomes: Outcomes) -> list[str]:
 
 
 def _in_database(job: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-    """Do something on the migrated database, all of it or nothing."""
+    """Run a job on the migrated database in one transaction."""
     from rapport.cli.main import start
 
     async def on_database(settings: Settings) -> T:
@@ -298,7 +298,7 @@ def _in_database(job: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
 
 
 async def _find_timer(connection: Connection, user: str, conversation: str, timer: str) -> tuple[str, str]:
-    """Find a conversation and a pending timer by its name or the beginning of it."""
+    """Return the id of a conversation and the name of a pending timer, each found by a prefix."""
     from rapport.storage.conversations.conversations import Conversations
     from rapport.storage.followups.timers import Timers, no_such_timer
 

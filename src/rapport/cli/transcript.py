@@ -19,13 +19,13 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~])")
 
 @dataclass
 class Transcript:
-    """Turns messages, given oldest first, into the pieces of a file. Nothing that it leaves out is hinted at."""
+    """Turns messages, oldest first, into the parts of a file. Nothing in it refers to omitted messages."""
 
     conversation: Conversation
     include_synthetic: bool = False
     exported: int = 0
     filtered: int = 0
-    """Messages that the system made itself."""
+    """The number of omitted synthetic messages."""
     _hidden: set[str] = field(default_factory=set[str])
 
     def is_exported(self, message: Message) -> bool:
@@ -78,7 +78,8 @@ def as_jsonl(transcript: Transcript) -> Callable[[Message], str]:
 
 
 def as_markdown(transcript: Transcript, *, agent_name: str) -> Callable[[Message], str]:
-    """Days as headings, then who said what and when. Words are quoted, so that nobody's look like a heading or a name."""
+    """Return a function that writes messages with day headings, speakers and times. Texts are quoted, so that none looks like
+    a heading or a speaker."""
     day: date | None = None
 
     def passage(message: Message) -> str:
