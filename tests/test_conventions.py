@@ -153,7 +153,7 @@ def test_a_participle_is_recognized() -> None:
 
 
 def test_a_handler_of_every_exception_says_why() -> None:
-    """Translating an error (`raise … from error`) and the worker's loop, which logs it whole, need no excuse."""
+    """Translating an error (`raise … from error`) and the worker's loop, which logs it completely, need no reason."""
 
     def check(module: Module) -> Iterator[int]:
         for node in module.find(ast.ExceptHandler):
@@ -191,7 +191,7 @@ def list_calls(module: Module) -> Iterator[tuple[str, int]]:
 
 
 def test_tasks_begin_in_the_runtime_and_in_commands_only() -> None:
-    """What must happen is a row; a task that nobody awaits is not even a promise."""
+    """Work that must happen is a row; a task that nobody awaits can be lost."""
 
     def check(module: Module) -> Iterator[int]:
         if not module.name.startswith(("runtime/", "cli/")):
@@ -234,7 +234,7 @@ def test_names_say_something() -> None:
 
 
 def test_nothing_waits_for_real_time_by_blocking() -> None:
-    """A blocking sleep in the loop stops every conversation; only what starts Postgres may wait so, in a thread."""
+    """A blocking sleep in the event loop stops every conversation; only the start of Postgres may block, in a thread."""
 
     def check(module: Module) -> Iterator[int]:
         if module.name == "storage/postgres/embedded.py":
@@ -257,7 +257,7 @@ def tracked_files() -> list[Path]:
 
 
 def test_no_file_names_a_registry() -> None:
-    """Where packages come from is the installer's business."""
+    """The package index is the installer's choice."""
     found: list[str] = []
     for path in tracked_files():
         text = path.read_bytes().decode(errors="replace")

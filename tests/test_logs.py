@@ -101,7 +101,7 @@ def test_short_values_are_no_secrets() -> None:
 
 
 class Log:
-    """What was logged."""
+    """The captured log."""
 
     def __init__(self, stream: io.StringIO) -> None:
         self._stream = stream
@@ -120,7 +120,7 @@ class Log:
 
 @pytest.fixture
 def restored() -> Generator[None]:
-    """Logging as it was before, once the test is over."""
+    """Restore the logging configuration after the test."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -279,7 +279,7 @@ async def test_a_failing_model_is_an_error_of_its_kind(log: Log, logged_world: W
     assert line["errorType"] == "error"
     assert line["message"] == "the model failed (RuntimeError)"
     assert "armadillo" not in log.text
-    # The person got an answer and the operator a line; nothing of ours is broken.
+    # The person gets a reply and the operator a log line; it is no internal error.
     assert not [line for line in log.lines if line["level"] in {"error", "critical"}]
 
 

@@ -62,7 +62,7 @@ class MockModel:
         self._http = httpx.Client(base_url=url, trust_env=False)
 
     def behave(self, **settings: Any) -> None:
-        """Behave like this from now on, and count from zero."""
+        """Set the behaviour, and reset the counts."""
         defaults = {"fault": "none", "tokens": 8, "retry_after": 0, "timeout_s": 60, "slow_tokens_per_second": 5}
         self._http.post("/_mock/config", json={**defaults, **settings}).raise_for_status()
         self._http.post("/_mock/reset").raise_for_status()
@@ -234,7 +234,7 @@ def stream(parts: Sequence[bytes], *, then: Callable[[asyncio.Transport], None] 
         for part in parts:
             await response.write(part)
         if then is not None:
-            await asyncio.sleep(0.05)  # so that what was written arrives before the end does
+            await asyncio.sleep(0.05)  # so that the written bytes arrive before the end
             then(cast("asyncio.Transport", request.transport))
         return response
 
@@ -249,7 +249,7 @@ async def hangs_up(request: web.Request, _body: dict[str, Any]) -> web.StreamRes
 
 
 class Provider:
-    """Hold what was asked, and what will be answered; without a script it says hello."""
+    """A provider that records requests and gives scripted answers; without a script it says hello."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -343,7 +343,7 @@ async def test_what_is_sent_is_what_langchain_would_send(provider: Provider, con
 
 
 class Watching(AsyncCallbackHandler):
-    """Whoever traces what models are asked."""
+    """A callback handler that records model calls."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -371,7 +371,7 @@ async def test_callbacks_see_every_call_and_do_not_change_the_answer(provider: P
 
 
 class Counted(BaseModel):
-    """A form that counts how often its schema is made."""
+    """A structured output that counts how often its schema is built."""
 
     made: ClassVar[int] = 0
 
@@ -498,7 +498,7 @@ async def test_an_error_has_its_status_and_its_retry_after(provider: Provider, s
         ('{"message": "that won\'t do", "code": 7}', "that won't do"),
         ('{"detail": "that won\'t do"}', "that won't do"),
         ("that\n won't do\n", "that won't do"),
-        # Servers that check what they are sent like to quote it.
+        # Servers that validate a request often quote it.
         ('{"detail": [{"loc": ["messages", 0], "msg": "too long", "input": "hello"}]}', "HTTP 401"),
         ('["hello"]', "HTTP 401"),
         ("", "HTTP 401"),
@@ -549,7 +549,7 @@ async def test_a_transient_failure_is_tried_three_times(mock: MockModel, fault: 
     async with model_at(mock.url) as model:
         failure = await fails(model, tokens=tokens if way == "streamed" else None)
     assert (failure.kind, mock.calls) == (KINDS[fault], 3)
-    # What came before a failure was read by somebody, once.
+    # Tokens before a failure were relayed once.
     assert "the mock answers with plain words so every".startswith("".join(tokens))
 
 
@@ -586,7 +586,7 @@ async def test_a_retry_waits_for_retry_after(provider: Provider) -> None:
         assert (await agent_with(model).run("hi", thread_id="t", system="")).text == "Hello."
         assert time.monotonic() - began >= 1.0
         assert len(provider.bodies) == 3
-        # A pause that no turn can wait for is no reason to wait at all.
+        # With a Retry-After that no turn can wait for, there is no wait at all.
         provider.will.append(refusal(429, **{"Retry-After": "3600"}))
         assert (await fails(model)).kind == "http_429"
     assert len(provider.bodies) == 4
@@ -610,7 +610,7 @@ async def test_tokens_are_not_relayed_twice(provider: Provider) -> None:
 
 
 async def test_an_error_within_a_stream_does_not_complete_the_answer(provider: Provider) -> None:
-    """Providers that have begun to answer can say only so that they failed."""
+    """A provider that has started to stream can report a failure only in this way."""
     trouble = b'data: {"error": {"message": "overloaded", "type": "server_error", "code": 503}}\n\n'
     provider.will.append(stream([*HELLO[:2], trouble, DONE]))
     async with model_at(provider.url) as model:
@@ -646,7 +646,7 @@ async def test_silence_is_a_timeout(mock: MockModel, way: str) -> None:
 @pytest.mark.parametrize("way", ["plain", "streamed"])
 @pytest.mark.parametrize("fault", ["timeout", "slow"])
 async def test_a_turn_ends_by_its_deadline(mock: MockModel, fault: str, way: str) -> None:
-    """However the answer keeps it waiting: with silence, or with a drip that never stops."""
+    """Whether the model sends nothing, or never stops sending a few bytes at a time."""
     mock.behave(fault=fault, tokens=400)
     async with model_at(mock.url, timeout=10 * LIMIT_SECONDS) as model:
         failure = await fails(model, deadline=0.6, tokens=[] if way == "streamed" else None)

@@ -11,7 +11,7 @@ from rapport.agents.tools import CHAT_TOOL_NAMES, CHAT_TOOLS, MAX_CALLS_PER_MESS
 
 
 class Heard:
-    """Looks nothing up and remembers what it was asked."""
+    """A toolbox that finds nothing and records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Mapping[str, Any]]] = []

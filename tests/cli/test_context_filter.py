@@ -38,7 +38,7 @@ def request(*messages: Any, trigger: Any = D, qid: Any = "q") -> dict[str, Any]:
 
 
 def select(home: Home, *lines: Any, arguments: tuple[str, ...] = ()) -> Ran:
-    """What the command makes of these lines; what is no text yet becomes JSON."""
+    """Return the command's output for these lines; values that are not text are encoded as JSON."""
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     return home.run("context", "select", *arguments, stdin="".join(f"{text}\n" for text in texts))
 
@@ -274,7 +274,7 @@ def test_whatever_a_line_holds_it_is_answered_or_refused(
 
 
 def test_what_the_agent_said_is_treated_as_the_server_treats_it() -> None:
-    """Without the mark it is one more person, whom everybody who calls it talks with."""
+    """Without `is_agent` the agent is one more person, with whom every caller talks."""
     dinner = [
         said("1", "Where shall we eat on Friday?", ago=60 * MINUTE, author="Ann"),
         said("2", "Italian would be nice", ago=58 * MINUTE, author="Ben"),

@@ -29,7 +29,7 @@ CHALLENGE: list[tuple[str, str, timedelta]] = [
 
 @pytest.fixture
 def gathering(rapport: Run, tmp_path: Path) -> dict[str, str]:
-    """A group in which somebody called an agent that was not there yet: the ids of its messages by their words."""
+    """Create a group with a call that was not answered; return the ids of its messages by their text."""
     rows = [
         {"id": number, "author": who, "text": text, "created_at": (NOW - ago).isoformat(), "conversation": "gathering"}
         for number, (who, text, ago) in enumerate(CHALLENGE)
@@ -44,7 +44,7 @@ def gathering(rapport: Run, tmp_path: Path) -> dict[str, str]:
 
 
 async def group(world: World) -> tuple[str, dict[str, Any]]:
-    """A group in which the agent has just said something about cats: its id and the reply."""
+    """Create a group in which the agent has just replied about cats; return its id and the reply."""
     place = await world.conversation(kind="group", title="Pets [bold]\x1b[31m")
     await world.post(place, "Our cat [bold]ate[/bold] \x1b]0;owned\x07the curtains", author=ANA)
     await world.post(place, "Cats do that", author=BEN)
@@ -53,7 +53,7 @@ async def group(world: World) -> tuple[str, dict[str, Any]]:
 
 
 async def run(rapport: Run, *arguments: str, **environment: str) -> Ran:
-    """The command beside a world that goes on."""
+    """Run the command while a world's server runs."""
     return await asyncio.to_thread(rapport, *arguments, **environment)
 
 

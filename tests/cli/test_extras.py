@@ -27,7 +27,7 @@ importlib.machinery.PathFinder.find_spec = classmethod(
     lambda cls, name, path=None, target=None: None if name.partition(".")[0] in hidden else find_spec(name, path, target)
 )
 """
-"""A `sitecustomize` under which Python finds these modules as little as if they were not installed."""
+"""A `sitecustomize` that hides these modules from Python, as if they were not installed."""
 
 IMPORT_ALL = """
 import importlib, pkgutil, rapport

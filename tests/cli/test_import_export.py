@@ -241,7 +241,7 @@ async def test_many_rows_take_time_in_proportion(database: Database) -> None:
 
 
 async def test_history_of_a_platform_meets_what_its_channel_has_brought_already(database: Database) -> None:
-    """What the agent has heard itself is not told a second time, and what replies to it finds it."""
+    """A message that the live channel has stored is not imported again, and replies to it find it."""
     async with database.statement() as connection:
         here = (await Conversations(connection).create("local", agent_id=COMPANION.id, kind="group")).id
     await accept(database, Incoming("local", here, "two", platform_id="-1005/2"), worker_id="nobody", claim=False)
@@ -481,7 +481,7 @@ def test_an_export_that_is_imported_is_the_same_conversation(rapport: Run, tmp_p
     # Into the conversation that it came from there is nothing to add.
     back = rapport("import", "--format", "jsonl", "--trusted", "out.jsonl", "--conversation", origin)
     assert "Imported 0 messages" in back.out
-    # Without trust the tags are dropped, and the trigger is known by its words as it was at first.
+    # An untrusted import drops the tags, and the trigger is recognized by its text again.
     plain = rapport("import", "--format", "jsonl", "out.jsonl", "--user", "cleo")
     rows = [json.loads(line) for line in rapport("export", conversation_in(plain), "--user", "cleo").out.splitlines()]
     assert len(rows) == 5
@@ -541,7 +541,7 @@ def test_what_a_reply_has_brought_along_goes_out_and_comes_back(rapport: Run, tm
 
 
 def same_talk(text: str) -> list[dict[str, Any]]:
-    """The rows with the ids counted instead of named: those are new in every conversation."""
+    """Return the rows with ids replaced by numbers, because ids differ in every conversation."""
     rows = [json.loads(line) for line in text.splitlines()]
     numbers = {one["id"]: number for number, one in enumerate(rows)}
     for one in rows:

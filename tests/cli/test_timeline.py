@@ -57,7 +57,7 @@ def told(*messages: Message, chosen: dict[str, Why] | None = None, **more: Any) 
 
 
 def drawn(what: Told, *, width: int | None = None, colour: bool = False) -> str:
-    """On a terminal so wide, or without one in a pipe."""
+    """Render it for a terminal of this width, or for a pipe without a width."""
     file = io.StringIO()
     draw(Console(file=file, force_terminal=width is not None, width=width, no_color=not colour, highlight=False), what)
     return file.getvalue()

@@ -22,7 +22,7 @@ RELEVANT = SelectionOptions(words=open_word_table())
 
 
 def selected(chat: Chat, choice: SelectionOptions = RELEVANT, *, links: bool) -> tuple[ContextSelection, list[Message]]:
-    """What is chosen for the new call of a chat. `links` says whether answers say what they answer."""
+    """Return the selection for the new call of a chat. `links` says whether answers are linked to their calls."""
     messages: list[Message] = []
     ids: dict[str, str] = {}
     asked = ""
@@ -46,7 +46,7 @@ def selected(chat: Chat, choice: SelectionOptions = RELEVANT, *, links: bool) ->
 
 
 def told(chat: Chat, chosen: set[str]) -> tuple[list[str], list[str], int]:
-    """Of the chat: what belongs and is missing, what is other talk and chosen, and how much other talk there is."""
+    """Return the relevant messages that are missing, the other messages that are selected, and the number of other messages."""
     marks = {f"{number:02}": line for number, line in enumerate(chat.lines)}
     missing = [line.text for id_, line in marks.items() if line.mark == "*" and id_ not in chosen]
     others = [line.text for id_, line in marks.items() if line.mark == "-" and id_ in chosen]
@@ -100,7 +100,7 @@ def test_the_agents_answers_get_only_the_room_that_people_leave() -> None:
 
 
 def test_a_chat_with_the_agent_alone_is_gone_on_with() -> None:
-    """Nobody but the asker and the agent has said anything: the calls are the talk."""
+    """Only the caller and the agent have written: the calls are the discussion."""
     texts = ["@bot where can one swim here?", "In the lake.", "@bot how deep is it?", "Eight metres."]
     chat = [spoken_at(number, 40 - number, "Ann", text) for number, text in enumerate(texts)]
     chat = [replace(one, role="assistant", event_id=f"0{int(one.id) - 1}") if int(one.id) % 2 else one for one in chat]
@@ -165,7 +165,7 @@ def chats_with_calls(draw: st.DrawFn) -> list[Message]:
 def test_earlier_calls_change_nothing_of_what_is_chosen_of_people(chat: list[Message], text: str, replied: int) -> None:
     people = [one for one in chat if one.role == "user" and one.text not in BARE]
     anchor = people[replied] if replied < len(people) else None
-    # Who has replied with a bare call has said what is meant, too: that is told by other tests.
+    # Bare calls that are replies are covered by other tests.
     asker = people[-1].author if anchor is None else Author("zoe", "Zoe")
     assert asker is not None
     if anchor is None and any(one.reply_to_id and one.author == asker and one.text in BARE for one in chat):

@@ -30,7 +30,7 @@ def said(id_: str, who: str, minutes_ago: float, text: str, reply_to: str | None
 def chosen(
     call: Message, *messages: Message, choice: SelectionOptions = RELEVANT, anchor: Message | None = None
 ) -> list[str]:
-    """What is chosen for a call after these messages, the call included."""
+    """Return the ids selected for a call after these messages, the call included."""
     return select_context(call, CandidateMessages(messages, anchor), choice).ids
 
 
@@ -99,7 +99,7 @@ def test_of_messages_a_to_e_only_a_c_and_d_are_selected(words: list[str], call: 
 
 
 def test_where_words_tell_little_the_talk_is_still_nearly_whole() -> None:
-    """Remarks of others may be taken in then, which does little harm; what belongs is hardly missed."""
+    """Remarks of others may be selected then, which does little harm; hardly a relevant message is missed."""
     found = [set(chosen(said("T", "Ann", 0, "@bot ^"), *tangled(words))) for words in HARDER]
     assert all({"C", "D", "T"} <= ids for ids in found)
     assert sum("A" in ids for ids in found) >= len(HARDER) - 1
@@ -136,7 +136,7 @@ def test_a_question_is_about_the_talk_that_it_names_and_not_about_the_latest() -
 
 
 def test_what_a_search_finds_among_the_latest_messages_is_chosen() -> None:
-    """It stands in the midst of other talk, in other words than the question's; the agent's own answer is no such find."""
+    """It is within other talk and uses other words than the question; the agent's own answer does not count as found."""
     talk = [said(f"m{number:02}", "Ann", 100 - number, f"the deploy took {number} minutes") for number in range(40)]
     boots = said("boots", "Ben", 70.5, "my sister takes a 39 and lends hers out")
     answer = replace(said("answer", "bot", 60.5, "I can't tell who lends boots."), role="assistant")

@@ -489,7 +489,7 @@ def test_of_a_chat_with_a_bot_the_bot_is_the_agent_and_elsewhere_only_who_is_nam
 
 
 def test_in_a_forum_every_message_belongs_to_the_topic_that_its_replies_lead_to() -> None:
-    """The file says it by nothing else: what begins a topic is a row of its own, and what is said there replies to it."""
+    """The file has no topic field: a topic starts with a separate row, and its messages reply to that row."""
     said = {"type": "message", "date_unixtime": "1714984200", "from": "Ana", "from_id": "user1"}
     archive = read_telegram(
         chat(

@@ -171,7 +171,7 @@ KIND = NESTED | st.sampled_from(["image", "image_url", "text"])
     st.lists(st.fixed_dictionaries({"type": KIND}, optional={"text": NESTED, "url": NESTED, "x": NESTED}), max_size=3)
 )
 def test_whatever_is_sent_is_stored_as_it_is_or_refused(content: list[dict[str, Any]]) -> None:
-    """Never another error, never something half right."""
+    """No other error occurs, and nothing is stored in part."""
     with contextlib.suppress(InvalidInput):
         assert check_content(content) == content
 

@@ -50,7 +50,7 @@ async def rows(database: Database, query: str, *parameters: Any) -> list[tuple[A
 
 
 async def embedded(database: Database, embedder: str = "hand-made") -> list[str]:
-    """The words of the messages that have a vector, in their order."""
+    """Return the texts of the messages with a vector, in their order."""
     found = await rows(
         database,
         "SELECT m.content FROM message_vectors v JOIN messages m ON m.conversation_id = v.conversation_id"
@@ -61,7 +61,7 @@ async def embedded(database: Database, embedder: str = "hand-made") -> list[str]
 
 
 async def catch_up(index: MessageEmbedding) -> int:
-    """Everything that is behind; returns how many vectors were made."""
+    """Embed all pending messages; return the number of vectors."""
     made = 0
     while behind := await index.list_pending_groups():
         for where in behind:
@@ -226,7 +226,7 @@ async def test_an_embedder_that_is_away_is_asked_again_and_mentioned_once(
 
 @dataclass
 class Picky(HandMade):
-    """Takes nothing that holds a certain word."""
+    """An embedder that refuses texts with a certain word."""
 
     word: str = "poison"
 
@@ -308,7 +308,7 @@ async def test_what_is_noticed_is_embedded_at_once_and_an_import_with_the_next_l
 
 
 async def imported(database: Database, where: str, count: int) -> None:
-    """So much history of years ago."""
+    """Import this many messages of years ago."""
     lines = [
         {
             "id": n,
@@ -338,7 +338,7 @@ async def test_an_import_into_the_past_of_a_live_group_is_embedded_too(database:
 
 
 async def test_an_import_that_ends_while_a_group_is_embedded_is_not_missed(database: Database) -> None:
-    """The walk has passed the place, or not even begun, when the import's rows become visible there."""
+    """The imported rows become visible after the scan has passed their place, or before it has started."""
     where = await a_chat(database)
     await said(database, where, "live")
     index = MessageEmbedding(database, HandMade())
@@ -358,7 +358,7 @@ async def told_elsewhere(database: Database, where: str, row_id: str, text: str,
 
 @dataclass
 class Gated(HandMade):
-    """Embeds when it is let."""
+    """An embedder that waits until it is released."""
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -371,7 +371,7 @@ class Gated(HandMade):
 
 @pytest.mark.parametrize("is_first_walk", [True, False])
 async def test_an_import_while_a_stretch_is_embedded_is_not_missed(database: Database, is_first_walk: bool) -> None:
-    """Its rows lie after the mark and before where the mark is to jump: the walk has not seen them."""
+    """Its rows lie between the stored progress and the next one, and the scan has not seen them."""
     where = await a_chat(database)
     await said(database, where, "live")
     if not is_first_walk:

@@ -360,7 +360,7 @@ def test_every_way_of_cutting_gives_the_same_reply(text: str, retrieved: frozens
 @settings(max_examples=400)
 @given(nasty, nasty, retrievals)
 def test_what_is_shown_does_not_depend_on_what_comes(text: str, rest: str, retrieved: frozenset[str]) -> None:
-    """Whatever follows, what was shown before it is the beginning of the reply: nothing was shown too early."""
+    """The shown text is always a prefix of the final reply, whatever follows."""
     shown = CitationFilter(retrieved).feed(text)
     assert check_citations(text + rest, retrieved).text.startswith(shown)
     assert check_citations(text, retrieved).text.startswith(shown)

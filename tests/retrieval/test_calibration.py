@@ -39,7 +39,7 @@ SUBJECTS = {
 
 @dataclass
 class WordsAsVectors:
-    """An embedder that knows words only: texts are alike as far as they share them."""
+    """An embedder that uses words only: the similarity of texts is their share of common words."""
 
     name: str = "words"
     min_similarity: float = 0.3

@@ -135,7 +135,7 @@ async def test_wordllama_reads_the_weights_as_their_own_library_does(wordllama: 
 
 
 class Scripted:
-    """A model whose every batch waits until it is let go."""
+    """A model whose every batch waits until it is released."""
 
     def __init__(self) -> None:
         self.batches: list[Sequence[str]] = []
@@ -238,7 +238,7 @@ async def test_what_can_not_be_loaded_is_said_at_every_use_and_may_work_later() 
 
 
 async def test_closing_refuses_what_waits_and_ends_the_threads() -> None:
-    """Return what waits is told so by an error of ours: a cancellation that nobody asked for would look like the caller's."""
+    """Waiting calls get an error of ours: a cancellation would look like one by the caller."""
     model = Scripted()
     embedder = embedder_with(lambda: model)
     bulk = [asyncio.create_task(embedder.embed(["text"] * 4)) for _ in range(2)]

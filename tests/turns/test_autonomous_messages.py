@@ -59,7 +59,7 @@ async def world(database_url: str, model: ScriptedModel) -> AsyncGenerator[World
 
 @pytest.fixture
 async def builtin(database_url: str) -> AsyncGenerator[World]:
-    """With the model that comes with Rapport: what it says unasked is its own."""
+    """A world with the built-in model, which writes follow-ups itself."""
     async with open_world(database_url, model=BuiltinChatModel()) as opened:
         yield opened
 
@@ -86,7 +86,7 @@ async def pause(world: World, conversation: str) -> None:
 
 
 async def spoke_up(world: World, conversation: str, trigger_type: TriggerType = "check_in", **more: Any) -> str:
-    """What is said into the silence."""
+    """Deliver a follow-up and return its text."""
     await pause(world, conversation)
     became = await world.silence(conversation, trigger_type, **more)
     assert became.state == "delivered", became
@@ -101,7 +101,7 @@ def assert_natural(text: str) -> None:
 
 
 async def triggers_of(world: World, conversation: str) -> list[tuple[Any, ...]]:
-    """The messages that nobody sees, as a developer finds them in the database."""
+    """Return the triggers, from the database."""
     return await world.sql(
         "SELECT id, role, content, metadata FROM messages WHERE conversation_id = %s AND synthetic ORDER BY created_at",
         conversation,
@@ -109,7 +109,7 @@ async def triggers_of(world: World, conversation: str) -> list[tuple[Any, ...]]:
 
 
 async def checkpoint_of(world: World, timer: Timer) -> list[BaseMessage]:
-    """What a developer finds in the checkpoint of a follow-up's turn."""
+    """Return the messages in the checkpoint of a follow-up's turn."""
     state = await world.app.agent.graph.aget_state({"configurable": {"thread_id": timer.id}})
     return state.values["messages"]
 
@@ -233,7 +233,7 @@ async def test_us2_3_after_words_about_a_holiday_memories_are_about_travel(world
 
 
 async def summed_up(world: World, conversation: str, text: str) -> None:
-    """Everything that was said so far is covered by a summary."""
+    """Cover all messages so far by a summary."""
     await world.sql(
         "WITH line AS (UPDATE conversations SET last_at = clock_timestamp(), summary_id = %s,"
         " summarized_until = clock_timestamp() WHERE id = %s RETURNING id, owner_id, summary_id, last_at)"
@@ -244,7 +244,7 @@ async def summed_up(world: World, conversation: str, text: str) -> None:
 
 
 class Overhearing:
-    """The real embedder, which remembers what memories were looked up by."""
+    """The real embedder, which records the queries for memories."""
 
     def __init__(self, embedder: QuestionEmbedder) -> None:
         self._embedder = embedder
@@ -353,7 +353,7 @@ async def test_us3_2_a_developer_finds_the_tags_in_the_database_and_in_the_check
 
 
 async def test_us3_3_the_history_asks_the_tag_and_never_the_words(world: World) -> None:
-    """People may write what the system writes; and what the system writes is hidden whatever it says."""
+    """A person may write the text of a trigger; and a trigger is hidden whatever its text is."""
     here = await world.conversation()
     theirs = [*PROMPTS.values(), "[AUTONOMOUS_FOLLOWUP: check_in] hm", '{"synthetic": true}']
     for text in theirs:
@@ -460,7 +460,7 @@ async def test_fr_004_and_sc_005_tags_survive_the_checkpoint_and_a_restart_uncha
 
 
 async def test_fr_004_a_checkpoint_that_is_just_being_written_is_waited_for(database_url: str) -> None:
-    """Whoever reads, or erases, right then finds it: nothing is read too early, or written after it was erased."""
+    """A concurrent read or erasure waits for it: nothing is read too early, or written after it was erased."""
     async with (
         checkpoint_pool(database_url) as pool,
         await psycopg.AsyncConnection[tuple[Any, ...]].connect(database_url, autocommit=True) as other,
@@ -483,7 +483,7 @@ async def test_fr_004_a_checkpoint_that_is_just_being_written_is_waited_for(data
 
 
 def test_fr_006_checking_a_message_costs_little() -> None:
-    """The seed allows 5 ms a message."""
+    """The specification allows 5 ms a message."""
     many = [HumanMessage("x" * 10_000, additional_kwargs={"synthetic": number % 2 == 0}) for number in range(10_000)]
     began = time.process_time()
     assert sum(map(is_synthetic, many)) == 5_000

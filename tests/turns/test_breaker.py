@@ -17,7 +17,7 @@ MOONS = "Which planet has the most moons?"
 
 
 async def fail(world: World, conversation: str, *, times: int) -> None:
-    """So many turns whose model fails, each told apart from one that does not ask it."""
+    """Run this many turns whose model fails, and check that each has called the model."""
     for _ in range(times):
         world.model.will_fail(RuntimeError("out of order"))
         asked = len(world.model.calls)
@@ -26,7 +26,7 @@ async def fail(world: World, conversation: str, *, times: int) -> None:
 
 
 async def rests(world: World, conversation: str) -> bool:
-    """Whether the next turn gets the fallback without the model being asked."""
+    """Return whether the next turn gives the fallback reply without a model call."""
     asked = len(world.model.calls)
     fell_back = (await world.says(conversation, HOW_LONG))["fallbackUsed"]
     assert fell_back is (len(world.model.calls) == asked)
@@ -34,7 +34,7 @@ async def rests(world: World, conversation: str) -> bool:
 
 
 async def time_passes(world: World, seconds: float) -> None:
-    """What the breaker remembers is so much longer ago."""
+    """Move the times of the breaker into the past by this many seconds."""
     await world.sql(
         "UPDATE conversations SET breaker_open_until = breaker_open_until - %s * interval '1 second', model_failed_at = ARRAY("
         " SELECT at - %s * interval '1 second' FROM unnest(model_failed_at) WITH ORDINALITY AS failure (at, number) ORDER BY number)",
@@ -204,7 +204,7 @@ async def test_a_cancelled_trial_leaves_the_next_turn_to_try(world: World) -> No
 
 
 async def test_only_one_trial_runs_at_a_time(world: World) -> None:
-    """Whoever writes while the trial is on its way waits for what comes of it."""
+    """Messages that arrive during the trial wait for its result."""
     conversation = await world.conversation()
     await fail(world, conversation, times=5)
     await time_passes(world, BREAKER_WINDOW_SECONDS)

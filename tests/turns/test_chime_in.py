@@ -27,7 +27,7 @@ HOW_LONG = "How long can customers send goods back and get their money?"
 
 
 async def said(world: World, group: str, author: dict[str, str], minutes: float, text: Any, **more: Any) -> str:
-    """Something that was said in the group so many minutes ago."""
+    """Store a group message of this many minutes ago."""
     response = await world.post(group, text, author=author, **more)
     assert response.status_code == 202, response.text
     id_: str = response.json()["id"]
@@ -38,7 +38,7 @@ async def said(world: World, group: str, author: dict[str, str], minutes: float,
 
 
 async def challenge(world: World) -> tuple[str, str]:
-    """The gathering: three days, two days and ten minutes ago. The group, and the oldest message."""
+    """Create the group of the Challenge, with messages of three days, two days and ten minutes ago; return it and the oldest one."""
     group = await world.conversation(kind="group")
     first = await said(world, group, ANN, 3 * 1_440, "We should look at the restaurant for the gathering")
     await said(world, group, BEN, 2 * 1_440, "Any thoughts?")
@@ -47,7 +47,7 @@ async def challenge(world: World) -> tuple[str, str]:
 
 
 async def crowd(world: World, group: str, count: int, *, text: str = "line", days: int = 10) -> list[str]:
-    """Much that somebody said, one message a second, from `days` ago on."""
+    """Store many messages of one person, one a second, from `days` ago on."""
     found = await world.sql(
         "WITH told AS (SELECT %s::text AS here, %s::text AS words, %s::int AS days, %s::int AS many)"
         " INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, created_at)"
@@ -63,7 +63,7 @@ async def crowd(world: World, group: str, count: int, *, text: str = "line", day
 
 
 def given(world: World, call: int = -1) -> tuple[str, str, str]:
-    """What the model was given: its instructions, what stands before the call, and the call."""
+    """Return the model's input: its instructions, the text before the call, and the call."""
     system, *before, asked = (message.text for message in world.model.calls[call])
     assert len(before) <= 1
     return system, before[0] if before else "", asked
@@ -133,14 +133,14 @@ async def test_a_question_of_its_own_finds_what_was_said_long_ago(world: World) 
 
 
 async def indexed(world: World, group: str) -> None:
-    """Every message of the group has its vector."""
+    """Embed every message of the group."""
     index = MessageEmbedding(world.database, world.app.context_selector.embedder)
     while (await index.embed_next(group)).has_more:
         pass
 
 
 class Broken:
-    """An embedder that is away."""
+    """An embedder that is unavailable."""
 
     name = "broken"
     min_similarity = 0.5

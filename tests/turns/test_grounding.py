@@ -81,7 +81,7 @@ async def note(world: World, id_: str, text: str, *, title: str | None = None) -
 
 
 async def retrieved(world: World, reply: dict[str, Any]) -> list[str]:
-    """The notes that were found for a reply, as the database remembers it."""
+    """Return the notes that were retrieved for a reply, from the database."""
     [(metadata,)] = await world.sql("SELECT metadata FROM messages WHERE id = %s", reply["id"])
     return [found["id"] for found in metadata["retrieved"]]
 
@@ -399,7 +399,7 @@ async def test_a_note_counts_from_the_turn_after_it_came_changed_or_went(world: 
     asked = len(model.calls)
     assert (await world.says(conversation, HOW_LONG))["guardUsed"]
     assert len(model.calls) == asked
-    # It was cited before, in this very conversation; that makes it no source of today.
+    # It was cited earlier in this conversation, which does not make it a source of this turn.
     model.answers.append("Behind the building [source: parking], as for refunds see [source: refunds].")
     reply = await world.says(conversation, WHERE_TO_PARK)
     assert reply["content"] == (
@@ -683,7 +683,7 @@ async def frames(world: World, conversation: str, content: str) -> AsyncIterator
 
 
 async def streamed(world: World, conversation: str, content: str) -> tuple[list[str], dict[str, Any]]:
-    """The text after each token, and the message at the end of a stream that has nothing else."""
+    """Return the text after each token, and the final message of the stream."""
     seen: list[str] = []
     final: dict[str, Any] | None = None
     async for name, data in frames(world, conversation, content):

@@ -28,7 +28,7 @@ async def group(world: World, **settings: Any) -> str:
 
 
 async def stored(world: World, where: str, content: Any, **more: Any) -> str:
-    """What a person or a bot says to which nothing is said; returns its id."""
+    """Store a message that is not answered; return its id."""
     response = await world.post(where, content, **more)
     assert response.status_code == 202, response.text
     assert response.json()["replied"] is False
@@ -254,7 +254,7 @@ async def test_two_agents_in_one_group_end_after_one_reply(world: World) -> None
 
 
 async def test_a_bots_message_does_not_count_as_a_persons(world: World) -> None:
-    """What waits for people goes on waiting, and unanswered follow-ups are still counted."""
+    """Timers stay pending, and follow-ups in a row are still counted."""
     where = await group(world)
     await world.says(where, "@bot hello")
     await world.sql("UPDATE conversations SET consecutive_followups = 2")

@@ -34,7 +34,7 @@ UNSENT = (
         " VALUES (%s, 'm', 'local', 'recording', 'm', 1)"
     ),
 )
-"""A follow-up that somebody's words have overtaken before it was sent."""
+"""Statements that insert a follow-up which a message superseded before it was sent."""
 
 
 async def test_a_follow_up_that_waited_hours_for_a_worker_is_dropped(database: Database) -> None:
@@ -53,7 +53,7 @@ async def test_a_follow_up_that_waited_hours_for_a_worker_is_dropped(database: D
 
 
 async def test_a_crowd_of_follow_ups_is_made_without_pauses(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_loop, "POLL_SECONDS", 3600.0)  # nobody finds the next one by merely looking
+    monkeypatch.setattr(work_loop, "POLL_SECONDS", 3600.0)  # no poll finds the next one
     async with open_world(database_url, max_turns=8) as world:
         for _ in range(10):
             await world.says(await world.conversation(), "hello")

@@ -41,14 +41,14 @@ async def world(database_url: str, model: ScriptedModel) -> AsyncGenerator[World
 
 @pytest.fixture
 async def plain(database_url: str) -> AsyncGenerator[World]:
-    """With a model that can't: the rules listen."""
+    """A world with a model that can't call tools: rules extract memories."""
     async with open_world(database_url) as opened:
         yield opened
 
 
 @pytest.fixture
 def brief_lull(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A conversation pauses at once."""
+    """Shorten the pause before a reflection to nothing."""
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
 
@@ -64,7 +64,7 @@ async def facts(world: World) -> list[str]:
 
 
 async def thought(world: World) -> None:
-    """Until nothing is being thought about behind the turns."""
+    """Wait until no reflection runs."""
     await world.drain()
     await until(lambda: not any(task.get_name().startswith(("turn ", "reflection ")) for task in asyncio.all_tasks()))
 
@@ -435,7 +435,7 @@ async def waiting(world: World) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 async def pausing(world: World, brief_lull: None) -> World:
-    """A world in which every silence is thought about at once."""
+    """A world in which a reflection starts at once after a turn."""
     return world
 
 
@@ -462,7 +462,7 @@ async def test_a_stopped_server_starts_no_reflection(
     async with open_world(database_url, model=chat_model(model)) as world:
         await world.says(await world.conversation(), "The landlord is on my mind.")
     over = asyncio.Event()
-    asyncio.get_running_loop().call_later(lull, over.set)  # by then whatever was to come would have begun
+    asyncio.get_running_loop().call_later(lull, over.set)  # by then a reflection would have started
     await over.wait()
     assert model.reflections == []
     assert not [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("reflection")]
@@ -644,7 +644,7 @@ async def test_the_model_reads_no_trigger_at_a_pause(pausing: World, model: Scri
 
 
 async def test_the_same_topic_is_not_brought_up_twice(pausing: World, model: ScriptedModel) -> None:
-    """Whatever the model says: the rules know what has been asked."""
+    """The rules prevent it, whatever the model proposes."""
     here = await pausing.conversation()
     await pausing.says(here, "I have to call the landlord.")
     await thought(pausing)

@@ -30,7 +30,7 @@ ANSWER = "Within 30 days [source: refunds], that much is sure."
 
 DEADLINE = 3.0
 SILENCE = 1.5
-"""Of a world whose model keeps it waiting for ever. Every other world waits so long that only a hang reaches its limits."""
+"""Time limits of a world whose model never answers. The limits of other worlds are so long that only a hang reaches them."""
 
 Behaviour: TypeAlias = "Callable[[Wire, int], Awaitable[None]]"
 
@@ -371,7 +371,7 @@ async def test_every_failure_gets_one_reply_in_time_and_the_next_turn_works(
     def calls(case: Behaviour) -> int:
         return sum(number for said, number in model.calls.items() if said.endswith(f" {case.__name__}"))
 
-    # Two retries where they may help, none against somebody's will.
+    # Two retries for a transient failure, none for a permanent one.
     assert [calls(case) for case in (fails, reset, empty_content, closed_in_the_middle)] == [3, 3, 3, 3]
     assert [calls(case) for case in (busy_for_an_hour, fails_once, busy_for_a_second)] == [1, 2, 2]
 

@@ -43,7 +43,7 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 
 @pytest.fixture
 async def eager(database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    """With a model that calls tools, in a world where every pause is thought about at once."""
+    """A world with a model that calls tools, in which a reflection starts at once after a turn."""
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     async with open_world(database_url, model=chat_model(model)) as opened:
@@ -212,7 +212,7 @@ async def test_a_matter_that_was_brought_up_meanwhile_is_held_back_when_its_time
 
 
 async def test_words_that_repeat_an_earlier_follow_up_are_not_said(eager: World, model: ScriptedModel) -> None:
-    """The model is not told the matter: what it says may be about another one than was planned."""
+    """The model is not told the topic: its text may be about another one than was planned."""
     here = await eager.conversation()
     model.answers += ["A hard choice.", "I see.", "Have you chosen between Porto and Lisbon?"]
     plan_eagerly(model, [])

@@ -24,7 +24,7 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 
 @pytest.fixture
 async def world(database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    """With a model that can call tools, in a world where every pause is thought about at once."""
+    """A world with a model that can call tools, in which a reflection starts at once after a turn."""
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     async with open_world(database_url, model=chat_model(model)) as opened:
@@ -33,7 +33,7 @@ async def world(database_url: str, model: ScriptedModel, monkeypatch: pytest.Mon
 
 @pytest.fixture
 async def plain(database_url: str) -> AsyncGenerator[World]:
-    """With a model that can't call tools: the rules listen."""
+    """A world with a model that can't call tools: rules extract memories."""
     async with open_world(database_url) as opened:
         yield opened
 

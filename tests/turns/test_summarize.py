@@ -93,7 +93,7 @@ async def settled(conversation: str) -> None:
 
 
 async def talk(world: World, conversation: str, turns: int, *, since: int = 0) -> None:
-    """So many turns, each summed up before the next if it has to be."""
+    """Run this many turns, and wait after each for its summary, if there is one."""
     for number in range(since, since + turns):
         await world.says(conversation, f"number {number}")
         await settled(conversation)
@@ -299,7 +299,7 @@ async def test_a_model_that_fails_is_not_asked_for_summaries(world: World, model
 
 
 async def test_a_summary_that_hangs_blocks_no_turn(database_url: str, model: Summariser) -> None:
-    """Neither the next turns, nor the server when it stops; and what was said is told to the model as it was."""
+    """Neither the next turns nor a stopping server waits for it, and the model gets the messages unsummarized."""
     async with open_world(database_url, model=model, turn_deadline=10 * LIMIT_SECONDS) as world:
         conversation = await world.conversation()
         await talk(world, conversation, TOO_MANY - 1)
@@ -323,7 +323,7 @@ async def test_a_summary_that_hangs_blocks_no_turn(database_url: str, model: Sum
 async def test_a_turn_does_not_wait_for_the_summary_of_another_conversation(
     world: World, model: Summariser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few are made at a time; but what somebody waits for doesn't stand in line."""
+    """Few summaries are made at a time, but one that a turn waits for starts at once."""
     monkeypatch.setattr("rapport.runtime.post_turn_jobs.MAX_RUNNING", 1)
     here, there, beyond = [await world.conversation() for _ in range(3)]
     held = model.will_hold_back()
@@ -442,7 +442,7 @@ async def test_what_is_said_while_it_is_summed_up_is_not_covered(world: World, m
 
 
 async def test_what_waits_for_its_answer_is_not_covered(world: World, model: Summariser) -> None:
-    """The model would read in the summary what it is asked only afterwards."""
+    """Otherwise the summary would contain a message that the model is asked only afterwards."""
     conversation = await world.conversation()
     await talk(world, conversation, TOO_MANY - 1)
     slow = model.will_wait("re: number 6")
@@ -600,7 +600,7 @@ async def test_the_builtin_model_sums_up_and_keeps_what_it_knew(database_url: st
 
 
 async def test_a_turn_waits_for_the_summary_that_is_under_way(world: World, model: Summariser) -> None:
-    """Turns of a conversation run one at a time, and what sums it up does not run beside them."""
+    """Turns of a conversation run one at a time, and its summary does not run concurrently with them."""
     conversation = await world.conversation()
     await talk(world, conversation, TOO_MANY - 1)
     held = model.will_hold_back("what was said")

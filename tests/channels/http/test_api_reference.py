@@ -37,7 +37,7 @@ async def test_the_described_errors_are_the_actual_ones(world: World) -> None:
 
 
 async def test_nothing_comes_from_another_site(world: World) -> None:
-    """A script from elsewhere could do here whatever somebody who is signed in may do."""
+    """A script of another site would have the rights of the signed-in user."""
     answer = await world.http.get("/docs")
     assert "://" not in re.sub(r"<p>.*?</p>|<dd>.*?</dd>|<li>.*?</li>", "", answer.text, flags=re.DOTALL)
     assert answer.headers["content-security-policy"] == POLICY

@@ -18,14 +18,14 @@ PROBLEM = "application/problem+json"
 
 
 async def make_key(world: World, user: str) -> tuple[str, dict[str, str]]:
-    """A key's id, and the header that shows it."""
+    """Create a key; return its id and its header."""
     async with world.database.statement() as connection:
         row, secret = await ApiKeys(connection).create(user, name=f"{user}'s key")
     return row.id, {"Authorization": f"Bearer {secret}"}
 
 
 async def until_closed(world: World) -> None:
-    """Until the server has noticed that there are keys."""
+    """Wait until the server has noticed that there are keys."""
 
     async def closed() -> bool:
         return (await world.http.get("/api/threads")).status_code == 401
@@ -297,7 +297,7 @@ async def test_a_server_that_others_can_reach_never_lets_anybody_in_without_a_ke
         assert (await world.http.get("/api/threads", headers=key)).status_code == 200
         async with world.database.statement() as connection:
             await ApiKeys(connection).revoke(key_id)
-        # Even when the last key has gone, the door stays shut.
+        # Even without any valid key left, requests need one.
         assert (await world.http.get("/api/threads", headers=key)).status_code == 401
         assert (await world.http.get("/api/threads")).status_code == 401
 

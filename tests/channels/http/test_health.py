@@ -16,7 +16,7 @@ async def _health(world: World) -> tuple[int, int]:
 
 
 async def test_a_process_without_a_database_becomes_unhealthy_and_recovers(tmp_path: Path) -> None:
-    """A database of the operator's own (DATABASE_URL), which nobody here starts again."""
+    """An external database (DATABASE_URL), which the server does not restart."""
     theirs = await asyncio.to_thread(EmbeddedPostgres.start, tmp_path)
     try:
         async with open_world(theirs.url, unhealthy_seconds=2.0) as world:

@@ -34,7 +34,7 @@ async def elsewhere(world: World, database_url: str) -> AsyncGenerator[World]:
 
 
 async def store(world: World, thread: str, text: str, **more: object) -> str:
-    """A message is stored by somebody who tells no process of it."""
+    """Store a message without notifying any process."""
     incoming = Incoming("local", thread, text, **more)  # pyright: ignore[reportArgumentType]
     return (await accept(world.database, incoming, worker_id="nobody", claim=False)).message_id
 
@@ -346,7 +346,7 @@ async def test_without_subscribers_nothing_is_polled(world: World) -> None:
 
 
 def stalled(world: World, thread: str) -> socket.socket:
-    """A client that asks and never reads."""
+    """A client that requests a stream and never reads."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
     client.connect(("127.0.0.1", int(world.http.base_url.port or 0)))
@@ -385,7 +385,7 @@ async def test_who_reads_slowly_is_waited_for(world: World, monkeypatch: pytest.
     for number in range(10):
         await store(world, thread, f"{number} " + "y" * 20_000)
     loop, heard = asyncio.get_running_loop(), b""
-    for _ in range(400):  # some kilobytes at a time, for longer than a client that takes nothing would be waited for
+    for _ in range(400):  # some kilobytes at a time, for longer than the time-out of a client that reads nothing
         if b'"content":"9 ' in heard:
             break
         piece = await asyncio.wait_for(loop.sock_recv(client, 8_192), LIMIT_SECONDS)

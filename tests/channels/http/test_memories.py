@@ -36,7 +36,7 @@ def book(database: Database, embedder: HandMade) -> MemoryStore:
 
 @pytest.fixture
 async def http(book: MemoryStore) -> AsyncGenerator[httpx.AsyncClient]:
-    """The routes alone, for whoever the header names: `ana` unless told otherwise."""
+    """Only the routes, for the user that the header names: `ana` by default."""
 
     async def caller(request: HTTPConnection) -> str:
         if request.headers["x-user"] == "nobody":
@@ -176,7 +176,7 @@ async def test_nobody_reaches_what_is_anothers(http: httpx.AsyncClient) -> None:
         await http.delete(address, params={"agent": "librarian"}),
     ):
         assert_problem(response, 404, tea["id"])
-    # Missing and somebody else's are told apart by nothing but the id that was asked for.
+    # The answers for a missing id and for another owner's differ only in the id.
     missing = new_id()
     theirs = await http.delete(address, headers=ben)
     nobodys = await http.delete(f"/api/memories/{missing}", headers=ben)

@@ -103,7 +103,7 @@ async def text_of(world: World, note_id: str) -> str:
 
 
 def detail(response: httpx.Response, status: int) -> str:
-    """The sentence of a refusal: short, one line, and nothing of ours in it."""
+    """Return the message of a refusal; check that it is one short line without internals."""
     assert response.status_code == status, response.text[:500]
     assert response.headers["content-type"] == PROBLEM
     sentence: str = response.json()["detail"]
@@ -115,12 +115,12 @@ def detail(response: httpx.Response, status: int) -> str:
 
 @dataclass
 class Watched:
-    """An embedder that is watched: what it was given; it waits at its gate, or fails, when told to."""
+    """An embedder that records its texts, and waits at its gate or fails on request."""
 
     inner: Embedder
     given: list[str] = field(default_factory=list[str])
     fails_at: int | None = None
-    """After so many texts it embeds no more."""
+    """The number of texts after which it fails."""
     gate: asyncio.Event | None = None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -146,7 +146,7 @@ class Watched:
 
 
 def watch(world: World) -> Watched:
-    """The library's embedder, watched from now on."""
+    """Replace the library's embedder by a recording one."""
     watched = Watched(world.app.library.embedder)
     world.app.library.embedder = watched
     return watched
@@ -154,7 +154,7 @@ def watch(world: World) -> Watched:
 
 @dataclass
 class Hashed:
-    """Vectors out of nothing but a text's characters: for tests about anything but meaning."""
+    """An embedder that makes vectors from a text's characters, for tests that do not depend on meaning."""
 
     name: str = "hashed"
     dimensions: int = 384
@@ -494,7 +494,7 @@ async def test_an_upload_may_say_its_id_and_title(world: World) -> None:
     # A file is known by its name, whatever its note is called.
     newer = await upload(world, "policy.md", PARKING.encode())
     assert (newer.status_code, newer.json()["id"]) == (200, "Refunds_1")
-    # What was left empty in a form was not said.
+    # An empty field of a form counts as missing.
     empty = await upload(world, "Coffee.txt", COFFEE.encode(), id="", title="")
     assert (empty.status_code, empty.json()["id"], empty.json()["title"]) == (201, "coffee", "Coffee")
     await assert_note_counts_agree(world)
@@ -686,7 +686,7 @@ async def test_an_invalid_note_is_refused_with_a_message_and_stores_nothing(worl
 
 
 async def test_a_client_that_is_still_sending_can_read_the_answer(world: World) -> None:
-    """Also one that does not say beforehand how much will come."""
+    """Also a client that does not send a content length."""
 
     async def endless(head: bytes, pieces: int) -> AsyncIterator[bytes]:
         yield head
@@ -821,7 +821,7 @@ async def test_notes_are_seen_found_and_changed_by_their_owner_only(world: World
     detail(await add(world, REFUNDS), 401)
     detail(await upload(world, "a.txt", b"hi"), 401)
 
-    # Hers is by far the better match.
+    # Ana's note is by far the better match.
     answer = await found(world, "What opens the safe behind the painting?", limit=20, headers=ben)
     assert [passage["id"] for passage in answer["passages"]] == ["coffee"]
     assert answer["best_similarity"] < answer["min_similarity"]
@@ -963,7 +963,7 @@ async def test_the_same_note_after_a_change_of_embedders_is_indexed_anew_and_not
 
 
 async def test_many_first_notes_of_a_new_embedder_do_not_starve_each_other(database: Database) -> None:
-    """More of them than connections: the index is made once, and nobody waits in vain."""
+    """There are more writers than connections: the index is created once, and every writer finishes."""
     library = Library(database, Hashed("new", 300))
     made = await asyncio.gather(*(library.add("local", f"{COFFEE} {number}") for number in range(16)))
     assert len({one.note.id for one in made}) == 16

@@ -77,7 +77,7 @@ async def conversations(world: World) -> list[str]:
 
 
 async def until_erased(world: World) -> None:
-    """Until nothing is left of what was said."""
+    """Wait until all conversations are erased."""
 
     async def gone() -> bool:
         tables = ("conversations", "messages", "events", "checkpoints")
@@ -226,7 +226,7 @@ async def test_langchain_gets_its_answers_here(world: World) -> None:
 
 async def test_a_user_has_one_conversation_with_each_agent(world: World, ai: openai.AsyncOpenAI) -> None:
     first = await ask(ai, "My dog is called Rex.", user="anna")
-    # What the client says was said before doesn't count: it is known here.
+    # The client's earlier messages are ignored: the conversation is stored.
     second = await ask(ai, "I said something else.", "What is his name?", user="anna")
     assert rapport(first)["conversation_id"] == rapport(second)["conversation_id"]
     assert told(world) == [
@@ -285,7 +285,7 @@ async def test_the_model_is_the_conversations_agent(world: World, ai: openai.Asy
 
 
 async def test_only_a_key_makes_the_same_words_the_same_message(world: World, ai: openai.AsyncOpenAI) -> None:
-    """A user who says "yes" twice has said it twice; a client that repeats a request says which it repeats."""
+    """The same text twice is two messages; a client that repeats a request sends its key."""
     for _ in range(2):
         await ask(ai, "yes", user="anna")
     for header in ("Idempotency-Key", "X-Client-Message-Id"):
@@ -458,7 +458,7 @@ async def test_what_fails_is_neither_kept_nor_promised(
 async def test_a_failed_request_that_was_stored_is_not_repeated_without_an_idempotency_key(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clients repeat a failed request by themselves; in a conversation that would say it twice."""
+    """Clients repeat a failed request automatically; in a stored conversation that would add the message twice."""
 
     async def fails_at_first(event: ClaimedEvent, *arguments: Any, **more: Any) -> Finished:
         if event.attempts == 1:
@@ -479,7 +479,7 @@ async def test_a_failed_request_that_was_stored_is_not_repeated_without_an_idemp
 
 
 async def test_what_a_process_that_died_has_left_behind_is_erased_later(world: World, ai: openai.AsyncOpenAI) -> None:
-    """Found by its id, in which its age is; younger ones may still be waiting for their answers."""
+    """It is found by the time in its id; younger ones may still be waiting for their answers."""
     kept = await world.conversation()
     young = new_ephemeral_id()
     old = young[0] + new_id_at(datetime.now(UTC) - timedelta(minutes=61))[1:]

@@ -42,7 +42,7 @@ ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6))
 
 
 class HandClock:
-    """A clock that goes when the test says so."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -95,7 +95,7 @@ async def statuses(world: World, conversation: str, count: int, **headers: str) 
 
 
 async def test_sixty_messages_pass_and_the_next_gets_a_retry_after(database_url: str) -> None:
-    """The 429 of the seeds: `{error, retryAfter}` and Retry-After, with the settings' own wiring and numbers."""
+    """The specified 429: `{error, retryAfter}` and Retry-After, with the wiring and the numbers of the settings."""
     async with open_world(database_url, rate_limit=True) as world:
         for _ in range(15):  # four quick messages in each: no flood anywhere
             assert await statuses(world, await world.conversation(), 4) == [200] * 4
@@ -182,7 +182,7 @@ async def test_a_refused_message_uses_up_no_window(database_url: str) -> None:
 
 @given(gaps=st.lists(st.integers(0, 40), max_size=40))
 def test_a_flood_is_a_mean_gap_under_two_seconds(gaps: list[int]) -> None:
-    """The window says the same as the definition, which looks at the messages themselves."""
+    """The window gives the same result as the definition, which uses the messages themselves."""
 
     async def play() -> None:
         clock = HandClock()
@@ -317,7 +317,7 @@ async def test_behind_a_trusted_proxy_each_client_is_counted_for_itself(database
             return (await statuses(world, await world.conversation(), 1, **{"X-Forwarded-For": forwarded}))[0]
 
         assert [await ask("198.51.100.1, 10.1.2.3") for _ in range(3)] == [200, 200, 429]
-        # What the client itself has written stands further left, and does not make it another one.
+        # A header value that the client itself has sent is further left, and does not change its identity.
         assert await ask("192.0.2.77, 198.51.100.1:5555, 10.1.2.3") == 429
         assert await ask("198.51.100.2, 10.9.9.9") == 200
         # Neighbours of one /64 are one client.
@@ -458,7 +458,7 @@ async def test_a_malformed_trusted_proxy_stops_the_start(listed: str, told: str)
 # --- shared counts
 
 PATIENCE = LIMIT_SECONDS
-"""With a Redis that works, so that a slow machine isn't taken for a Redis that hangs."""
+"""Seconds to wait for a Redis that works: long, so that a slow machine does not look like a hanging Redis."""
 
 
 class Redis:
@@ -551,7 +551,7 @@ async def test_without_its_redis_a_server_counts_by_itself_and_comes_back(databa
         redis.kill()
         with capture_logs() as logs:
             for _ in range(3):
-                clock.advance(limits.REDIS_RETRY_SECONDS)  # asked again each time, and each time in vain
+                clock.advance(limits.REDIS_RETRY_SECONDS)  # each attempt fails again
                 assert await statuses(world, await world.conversation(), 5) == [200] * 4 + [429]
         assert [line for line in logs if line["event"].startswith("limits.")] == [
             {

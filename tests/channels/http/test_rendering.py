@@ -141,7 +141,7 @@ DANGEROUS = ("javascript:", "vbscript:", "data:", "blob:", "file:")
 
 
 def harmless(markup: str) -> None:
-    """The strict reader takes it, and what it links to is an address of the web, of mail, or a source."""
+    """Check that the strict reader accepts it, and that it links only to web and mail addresses and sources."""
     shown = read(markup)
     assert not any(link.lower().lstrip().startswith(DANGEROUS) for link in shown.links)
 
@@ -231,7 +231,7 @@ class Everywhere:
 
 
 async def test_no_stored_text_is_rendered_as_executable_html(world: World) -> None:
-    """Words, names, titles, files and memories: out again as JSON, word for word; what is HTML among it is harmless."""
+    """Texts, names, titles, files and memories are returned unchanged as JSON; where HTML is returned, it is harmless."""
     everywhere = Everywhere(world)
     attacks = [attack for attack in ATTACKS if len(attack) < 2_000]
     assert len(attacks) >= 60

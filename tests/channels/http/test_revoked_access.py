@@ -28,7 +28,7 @@ PAGE = {"X-Rapport": "page"}
 
 @pytest.fixture(autouse=True)
 def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is found out by asking again after a while."""
+    """Switch the periodic check off, so that only notifications can end a stream."""
     monkeypatch.setattr(watching, "ACCESS_CACHE_SECONDS", 3600.0)
     monkeypatch.setattr(watching, "KEEPALIVE_SECONDS", 3600.0)
 
@@ -136,7 +136,7 @@ async def test_another_key_of_the_owner_goes_on(world: World) -> None:
 
 @pytest.mark.parametrize("frame", ["message", "cancel"])
 async def test_a_message_after_the_key_was_revoked_is_not_taken(world: World, frame: str) -> None:
-    """Also when nobody has been told of it: here the row is changed without a hint."""
+    """Also without a notification: here only the row is changed."""
     _, secret = await make_key(world)
     thread = await world.conversation(owner="ada")
     async with calling(world, thread, **with_key(secret)) as socket:

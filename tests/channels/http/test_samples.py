@@ -49,7 +49,7 @@ IMPORT = re.compile(r"import|batch|invoice|orders|05:26|2\.4|flag|Good enough", 
 
 
 async def lit(world: World, thread: str, call: str, who: str, *, about: str = "") -> tuple[list[str], dict[str, Any]]:
-    """The words of what was chosen for a call, and what the model was given with it."""
+    """Return the texts of the messages selected for a call, and the model's input."""
     said = await world.history(thread)
     words = {one["id"]: str(one["content"]) for one in said}
     link = {"reply_to_id": next(key for key, text in words.items() if text.startswith(about))} if about else {}
@@ -59,7 +59,7 @@ async def lit(world: World, thread: str, call: str, who: str, *, about: str = ""
 
 
 async def test_a_call_brings_its_own_topic_and_not_the_other(world: World) -> None:
-    """Days of silence lie within each of the two, and minutes between them."""
+    """Each of the two discussions has silences of days, and only minutes are between them."""
     thread = (await samples(world, "POST"))["thread_id"]
     offsite, told = await lit(world, thread, "@bot what do you think?", "maya")
     assert len(offsite) >= 10
@@ -72,7 +72,7 @@ async def test_a_call_brings_its_own_topic_and_not_the_other(world: World) -> No
 
 
 async def test_without_any_key_it_has_something_to_say_to_them(database_url: str) -> None:
-    """The first two minutes: who stands where, what the notes say to it, which way that leans and what is open."""
+    """The built-in model's answer: who prefers what, what the notes say, what follows and what is open."""
     async with open_world(database_url, model=BuiltinChatModel()) as world:
         thread = (await samples(world, "POST"))["thread_id"]
         reply = await world.says(thread, "@bot what do you think?", author={"id": "maya", "name": "Maya"})

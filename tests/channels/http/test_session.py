@@ -169,7 +169,7 @@ async def test_a_malformed_cookie_is_no_session(world: World) -> None:
     [(stored,)] = await world.sql("SELECT encode(hash, 'hex') FROM sessions")
     answer = await world.http.get("/api/threads", headers={"Cookie": f"rapport_session={stored}"})
     assert answer.status_code == 401
-    # And who sends a wrong key isn't saved by a cookie.
+    # A valid cookie does not make up for a wrong key.
     wrong = await world.http.get("/api/threads", headers={**browser, "Authorization": "Bearer nonsense"})
     assert wrong.status_code == 401
 
@@ -215,7 +215,7 @@ async def test_what_changes_something_is_refused_unless_the_page_itself_sent_it(
 
 
 async def test_nobody_is_signed_in_by_another_site(world: World) -> None:
-    """Or a page could make its visitor talk in its own author's account."""
+    """Otherwise a page could sign its visitor in to its own author's account."""
     _, header = await make_key(world, "mallory")
     await until_closed(world)
     body = {"key": secret_of(header)}
@@ -274,7 +274,7 @@ async def test_neither_the_key_nor_the_cookie_is_stored_or_logged(
     ],
 )
 def test_a_socket_is_opened_by_pages_of_this_server_only(origin: str | None, let_in: bool) -> None:
-    """It can't carry our header, and whoever opens it reads what comes."""
+    """A WebSocket can't carry the header, and its opener reads everything."""
     headers = [(b"host", b"chat.example:8000"), *([(b"origin", origin.encode())] if origin else [])]
     connection = HTTPConnection({"type": "websocket", "headers": headers, "path": "/"})
     if let_in:

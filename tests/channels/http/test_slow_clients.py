@@ -29,7 +29,7 @@ QUICK = ReceivingLimits(
     log_seconds=0.1,
 )
 LIMIT = LIMIT_SECONDS
-"""Seconds that a busy machine may take for what takes one."""
+"""Seconds allowed on a busy machine for something that takes one second."""
 HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
 
 
@@ -40,7 +40,7 @@ async def world(database_url: str) -> AsyncGenerator[World]:
 
 
 class Raw:
-    """A client that sends bytes as it likes."""
+    """A client that sends arbitrary bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -49,7 +49,7 @@ class Raw:
         self._writer.write(data)
 
     async def drip(self, data: bytes, *, every: float = 0.05) -> None:
-        """Send the data again and again until the server hangs up."""
+        """Send the data repeatedly until the server closes the connection."""
         with contextlib.suppress(ConnectionError):
             while not self._reader.at_eof():
                 self._writer.write(data)
@@ -60,7 +60,7 @@ class Raw:
         return await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), LIMIT)
 
     async def rest(self) -> bytes:
-        """Everything until the server hangs up."""
+        """Return everything that the server sends until it closes the connection."""
         parts: list[bytes] = []
         with contextlib.suppress(ConnectionError):
             while part := await asyncio.wait_for(self._reader.read(65_536), LIMIT):
@@ -197,7 +197,7 @@ async def test_some_requests_in_one_packet_are_answered_in_order(world: World) -
 
 
 async def test_who_waits_for_an_answer_or_watches_is_not_cut_off(world: World) -> None:
-    """The limits are on what a client sends: a slow model, a stream and a WebSocket last as long as they last."""
+    """The limits apply to what a client sends, not to a slow model, a stream or a WebSocket."""
     thread = await world.conversation()
     step = world.model.will_wait("here it is")
     address = str(world.http.base_url).replace("http", "ws")

@@ -440,7 +440,7 @@ async def test_quiet_hours_are_kept_with_their_zone(world: World) -> None:
     assert (await world.http.put("/api/preferences", json=wanted)).json() == wanted
     assert (await world.http.get("/api/preferences")).json() == wanted
 
-    # What isn't sent stays.
+    # A field that is not sent keeps its value.
     zone = (await world.http.put("/api/preferences", json={"time_zone": "america/new_york"})).json()
     assert zone == {**wanted, "time_zone": "America/New_York"}
     end = (await world.http.put("/api/preferences", json={"quiet_to": "00:00"})).json()
@@ -596,7 +596,7 @@ async def test_metrics_can_be_read_and_name_nobody(world: World) -> None:
         assert private not in response.text
 
     await set_timer(world, conversation, timer_id="another", delay_seconds=DAY)
-    soon = await world.http.get("/metrics")  # the count is believed for a few seconds
+    soon = await world.http.get("/metrics")  # the count is cached for a few seconds
     assert ("rapport_timers_pending", {}, pending) in list(samples(soon.text))
 
 

@@ -26,20 +26,20 @@ from tests.support.world import World, open_world, until
 from tests.turns.test_autonomous_messages import everything_logged, pause
 
 SECRET = "quokka"
-"""In the reason of every follow-up, and nowhere else."""
+"""A word that only the reasons of follow-ups contain."""
 SAID = "walrus"
-"""In everything that people say."""
+"""A word that every message of people contains."""
 
 
 @dataclass(slots=True)
 class Scene:
-    """A server on which everything has happened that could leave a trace."""
+    """A server with all data that could reveal a trigger."""
 
     world: World
     model: ScriptedModel
     ids: dict[str, str]
     triggers: set[str] = field(default_factory=set[str])
-    """The ids of the messages that nobody said."""
+    """The ids of the triggers."""
 
     async def ask(self, method: str, path: str, way: Way, **query: str) -> httpx.Response:
         filled = path.replace(":path}", "}").format(
@@ -64,7 +64,7 @@ class Way:
     shows_reasons: bool = False
     """The owner's own list of follow-ups says why each was set."""
     is_live: bool = False
-    """It goes on for as long as somebody listens: that is listened to in a test of its own."""
+    """A stream, which a separate test reads."""
 
 
 WORDS = [*PROMPTS.values(), SECRET, "synthetic", "follow up trigger", "autonomy"]
@@ -73,7 +73,7 @@ NOTE = {"title": "Trains", "text": "The night train to Lisbon leaves at nine."}
 TIMER = {"trigger_type": "check_in", "delay_seconds": 3600, "reason": f"because of a {SECRET}"}
 COMPLETION = {"model": "companion", "messages": [{"role": "user", "content": f"And a {SAID} abroad?"}]}
 
-# Every route of the application. Whoever adds one says here how it is called; then it is looked at like the others.
+# Every route of the application. A new route needs an entry here that says how to call it; then it is checked like the others.
 WAYS: dict[str, list[Way]] = {
     "GET /": [Way()],
     "GET /page/{name:path}": [Way()],
@@ -227,21 +227,21 @@ async def talked(world: World, *, follow_ups: int, **settings: Any) -> str:
 
 
 async def quiet(world: World) -> None:
-    """Until nothing goes on behind the turns."""
+    """Wait until no post-turn job runs."""
     await world.drain()
     names = ("reflection ", "summary ")
     await until(lambda: not any(task.get_name().startswith(names) for task in asyncio.all_tasks()))
 
 
 def leaks_in(text: str, scene: Scene, *, reasons: bool = False) -> list[str]:
-    """Everything in a text that should not be there."""
+    """Return all parts of a text that reveal a trigger."""
     plain = html.unescape(text).casefold()
     words = [*PROMPTS.values(), "synthetic", *scene.triggers, *([] if reasons else [SECRET])]
     return [word for word in words if word.casefold() in plain]
 
 
 def routes_of(routes: Iterable[Any]) -> Iterator[str]:
-    """Every method and path, also of routers within."""
+    """Yield every method and path, also of nested routers."""
     for route in routes:
         inner = getattr(getattr(route, "original_router", None) or getattr(route, "app", None), "routes", None)
         if inner is not None:
@@ -278,7 +278,7 @@ async def test_every_route_is_called_and_none_shows_a_trigger(scene: Scene) -> N
 
 
 async def test_live_streams_show_no_trigger(scene: Scene) -> None:
-    """All that was ever said, and a follow-up that comes while somebody listens."""
+    """The whole history, and a follow-up that is delivered while a client listens."""
     world, here = scene.world, scene.ids["thread_id"]
     said = len(await world.history(here))
     address = str(world.http.base_url).replace("http://", "ws://").rstrip("/")
@@ -306,7 +306,7 @@ async def test_the_list_of_follow_ups_shows_reasons_and_neither_prompts_nor_ids_
 
 
 async def test_the_id_of_a_trigger_is_as_if_it_did_not_exist(scene: Scene) -> None:
-    """In every place of every path, as a cursor, and as what is replied to: the same answer as for an id that never was."""
+    """In every path parameter, as a cursor, and as a replied-to id: the same answer as for an unknown id."""
     world, here = scene.world, scene.ids["thread_id"]
     [(trigger,)] = await world.sql(
         "SELECT id FROM messages WHERE synthetic AND conversation_id = %s ORDER BY created_at LIMIT 1", here
@@ -348,7 +348,7 @@ async def test_the_id_of_a_trigger_is_as_if_it_did_not_exist(scene: Scene) -> No
 
 
 async def test_nothing_of_a_trigger_but_its_prompt_reaches_the_model_and_that_only_once(scene: Scene) -> None:
-    """Not in later turns, not in summaries, not when the model thinks back; and no reason anywhere."""
+    """Not in later turns, summaries or reflections; and a reason never."""
     world, model = scene.world, scene.model
     await world.says(scene.ids["thread_id"], f"One more {SAID}.")
     await quiet(world)

@@ -24,7 +24,7 @@ START = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename=
 
 
 class Slow:
-    """An embedder that waits while its gate is closed; vectors don't matter here."""
+    """An embedder that waits while its gate is closed; its vectors are arbitrary."""
 
     name = "slow"
     min_similarity = 0.4
@@ -64,7 +64,7 @@ async def upload(world: World, key: dict[str, str], name: str, data: bytes) -> h
 
 
 async def drip(world: World, key: dict[str, str]) -> tuple[int, str]:
-    """Upload a byte now and then until there is an answer: its status and what it says."""
+    """Upload a byte now and then until there is an answer; return its status and text."""
     url = world.http.base_url
     reader, writer = await asyncio.open_connection(url.host, url.port)
     head = f"POST /api/notes HTTP/1.1\r\nHost: localhost\r\nAuthorization: {key['Authorization']}\r\n"

@@ -22,7 +22,7 @@ Frame = dict[str, Any]
 
 
 class Phone:
-    """A client's end of the line."""
+    """A client of the WebSocket."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -40,7 +40,7 @@ class Phone:
         return frame
 
     async def until(self, kind: str) -> Frame:
-        """The next frame of that type."""
+        """Wait for the next frame of that type and return it."""
         while True:
             if (frame := await self.hear())["type"] == kind:
                 return frame
@@ -280,7 +280,7 @@ async def test_a_conversation_that_is_not_yours_can_not_be_opened(world: World) 
 
 
 async def test_whoever_is_not_let_in_is_no_error_of_the_server(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Anybody can knock: the log has an error when something is broken, and not whenever somebody likes."""
+    """Anybody can send an invalid request; that must not cause an error in the log."""
     assert (await refused(world, "nonsense"))[0] == 404
     async with calling(world, await world.conversation()):
         pass

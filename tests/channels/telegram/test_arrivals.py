@@ -67,7 +67,7 @@ async def test_an_update_that_comes_again_after_a_restart_is_known(town: Town) -
 
 
 async def test_stored_updates_are_processed_after_a_restart(town: Town) -> None:
-    """The process died after the update was stored and before anything was done about it."""
+    """The process was killed after the update was stored and before it was processed."""
     await town.world.worker.stop()
     asked = town.ann_alone.says(town.ann, "hello")
     town.peer.updates.drop()
@@ -91,7 +91,7 @@ async def test_an_album_that_is_processed_again_is_answered(
 
 
 def failing(town: Town, monkeypatch: pytest.MonkeyPatch, error: Exception, *, times: int, word: str = "") -> None:
-    """The core fails so many times to accept what has this word in it."""
+    """Let the core fail this many times to accept a message with this word."""
     accept = town.world.worker.accept
     left = times
 
@@ -286,7 +286,7 @@ async def test_what_comes_while_the_database_is_away_is_not_lost(
 async def test_an_update_that_could_not_be_stored_is_not_acknowledged(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only who asks for what comes after an update lets Telegram forget it."""
+    """Telegram deletes an update when a poll asks for later ones."""
     inbox = town.inbox
     take, failed = inbox.store, asyncio.Event()
 

@@ -36,7 +36,9 @@ async def test_nobody_is_let_in_until_the_settings_say_so(database_url: str) -> 
     remedies = {line["chat"]: line["remedy"] for line in lines if line["event"] == "telegram.refused"}
     assert f"TELEGRAM_ALLOWED_USERS={town.ann.id} " in remedies[town.ann.id]
     assert f"TELEGRAM_ALLOWED_CHATS={town.team.id} " in remedies[town.team.id]
-    assert len([line for line in lines if line["event"] == "telegram.refused"]) == 2  # who knocks again is named once
+    assert (
+        len([line for line in lines if line["event"] == "telegram.refused"]) == 2
+    )  # a repeated attempt is logged once
     assert "secret" not in str(lines)
 
 
@@ -227,7 +229,7 @@ async def test_who_blocks_the_bot_gets_nothing_until_they_let_it_again(town: Tow
 
 
 async def test_an_answer_to_a_chat_that_refuses_it_is_parked(town: Town) -> None:
-    """The door closes while the answer is being written, and nobody tells: the send itself finds out."""
+    """The chat blocks the bot while the answer is written, without an update: only the send shows it."""
     town.peer.updates.allowed = ["message"]
     slow = town.world.model.will_wait("Are you there?")
     town.ann_alone.says(town.ann, "hello")
@@ -306,7 +308,7 @@ async def test_the_bot_is_called_by_the_name_that_it_has_now(town: Town) -> None
 
 
 async def test_messages_of_a_backlog_keep_their_platform_dates(town: Town) -> None:
-    """The server was down; what was said meanwhile has its own times and order, and then the morning goes on after it."""
+    """The server was down: messages sent meanwhile keep their times and order, and later ones follow them."""
     team, night = town.team, [days_ago(0.5, minutes=minutes) for minutes in (0, 0, 1, 240)]
     said: list[Posted] = []
 
@@ -339,7 +341,7 @@ async def test_messages_of_a_backlog_keep_their_platform_dates(town: Town) -> No
 
 @pytest.mark.parametrize("off", [-20, -3, 3, 20])
 async def test_a_new_message_is_placed_after_the_agents_latest_message(town: Town, off: int) -> None:
-    """The platform's clock is some seconds off, and knows no less than a second."""
+    """The platform's clock differs by some seconds, and its resolution is one second."""
     clock = town.peer.platform.clock
     town.peer.platform.clock = lambda: clock() + off
     texts: list[str] = []

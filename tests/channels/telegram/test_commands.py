@@ -95,7 +95,7 @@ async def asked(
 
 
 async def told(world: World, where: str, command: str, **more: Any) -> str:
-    """The same, as people see it."""
+    """Return the notice as people see it."""
     return shown((await asked(world, where, command, **more)).text)
 
 
@@ -332,7 +332,7 @@ async def test_a_command_promises_no_follow_ups_that_the_server_forbids(world: W
 
 
 async def full(world: World, **settings: Any) -> str:
-    """A chat in which something was said and something waits."""
+    """Create a chat with messages and a pending timer."""
     where = await world.conversation(**settings)
     await world.says(where, "@bot I'll call the bank today", author={"id": ANA.id, "name": ANA.name})
     await waits(world, where, "check_in", 60)
@@ -392,7 +392,7 @@ async def test_pressed_twice_is_forgotten_once(world: World) -> None:
     conversation = await found(world, where)
     yes, _ = pressed(await asked(world, where, "/forget"))
     assert await press_button(yes, conversation, ANA, must_not_be_asked, make_context(world)) is not None
-    # The second finger came down before anybody noticed; and a third one days later, when there is more to lose.
+    # A second press arrives at the same time, and a third one days later, when there are new messages.
     again = await press_button(yes, conversation, ANA, must_not_be_asked, make_context(world))
     assert again is not None
     assert again.text.startswith("Erased")
@@ -434,7 +434,7 @@ async def test_what_is_being_answered_is_forgotten_too(world: World) -> None:
 
 @dataclass
 class Eventful:
-    """The core, in which something happens while a conversation is being erased."""
+    """A core in which something happens while a conversation is erased."""
 
     world: World
     happens: Callable[[], Awaitable[object]]
@@ -634,7 +634,7 @@ async def test_a_group_never_sees_what_is_remembered_about_anybody(world: World)
     memory = await world.app.memory.create("local", "companion", MemoryCandidate("The user is allergic to peanuts."))
     group = await world.conversation(kind="group")
     reply = await world.says(group, "@bot peanuts?", author=DAN)
-    # No turn does this; if one ever did, this is the last door.
+    # No turn does this; if one ever did, this check would still stop it.
     await world.sql(
         "UPDATE messages SET metadata = metadata || jsonb_build_object('memories',"
         " jsonb_build_array(jsonb_build_object('id', %s::text, 'score', 0.9))) WHERE id = %s",
@@ -754,7 +754,7 @@ def test_escaped_text_shows_as_it_is(text: str) -> None:
 
 
 async def test_a_server_without_follow_ups_says_so(database_url: str) -> None:
-    """The switch of the whole server and what commands say of it are the same thing."""
+    """The commands report the setting of the whole server."""
     async with open_world(database_url, autonomy=False) as world:
         where = await world.conversation()
         await world.says(where, "I'll call the bank")

@@ -33,7 +33,7 @@ LONG = "\n\n".join(f"Part {number}: " + f"word{number} " * 550 for number in (1,
 
 
 def shown(peer: TelegramPeer, chat: Chat) -> list[str]:
-    """The first words of what the bot has said."""
+    """Return the first words of the bot's messages."""
     return [" ".join(text.split()[:2]) for text in peer.sent(chat)]
 
 
@@ -140,7 +140,7 @@ async def test_an_unconfirmed_message_is_located_and_shown_once(
     chat.says(town.ann, f"{TAG} and now?")
     assert [state for state, _ in await town.parked(4)] == ["sent"] * 4
     assert town.peer.sent(chat) == ["one", "two", "three"]
-    # It is known by its name, as if nothing had happened: a reply to it is a reply to the agent.
+    # Its platform id is stored as usual: a reply to it is a reply to the agent.
     doubted = next(one for one in town.peer.posted(chat) if one.text == "two")
     await town.hears(chat, town.ann, "why?", reply_to=doubted)
     assert town.peer.sent(chat) == ["one", "two", "three", "four"]

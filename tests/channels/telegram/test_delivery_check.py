@@ -17,11 +17,11 @@ TAG = "@rapport_bot"
 LOST = [resets(after=True), resets()]
 NAMES = ["arrived", "not arrived"]
 CROWD = 120
-"""Messages: more than would be asked for one by one."""
+"""Number of messages: more than would be probed one by one."""
 
 
 def looks(town: Town) -> list[int]:
-    """The numbers that were asked for."""
+    """Return the numbers that were probed."""
     return [int(request.params["message_id"]) for request in town.peer.calls("editMessageReplyMarkup")]
 
 
@@ -34,7 +34,7 @@ async def is_doubtful(town: Town) -> bool:
 async def test_probing_waits_for_pending_updates(
     impatient: Impatient, town: Town, monkeypatch: pytest.MonkeyPatch, fault: Fault, where: str
 ) -> None:
-    """Much was said of which this side knows nothing yet: in the same group, or where the numbers are the same."""
+    """Many updates have not been fetched yet: of the same group, or of chats that share its numbers."""
     impatient.for_what_is_on_its_way(0.1)
     monkeypatch.setattr(whereabouts, "BACKLOG_RETRY_SECONDS", 0.1)
     chat, others = (town.team, town.team) if where == "in a group" else (town.ann_alone, town.club)
@@ -78,7 +78,7 @@ async def test_numbers_of_service_messages_are_not_probed(impatient: Impatient, 
 async def test_without_updates_probing_is_slow_and_resumes_where_it_stopped(
     impatient: Impatient, town: Town, fault: Fault
 ) -> None:
-    """In privacy mode most of a group's numbers are unknown. Telegram has enough of the questions in between."""
+    """In privacy mode most of a group's numbers are unknown. Telegram limits the probes in between."""
     impatient.for_what_is_on_its_way(0.1)
     slow = town.world.model.will_wait("It took a while.")
     asked = town.team.says(town.ann, f"{TAG} think about it")
@@ -130,7 +130,7 @@ async def test_many_deleted_numbers_are_not_the_end_of_the_chat(impatient: Impat
 async def test_what_strangers_say_is_not_the_end_of_a_chat_that_shares_their_numbers(
     impatient: Impatient, town: Town
 ) -> None:
-    """Nothing of theirs is kept but that they tried, and how far the numbers were by then."""
+    """Of rejected chats only the attempt and their latest number are stored."""
     impatient.for_what_is_on_its_way(0.1)
     zoe = town.peer.person("Zoe")
     slow = town.world.model.will_wait("It took a while.")

@@ -839,7 +839,7 @@ def read_or_refused(raw: Any) -> ChatEvent | InvalidInput:
 
 
 def survives(raw: Any) -> None:
-    """It is read or refused, and a look at it never fails."""
+    """It is read or refused, and finding its origin never fails."""
     glance = find_origin(raw)
     assert glance is None or abs(glance.chat_id) < 2**63
     happened = read_or_refused(raw)
@@ -867,7 +867,7 @@ def test_any_json_is_read_or_refused(raw: Any) -> None:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every value inside."""
+    """Yield the path to every nested value."""
     inner: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         inner = list(value.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

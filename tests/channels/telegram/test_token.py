@@ -71,7 +71,7 @@ async def test_the_token_is_in_no_output_log_or_table(
         assert secret not in kept
         assert secret not in shown
         assert secret not in caplog.text
-    # Nor is it only taken out of the lines in the end: nothing has put it in.
+    # The redactor had nothing to remove either: no line contained it.
     assert "[redacted]" not in written
     assert "deliver.doubtful" in written
     assert kept.count("telegram:") >= len(people)
