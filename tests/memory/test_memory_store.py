@@ -244,7 +244,7 @@ async def test_what_cannot_be_stored_is_refused(
         await book.edit(ANA, AGENT, kept.id, content=content)
     with capture_logs() as logs:
         assert await book.prepare([MemoryCandidate(content)]) == []
-    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("memory.unfit", "warning")]
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("memory.invalid", "warning")]
     assert embedder.asked == []
     assert await contents(book) == [TEA]
 

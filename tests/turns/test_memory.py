@@ -576,7 +576,7 @@ async def test_the_rules_plan_stands_when_the_model_does_not_decide(
         await thought(pausing)
     assert len(model.reflections) == 1
     assert [row[0] for row in await waiting(pausing)] == ["question_unanswered"]
-    assert [line["log_level"] for line in logs if line["event"] == "autonomy.not_decided"] == ["info"]
+    assert [line["log_level"] for line in logs if line["event"] == "reflection.failed"] == ["info"]
     assert not [line for line in logs if line["log_level"] in {"error", "critical"}]
     assert not any("zucchini" in str(line) for line in logs)
 

@@ -188,7 +188,7 @@ def _link_to_line(message: Message, stands_for: Mapping[str, Sequence[str]]) -> 
 
 
 def _names_a_subject(message: Message, stands_for: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether it shows what its author talks about: a line does, and a call that replies to something."""
+    """Return True if it shows its author's subject: it is a line, or a call that replies to a message."""
     line_ids = stands_for[message.id]
     return message.role == "user" and bool(line_ids) and (message.id in line_ids or message.reply_to_id is not None)
 

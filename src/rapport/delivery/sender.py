@@ -36,7 +36,7 @@ async def claim_due(
         outbox = Outbox(connection)
         await outbox.mark_own_unconfirmed(worker_id=worker_id, except_for=sending)
         if deleted := await outbox.take_back():
-            log.info("deliver.taken_back", messages=deleted)
+            log.info("deliver.withdrawn", messages=deleted)
         return await outbox.claim(worker_id=worker_id, channels=channels, limit=limit, patience=GIVE_UP_AFTER_SECONDS)
 
 
@@ -54,7 +54,7 @@ async def deliver(database: Database, channels: Mapping[str, OutgoingChannel], e
             return
         delay = error.retry_after if isinstance(error, OutcomeUnknown) else 1.0
         await _mark(database, lambda outbox: outbox.try_again(effect, error=reason, delay=delay, is_unconfirmed=True))
-        bound.warning("deliver.doubtful", reason=reason)
+        bound.warning("deliver.unconfirmed", reason=reason)
     except Transient as error:
         if effect.is_overdue:
             await _give_up(database, effect, error, unknown=effect.is_unconfirmed)
@@ -118,5 +118,5 @@ async def _mark(database: Database, mark: Callable[[Outbox], Awaitable[None]]) -
             async with database.transaction() as connection:
                 return await mark(Outbox(connection))
         except Transient as error:
-            log.warning("deliver.unmarked", reason=str(error))
+            log.warning("deliver.mark_failed", reason=str(error))
             await asyncio.sleep(MARK_RETRY_SECONDS)

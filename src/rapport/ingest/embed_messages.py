@@ -110,7 +110,7 @@ class MessageEmbedding:
                 vectors += [(message_id, vector) for vector in await self.embedder.embed([text])]
             except RapportError as error:
                 reason = str(error)
-        log.warning("messages.refused", messages=len(words) - len(vectors), reason=reason)
+        log.warning("messages.embedding_refused", messages=len(words) - len(vectors), reason=reason)
         return vectors
 
     def _count_refusals(self, conversation_id: str, refused: Sequence[str]) -> bool:

@@ -154,7 +154,7 @@ class MemoryStore:
             try:
                 valid.append(check_content(candidate))
             except InvalidInput as error:
-                log.warning("memory.unfit", origin=candidate.origin, reason=str(error))
+                log.warning("memory.invalid", origin=candidate.origin, reason=str(error))
         return await self._embed(valid)
 
     async def apply(self, connection: Connection, owner_id: str, agent_id: str, writes: Sequence[Prepared]) -> Applied:

@@ -64,7 +64,7 @@ class DeliveryLoop:
                     while await self._start_sends():
                         pass
                 except (Transient, Permanent) as error:
-                    log.warning("deliver.waiting", reason=str(error))
+                    log.warning("deliver.retrying", reason=str(error))
                 except Exception as error:  # an unexpected error must not stop the delivery of other messages
                     log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
                 await wait_until_set(self._woken, timeout=POLL_SECONDS)
@@ -90,7 +90,7 @@ class DeliveryLoop:
             await deliver(self._database, self._channels, effect)
         except Permanent as error:
             # The result could not be stored: the row counts as unconfirmed.
-            log.error("deliver.unmarked", conversationId=effect.conversation_id, reason=str(error))
+            log.error("deliver.mark_failed", conversationId=effect.conversation_id, reason=str(error))
         finally:
             del self._sending[effect.id]
             self._woken.set()  # a slot is free, and the conversation's next row may be sent

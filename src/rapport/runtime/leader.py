@@ -34,7 +34,7 @@ class LeaderLoop:
                         await asyncio.sleep(POLL_SECONDS)
                     await self._lead(connection)
             except (Transient, Permanent) as error:
-                log.warning("leader.waiting", source=self._source.name, reason=str(error))
+                log.warning("leader.retrying", source=self._source.name, reason=str(error))
             except Exception as error:
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
             await asyncio.sleep(POLL_SECONDS)

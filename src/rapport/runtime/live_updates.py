@@ -211,7 +211,7 @@ class LiveUpdates:
                 await self._send_hints()
                 await self._poll_changes()
             except (Transient, Permanent) as error:
-                log.warning("live.waiting", reason=str(error))
+                log.warning("live.retrying", reason=str(error))
                 self._poll_at = 0.0
                 await asyncio.sleep(POLL_SECONDS)
             except Exception as error:

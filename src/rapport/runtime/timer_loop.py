@@ -47,7 +47,7 @@ class TimerLoop:
             try:
                 pause = await self._fire_due()
             except (Transient, Permanent) as error:
-                log.warning("timers.waiting", reason=str(error))
+                log.warning("timers.retrying", reason=str(error))
                 pause = POLL_SECONDS
             except Exception as error:  # an unexpected error must not stop the loop
                 log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))

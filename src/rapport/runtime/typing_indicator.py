@@ -41,7 +41,7 @@ async def _repeat_typing(channel: OutgoingChannel, event: ClaimedEvent) -> None:
         try:
             await channel.show_typing(event.conversation_id, event.id)
         except Exception as error:  # noqa: BLE001 - the answer itself is what counts
-            log.debug("typing.not_shown", reason=type(error).__name__)
+            log.debug("typing.failed", reason=type(error).__name__)
             if isinstance(error, Transient):  # the platform asks to wait
                 pause = max(pause, error.retry_after)
         await asyncio.sleep(pause)

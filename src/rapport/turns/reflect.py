@@ -53,7 +53,7 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps) ->
         prompt = f"{REFLECTION_PROMPT}\n\n{await _describe_local_time(event.owner_id, deps)}"
         decision = await deps.agent.decide(prompt, transcript(paused.messages), Reflection)
     except ModelFailed as failure:
-        log.info("autonomy.not_decided", errorType=failure.kind, message=str(failure))
+        log.info("reflection.failed", errorType=failure.kind, message=str(failure))
         return
     plan = None
     if autonomy is not None:
@@ -67,7 +67,7 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps) ->
         # The delay counts from the last message, and some of it has passed.
         plan = plan and replace(plan, delay=max(plan.delay - PAUSE_SECONDS - (time.monotonic() - started_at), 1.0))
     if unfounded := is_unfounded(decision.follow_up, said=paused.messages, owner_id=get_sole_speaker(event)):
-        log.info("autonomy.unfounded")
+        log.info("reflection.unfounded")
     memories = await deps.memory_store.prepare(
         await _select_memories(decision.memories, paused, deps.memory_store.embedder, owner_id=event.owner_id)
         if remembers

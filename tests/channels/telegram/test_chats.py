@@ -109,7 +109,7 @@ async def test_a_group_that_becomes_a_supergroup_is_the_same_conversation(town: 
     [answer] = town.peer.posted(moved)
     assert answer.reply_to == asked.message_id
     assert "The boat is called Albatross" in town.given()[1]
-    [line] = [line for line in lines if line["event"] == "telegram.moved"]
+    [line] = [line for line in lines if line["event"] == "telegram.chat_migrated"]
     assert str(moved.id) in line["remedy"]
     assert not [line for line in lines if line["event"] == "telegram.refused"]
 

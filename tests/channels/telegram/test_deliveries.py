@@ -327,7 +327,7 @@ async def test_what_has_arrived_is_not_forgotten_when_the_database_is_away(
         monkeypatch.setattr(world.channel, "send", send)
         here = await world.conversation(channel="recording")
         (await world.worker.accept(Incoming("local", here, "hello"))).close()
-        await until(lambda: any(line["event"] == "deliver.unmarked" for line in lines))
+        await until(lambda: any(line["event"] == "deliver.mark_failed" for line in lines))
 
     async def marked() -> bool:
         try:

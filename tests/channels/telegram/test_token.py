@@ -73,7 +73,7 @@ async def test_the_token_is_in_no_output_log_or_table(
         assert secret not in caplog.text
     # The redactor had nothing to remove either: no line contained it.
     assert "[redacted]" not in written
-    assert "deliver.doubtful" in written
+    assert "deliver.unconfirmed" in written
     assert kept.count("telegram:") >= len(people)
 
 

@@ -84,4 +84,4 @@ async def rename_bot(database: Database, username: str, *, bot: int) -> None:
 
 def _log_migration(old: int, new: int) -> None:
     remedy = f"write {new} instead of {old} into TELEGRAM_ALLOWED_CHATS when you can"
-    log.warning("telegram.moved", old=old, new=new, remedy=remedy)
+    log.warning("telegram.chat_migrated", old=old, new=new, remedy=remedy)

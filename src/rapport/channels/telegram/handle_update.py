@@ -79,7 +79,7 @@ class UpdateHandler:
             case MembershipChanged():
                 await self._handle_membership(happened)
             case Ignored():
-                log.debug("telegram.nothing", updateId=update_id, why=happened.reason)
+                log.debug("telegram.update_ignored", updateId=update_id, reason=happened.reason)
 
     async def _handle_message(self, message: MessageReceived, update_id: int, payload: Mapping[str, Any]) -> None:
         for _ in range(2):
@@ -250,4 +250,4 @@ class UpdateHandler:
         try:
             await self.api.call(method, **parameters)
         except (Transient, Permanent) as error:
-            log.debug("telegram.not_done", method=method, reason=str(error))
+            log.debug("telegram.call_failed", method=method, reason=str(error))

@@ -73,7 +73,7 @@ def _trim_text(text: str) -> str:
     return text[:MAX_CHARACTERS].encode(errors="replace").decode()
 
 
-@cache  # once a process: whoever makes another embedder of the same weights shares them
+@cache  # once per process: all embedders with the same weights share them
 def _load(weights: Path, vocabulary: Path) -> _Weights:
     # The checked bytes are used, and the files are not read again.
     model = _read_verified(

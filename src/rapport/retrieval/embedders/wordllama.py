@@ -95,7 +95,7 @@ def _make_row(table: _Table, text: str) -> NDArray[np.float16]:
     return np.array(table.embed_question(text) if text.strip() else [0.0] * DIMENSIONS, np.float16)
 
 
-@cache  # once a process: whoever makes another embedder of the same weights shares them
+@cache  # once per process: all embedders with the same weights share them
 def _load(weights: Path, vocabulary: Path) -> _Table:
     try:
         from tokenizers import Tokenizer

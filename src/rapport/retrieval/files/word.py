@@ -17,7 +17,7 @@ _BODY_LEVEL = 9
 _MAX_ANCESTORS = 20
 _ROOTS = {"document", "footnotes", "endnotes"}
 _HIDDEN_ELEMENTS = {"Fallback", "moveFrom", "del", "pPrChange", "rPrChange"}
-"""Skipped elements: `Fallback` repeats its neighbour's text, and the others are tracked changes with deleted text."""
+"""Skipped elements: `Fallback` repeats its neighbour's text, and the others hold the earlier state of tracked changes."""
 
 
 def read(data: bytes, *, limit: int) -> tuple[str, str]:

@@ -77,7 +77,7 @@ class ConversationChoice:
         except NotFound:
             return  # its owner has erased it meanwhile
         except (Transient, Permanent) as error:
-            log.warning("openai.left_behind", conversationId=conversation_id, reason=str(error))
+            log.warning("openai.erase_failed", conversationId=conversation_id, reason=str(error))
 
     async def clean_up(self) -> None:
         """Erase orphaned ephemeral conversations of processes that died, at most once an interval."""
@@ -89,7 +89,7 @@ class ConversationChoice:
                 before=datetime.now(UTC) - ORPHANED_AFTER, limit=_CLEAN_UP_BATCH
             )
         except (Transient, Permanent) as error:
-            log.warning("openai.left_behind", conversationId=None, reason=str(error))
+            log.warning("openai.clean_up_failed", conversationId=None, reason=str(error))
             return
         for owner_id, conversation_id in leftover:
             await self.end_ephemeral(owner_id, conversation_id)

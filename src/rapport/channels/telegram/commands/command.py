@@ -14,7 +14,7 @@ from rapport.domain.conversation import Author, Conversation, Message
 FOR_ADMINS = "Only an admin of this group can do that."
 
 IsAdmin: TypeAlias = Callable[[], Awaitable[bool]]
-"""Ask the platform whether somebody is an admin; in a direct chat it is always true."""
+"""Asks the platform whether a person is an admin; in a direct chat it is always true."""
 
 
 @dataclass(frozen=True, slots=True)
