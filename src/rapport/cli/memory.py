@@ -47,13 +47,16 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
         from rapport.storage.memories import Memories
 
         _check(agent)
-        every: list[Memory] = []
+        all_memories: list[Memory] = []
         async with open_migrated_database(settings) as database, database.statement() as connection:
             while page := await Memories(connection).list_page(
-                user, agent, limit=1_000, before=(every[-1].created_at, every[-1].id) if every else None
+                user,
+                agent,
+                limit=1_000,
+                before=(all_memories[-1].created_at, all_memories[-1].id) if all_memories else None,
             ):
-                every += page
-        return every
+                all_memories += page
+        return all_memories
 
     memories = start(job, level="warning")
     console = Console(highlight=False)

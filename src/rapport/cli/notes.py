@@ -147,13 +147,13 @@ def list_(user: User = LOCAL_USER) -> None:
         from rapport.cli.database import open_migrated_database
         from rapport.storage.notes.notes import Notes
 
-        every: list[Note] = []
+        all_notes: list[Note] = []
         async with open_migrated_database(settings) as database, database.statement() as connection:
             while page := await Notes(connection).list_page(
-                user, limit=1_000, before=(every[-1].updated_at, every[-1].id) if every else None
+                user, limit=1_000, before=(all_notes[-1].updated_at, all_notes[-1].id) if all_notes else None
             ):
-                every += page
-        return every
+                all_notes += page
+        return all_notes
 
     notes = start(job, level="warning")
     table = Table(

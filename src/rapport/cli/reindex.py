@@ -44,10 +44,10 @@ async def _notes(library: Library, bar: Progress) -> int:
     task = bar.add_task("notes", total=outdated)
     while True:
         async with library.database.statement() as connection:
-            some = await Notes(connection).list_outdated(library.embedder.name, limit=50)
-        if not some:
+            batch = await Notes(connection).list_outdated(library.embedder.name, limit=50)
+        if not batch:
             return count
-        for owner_id, note_id in some:
+        for owner_id, note_id in batch:
             # Deleted or replaced concurrently; if it is still outdated, the next batch has it again.
             with contextlib.suppress(NotFound, Conflict):
                 await library.reindex(owner_id, note_id)

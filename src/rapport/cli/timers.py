@@ -304,9 +304,9 @@ async def _find_timer(connection: Connection, user: str, conversation: str, time
 
     found_conversation = await Conversations(connection).get_by_prefix(user, conversation)
     names = [pending.timer_id for pending in await Timers(connection).list_pending(user, found_conversation.id)]
-    meant = [timer] if timer in names else [name for name in names if timer and name.startswith(timer)]
-    if len(meant) > 1:
-        raise InvalidInput(f"Several follow-ups begin with {timer[:64]!r}: {', '.join(meant[:5])}.")
-    if not meant:
+    matches = [timer] if timer in names else [name for name in names if timer and name.startswith(timer)]
+    if len(matches) > 1:
+        raise InvalidInput(f"Several follow-ups begin with {timer[:64]!r}: {', '.join(matches[:5])}.")
+    if not matches:
         raise no_such_timer(timer)
-    return found_conversation.id, meant[0]
+    return found_conversation.id, matches[0]

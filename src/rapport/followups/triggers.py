@@ -12,7 +12,7 @@ from rapport.domain.follow_up import TriggerType, find_trigger_type
 log = structlog.get_logger()
 
 _LONGEST_NAME = 40
-"""Of an unknown type's name in the log: it may be anything that a model wrote."""
+"""Maximum length of an unknown type's name in the log: a model may have written any text."""
 
 
 def synthetic_message(
@@ -22,7 +22,7 @@ def synthetic_message(
     reason: str | None,
     id: str,  # noqa: A002 - LangChain's name for it
 ) -> HumanMessage:
-    """Return a message with the prompt as its content; what it is, and why it was made, stands in `additional_kwargs` only."""
+    """Return a message with the prompt as its content; its type and reason are only in `additional_kwargs`."""
     tags: dict[str, Any] = {"synthetic": True, "trigger_type": trigger_type, "lc_source": "autonomy"}
     if reason:
         tags["trigger_reason"] = reason
@@ -38,9 +38,9 @@ def synthetic_message(
 
 
 def parse_trigger_type(name: str) -> TriggerType:
-    """Return the type of that name; an unknown name stands for a check-in, and the log says so."""
-    known = find_trigger_type(name)
-    if known is None:
+    """Return the type of that name; for an unknown name log a warning and return `check_in`."""
+    trigger_type = find_trigger_type(name)
+    if trigger_type is None:
         log.warning("autonomy.unknown_trigger", trigger_type=name[:_LONGEST_NAME])
         return "check_in"
-    return known
+    return trigger_type

@@ -57,10 +57,10 @@ async def _find_parent(connection: Connection, incoming: Incoming) -> Message | 
 
 
 async def _find_accepted(arrivals: IncomingMessages, incoming: Incoming) -> Accepted:
-    known = await arrivals.find_known(incoming)
-    if known is None:  # deleted since
+    stored = await arrivals.find_known(incoming)
+    if stored is None:  # deleted since
         raise no_such_conversation(incoming.conversation_id)
-    message, accepted = known
+    message, accepted = stored
     if message.content != incoming.content or message.author != incoming.author:
         by_client = incoming.client_message_id is not None and message.client_message_id == incoming.client_message_id
         name = "client_message_id" if by_client else "platform_id"

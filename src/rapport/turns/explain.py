@@ -44,11 +44,11 @@ class Explanation:
         """Return each note once, with the score of its best passage; `given` is False if no passage was relevant
         enough."""
         facts: Mapping[str, Any] = self.reply.metadata if self.reply else {}
-        given = bool(facts.get("notes_given", not facts.get("guard_used")))
+        was_given = bool(facts.get("notes_given", not facts.get("guard_used")))
         best: dict[str, float] = {}
         for scored in _read_scores(self.reply, "retrieved"):
             best[scored["id"]] = max(scored["score"], best.get(scored["id"], scored["score"]))
-        return [{"id": id_, "score": score, "given": given} for id_, score in best.items()]
+        return [{"id": id_, "score": score, "given": was_given} for id_, score in best.items()]
 
 
 async def explain_reply(

@@ -27,8 +27,8 @@ def make_webhook_routes(door: UpdateStore, *, secret: str) -> APIRouter:
 
     @router.post(WEBHOOK_PATH, summary="Receive an update of Telegram, which sends the secret")
     async def receive_update(request: Request) -> Response:
-        shown = request.headers.get(SECRET_HEADER, "")
-        if not hmac.compare_digest(shown.encode(errors="replace"), secret.encode()):
+        sent_secret = request.headers.get(SECRET_HEADER, "")
+        if not hmac.compare_digest(sent_secret.encode(errors="replace"), secret.encode()):
             raise Unauthorized("Only Telegram may call this route: the secret is missing or wrong.")
         await door.store([await _read_update(request)])
         return Response(status_code=200)

@@ -73,10 +73,10 @@ class LocalEmbedder:
         order = sorted(range(len(texts)), key=lambda number: len(texts[number].encode(errors="replace")))
         for first in range(0, len(order), self._batch):
             numbers = order[first : first + self._batch]
-            made = await self._run_in(
+            batch_vectors = await self._run_in(
                 self._bulk, lambda batch: self._get_model().embed_passages(batch), [texts[n] for n in numbers]
             )
-            for number, vector in zip(numbers, made, strict=True):
+            for number, vector in zip(numbers, batch_vectors, strict=True):
                 vectors[number] = vector
         return vectors
 

@@ -94,8 +94,8 @@ class EventRenderer:
         self._operator = operator
         self._by: MessageRenderer = self._show  # always the same object, because it is a cache key
 
-    async def message(self, said: MessageStored) -> bytes:
-        return await said.render(self._by)
+    async def message(self, stored: MessageStored) -> bytes:
+        return await stored.render(self._by)
 
     async def _show(self, message: Message) -> bytes:
         return as_json(await self._renderer.view(message, operator=self._operator))
