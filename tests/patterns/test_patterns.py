@@ -88,7 +88,7 @@ def slow_text(found: Found) -> str | None:
     """Return a text that the pattern takes long on; None if there is none."""
     bound = entrance_of(found) or str
     tried: set[str] = set()
-    for length in (500, 4_000, LONG):  # what is worse than quadratic shows on a short one
+    for length in (500, LONG):  # what is worse than quadratic shows on a short one
         texts = {bound(text) for text in pumped(found.pattern, length)} - tried
         tried |= texts
         for text in texts:
