@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import tempfile
@@ -67,6 +68,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=begins_late)
 
 
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected out of garbage collection, which takes up to a second with it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Generator[EmbeddedPostgres]:
     """The embedded Postgres, shared by all processes of this run."""
@@ -77,6 +84,20 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Genera
         _make_template(server)
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def new_data(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A data directory as the first start of a server leaves it, to be copied: making one takes a second."""
+    base = tmp_path_factory.getbasetemp()
+    made = (base if worker_id == "master" else base.parent) / "new_data"
+    with only_one(made.with_suffix(".lock")):
+        if not made.exists():
+            server = EmbeddedPostgres.start(made.with_suffix(".part"))
+            asyncio.run(_migrate(server.url))
+            server.stop()
+            made.with_suffix(".part").rename(made)
+    return made
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import aiohttp
 import pytest_asyncio
@@ -27,8 +28,8 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def home(model: ScriptedModel) -> AsyncGenerator[Home]:
-    made = make_home(model)
+async def home(model: ScriptedModel, new_data: Path) -> AsyncGenerator[Home]:
+    made = make_home(model, new_data)
     yield made
     made.clean()
 

@@ -72,8 +72,7 @@ class MovedClock:
         A Postgres that the server starts gets almost nothing of its environment, and so not this clock.
         """
         pgdata = self._home.data / "postgres"
-        if not pgdata.exists():
-            await asyncio.to_thread(lambda: EmbeddedPostgres.start(self._home.data).stop())
+        await asyncio.to_thread(lambda: EmbeddedPostgres.start(self._home.data).stop())
         self._postgres = self._launched(pgdata)
 
     def _launched(self, pgdata: Path) -> subprocess.Popen[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -19,9 +20,9 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 
 
 @pytest.fixture
-async def home(model: ScriptedModel) -> AsyncGenerator[Home]:
+async def home(model: ScriptedModel, new_data: Path) -> AsyncGenerator[Home]:
     """A fresh data directory; whatever still runs on it at the end is killed."""
-    made = make_home(model)
+    made = make_home(model, new_data)
     try:
         yield made
     finally:

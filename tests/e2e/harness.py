@@ -22,6 +22,7 @@ import aiohttp
 import psutil
 
 from rapport.storage.postgres.embedded import EmbeddedPostgres
+from tests.support.fork_server import fork_server
 from tests.support.waiting import LIMIT_SECONDS
 
 from .scripted import ScriptedModel
@@ -29,6 +30,8 @@ from .scripted import ScriptedModel
 COMMAND = Path(sys.executable).with_name("rapport")
 KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH")
 READY_SECONDS = LIMIT_SECONDS
+_CHANGE_WHAT_IS_LOADED = frozenset({"LD_PRELOAD", "PYTHONPATH"})
+"""With one of these in its environment a server is started by the console script; a fork has loaded everything before."""
 _LISTENING = re.compile(r"listening: open (http://\S+)")
 
 Json = dict[str, Any]
@@ -121,8 +124,10 @@ class Home:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def make_home(model: ScriptedModel) -> Home:
-    return Home(Path(tempfile.mkdtemp(prefix="rapport-e2e-")), model)
+def make_home(model: ScriptedModel, new_data: Path) -> Home:
+    made = Home(Path(tempfile.mkdtemp(prefix="rapport-e2e-")), model)
+    subprocess.run(["cp", "-a", str(new_data), str(made.data)], check=True)  # with owners, which Postgres insists on
+    return made
 
 
 def postmaster(pgdata: Path) -> psutil.Process | None:
@@ -196,18 +201,17 @@ class Server:
         self.log = home.path / f"server-{number}.log"
         self.url = ""
         self.started = time.monotonic()
-        command = [str(COMMAND), "serve"]
-        if home.open_files is not None:
-            command = ["/bin/sh", "-c", f'ulimit -n {home.open_files} && exec "$0" "$@"', *command]
-        with self.out.open("wb") as out, self.log.open("wb") as log:
+        values = home.environment(env)
+        with Path(os.devnull).open("rb") as nothing, self.out.open("wb") as out, self.log.open("wb") as log:
+            if home.open_files is None and not _CHANGE_WHAT_IS_LOADED & values.keys():
+                streams = (nothing.fileno(), out.fileno(), log.fileno())
+                self._process = fork_server().start(["serve"], streams, environment=values, folder=home.path)
+                return
+            command = [str(COMMAND), "serve"]
+            if home.open_files is not None:
+                command = ["/bin/sh", "-c", f'ulimit -n {home.open_files} && exec "$0" "$@"', *command]
             self._process = subprocess.Popen(
-                command,
-                env=home.environment(env),
-                cwd=home.path,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=log,
-                start_new_session=True,
+                command, env=values, cwd=home.path, stdin=nothing, stdout=out, stderr=log, start_new_session=True
             )
 
     @property

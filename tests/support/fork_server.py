@@ -1,8 +1,8 @@
 """Run `rapport` in forks of one process that has imported it already.
 
-A command imports for a third of a second and then works for some hundredths. A fork is a process of its own, with its own
-arguments, environment, folder, session and standard streams, but it does not import again. Tests of the console script
-itself, of terminals and of servers start the script.
+A command imports for a third of a second and then works for some hundredths; a server imports for more than a second. A
+fork is a process of its own, with its own arguments, environment, folder, session and standard streams, but it does not
+import again. Tests of the console script itself, of terminals and of what is imported start the script.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,43 @@ from typing import Any
 from tests.support.waiting import LIMIT_SECONDS
 
 _LARGEST_REQUEST = 100_000
+
+
+class ForkedProcess:
+    """A command that runs in a fork; it is used like `subprocess.Popen`."""
+
+    def __init__(self, status: int) -> None:
+        self._status = os.fdopen(status, "rb", buffering=0)
+        self.pid = int(self._read_line())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._read_code(0)
+
+    def wait(self, timeout: float) -> int:
+        code = self._read_code(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("rapport", timeout)
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # it has ended since
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _read_code(self, seconds: float) -> int | None:
+        if self.returncode is None and select.select([self._status], [], [], seconds)[0]:
+            self.returncode = int(self._read_line())
+            self._status.close()
+        return self.returncode
+
+    def _read_line(self) -> bytes:
+        line = self._status.readline()
+        assert line, "the process that forks has ended"
+        return line
 
 
 class ForkServer:
@@ -44,23 +83,30 @@ class ForkServer:
         self, arguments: list[str], *, stdin: bytes, environment: dict[str, str], folder: Path
     ) -> tuple[int, bytes, bytes]:
         """Run a command to its end; return its exit code, its output and its error output."""
-        request = json.dumps({"arguments": arguments, "environment": environment, "folder": str(folder)}).encode()
-        assert len(request) <= _LARGEST_REQUEST
-        pipes = [os.pipe() for _ in range(4)]
-        (input_end, feed), (out, out_end), (err, err_end), (status, status_end) = pipes
-        socket.send_fds(self._socket, [request], [input_end, out_end, err_end, status_end])
-        for end in (input_end, out_end, err_end, status_end):
+        (input_end, feed), (out, out_end), (err, err_end) = (os.pipe() for _ in range(3))
+        process = self.start(arguments, (input_end, out_end, err_end), environment=environment, folder=folder)
+        for end in (input_end, out_end, err_end):
             os.close(end)
         collected: dict[int, bytes] = {}
         threads = [threading.Thread(target=_feed, args=(feed, stdin))]
-        threads += [threading.Thread(target=_collect, args=(end, collected)) for end in (out, err, status)]
+        threads += [threading.Thread(target=_collect, args=(end, collected)) for end in (out, err)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(LIMIT_SECONDS)
             assert not thread.is_alive(), f"rapport {arguments} did not end: {collected}"
-        assert collected[status], f"rapport {arguments} was lost"
-        return int(collected[status]), collected[out], collected[err]
+        return process.wait(LIMIT_SECONDS), collected[out], collected[err]
+
+    def start(
+        self, arguments: list[str], streams: tuple[int, int, int], *, environment: dict[str, str], folder: Path
+    ) -> ForkedProcess:
+        """Start a command with these file descriptors as its input, output and error output."""
+        request = json.dumps({"arguments": arguments, "environment": environment, "folder": str(folder)}).encode()
+        assert len(request) <= _LARGEST_REQUEST
+        status, status_end = os.pipe()
+        socket.send_fds(self._socket, [request], [*streams, status_end])
+        os.close(status_end)
+        return ForkedProcess(status)
 
     def _stop(self) -> None:
         self._socket.close()
@@ -86,28 +132,36 @@ def fork_server() -> ForkServer:
 
 
 def serve(requests: socket.socket) -> None:
-    """Fork for each request until the other side closes the socket; report each exit code to the request's last pipe."""
+    """Fork for each request until the other side closes the socket; tell the request's last pipe the pid and the exit code."""
     _import_everything()
     gc.freeze()
     statuses: dict[int, int] = {}
-    requests.settimeout(0.005)  # how soon an end is noticed
+    child_ended, wake = os.pipe()
+    os.set_blocking(child_ended, False)
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # a signal without a handler wakes nobody
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     while True:
         _report_ends(statuses)
-        requests.settimeout(0.005 if statuses else None)
-        try:
-            content, ends, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 4)
-        except TimeoutError:
+        readable, _, _ = select.select([requests, child_ended], [], [])
+        if child_ended in readable:
+            os.read(child_ended, 4_096)
+        if requests not in readable:
             continue
+        content, ends, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 4)
         if not content:
             return
         pid = os.fork()
         if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             requests.close()
-            for status in [*statuses.values(), ends[3]]:
-                os.close(status)
+            for end in [child_ended, wake, ends[3], *statuses.values()]:
+                os.close(end)
             _become(json.loads(content), ends[:3])
         for end in ends[:3]:
             os.close(end)
+        os.write(ends[3], f"{pid}\n".encode())
         statuses[pid] = ends[3]
 
 
@@ -115,8 +169,8 @@ def _report_ends(statuses: dict[int, int]) -> None:
     for pid in list(statuses):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            with os.fdopen(statuses.pop(pid), "wb") as pipe:
-                pipe.write(str(os.waitstatus_to_exitcode(status)).encode())
+            with os.fdopen(statuses.pop(pid), "wb") as pipe, suppress(BrokenPipeError):
+                pipe.write(f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
 
 def _import_everything() -> None:
