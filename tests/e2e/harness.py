@@ -92,19 +92,10 @@ class Home:
 
     async def command(self, *arguments: str) -> tuple[int, str, str]:
         """Run another `rapport` command to its end; return its exit code, output and error output."""
-        process = await asyncio.create_subprocess_exec(
-            str(COMMAND),
-            *arguments,
-            env=self.environment(),
-            cwd=self.path,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
+        code, out, err = await asyncio.to_thread(
+            fork_server().run, list(arguments), stdin=b"", environment=self.environment(), folder=self.path
         )
-        out, err = await asyncio.wait_for(process.communicate(), READY_SECONDS)
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        return code, out.decode(), err.decode()
 
     def postmaster(self) -> psutil.Process | None:
         """Return the Postgres of this home; None if it does not run."""

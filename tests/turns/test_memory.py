@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -253,8 +254,10 @@ async def test_what_can_not_be_stored_is_left_out_and_the_rest_is_kept(world: Wo
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("place", ["turn.answered", "turn.committed"])
-async def test_a_memory_and_its_reply_are_stored_together_or_not_at_all(model: ScriptedModel, place: str) -> None:
-    home = make_home(model)
+async def test_a_memory_and_its_reply_are_stored_together_or_not_at_all(
+    model: ScriptedModel, new_data: Path, place: str
+) -> None:
+    home = make_home(model, new_data)
     try:
         async with aiohttp.ClientSession() as session:
             await _dies_and_mends(home, model, session, place)
