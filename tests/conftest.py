@@ -6,8 +6,10 @@ import asyncio
 import gc
 import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import AsyncGenerator, Generator
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -31,6 +33,9 @@ MEMORY = Path("/dev/shm")
 ENOUGH = 4_000_000_000
 """Bytes that must be free in memory for temporary files."""
 
+
+# A client makes a TLS context of its own in 20 ms, and no test uses TLS.
+ssl.create_default_context = cache(ssl.create_default_context)
 
 # No deadline: the duration of an example depends on the machine's load.
 hypothesis_settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])

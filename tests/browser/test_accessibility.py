@@ -109,9 +109,8 @@ async def test_axe_finds_nothing_serious_while_things_happen(visitor: Visitor, w
     assert found == []
 
 
+@pytest.mark.parametrize("screen", ["desktop"], indirect=True)  # phones have no keyboard
 async def test_the_keyboard_reaches_what_the_mouse_does(visitor: Visitor, world: World) -> None:
-    if visitor.is_phone:
-        pytest.skip("phones have no keyboard")
     thread = await furnish(world)
     await visitor.open(f"c/{thread}")
     await expect(visitor.box).to_be_focused()

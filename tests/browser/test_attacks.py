@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 from tests.channels.http.test_rendering import ATTACKS
 from tests.support.world import World
 
-from .visitor import IN_A_BROWSER, SCREENS, Visitor, visit
+from .visitor import IN_A_BROWSER, ON_A_PHONE, SCREENS, Visitor, visit
 
 pytestmark = IN_A_BROWSER
 
@@ -127,6 +127,7 @@ async def test_attacks_that_are_stored_do_nothing(browser: Browser, world: World
         await context.close()
 
 
+@ON_A_PHONE
 async def test_addresses_that_somebody_made_up_do_nothing(visitor: Visitor) -> None:
     """The part of the address after `#`, which a link from anywhere can set."""
     for attack in (

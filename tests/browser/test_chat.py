@@ -10,7 +10,7 @@ from playwright.async_api import Route, expect
 
 from tests.support.world import World, until
 
-from .visitor import IN_A_BROWSER, Visitor
+from .visitor import IN_A_BROWSER, ON_A_PHONE, Visitor
 
 pytestmark = IN_A_BROWSER
 
@@ -48,6 +48,7 @@ async def test_a_conversation_is_begun_watched_as_it_is_written_and_stopped(visi
     assert await visitor.ids() == shown
 
 
+@ON_A_PHONE
 async def test_what_could_not_be_sent_is_kept_and_sent_again(visitor: Visitor, world: World) -> None:
     thread = await world.conversation()
     await visitor.open(f"c/{thread}")
@@ -86,6 +87,7 @@ async def test_what_could_not_be_sent_is_kept_and_sent_again(visitor: Visitor, w
     await expect(visitor.box).to_have_value("not sent yet")
 
 
+@ON_A_PHONE
 async def test_an_answer_that_arrives_with_the_history_is_shown_once(visitor: Visitor, world: World) -> None:
     """On a slow line: the stream has not begun, and the history comes after the answer that it holds."""
     thread = await world.conversation()
@@ -194,6 +196,7 @@ async def test_conversations_are_found_named_and_deleted(visitor: Visitor, world
     await until(gone)
 
 
+@ON_A_PHONE
 async def test_who_has_many_conversations_is_told_how_to_find_the_older_ones(visitor: Visitor, world: World) -> None:
     await world.conversation(title="The first of all")
     for number in range(100):
@@ -206,6 +209,7 @@ async def test_who_has_many_conversations_is_told_how_to_find_the_older_ones(vis
     await expect(visitor.page.get_by_text("Use the search to find older ones.")).to_be_hidden()
 
 
+@ON_A_PHONE
 async def test_messages_of_others_appear_without_a_reload(visitor: Visitor, world: World) -> None:
     thread = await world.conversation()
     await visitor.open(f"c/{thread}")

@@ -10,7 +10,7 @@ from tests.channels.http.test_auth import make_key, until_closed
 from tests.channels.http.test_session import secret_of
 from tests.support.world import World, until
 
-from .visitor import IN_A_BROWSER, Visitor
+from .visitor import IN_A_BROWSER, ON_A_PHONE, Visitor
 
 pytestmark = IN_A_BROWSER
 
@@ -195,6 +195,7 @@ async def test_notes_are_chosen_dropped_read_and_deleted(visitor: Visitor, world
     await until(two)
 
 
+@ON_A_PHONE
 async def test_insight_counts_what_happened(visitor: Visitor, world: World) -> None:
     await visitor.open("insight")
     insight = visitor.shown("insight")
@@ -234,6 +235,7 @@ async def test_the_samples_come_and_go_and_each_thing_to_try_takes_one_click(vis
     await expect(visitor.messages).not_to_have_count(0)
 
 
+@ON_A_PHONE
 async def test_signing_in_with_a_key_and_signing_out_again(visitor: Visitor, world: World) -> None:
     _, header = await make_key(world, "ana")
     await until_closed(world)
@@ -263,6 +265,7 @@ async def test_signing_in_with_a_key_and_signing_out_again(visitor: Visitor, wor
     await expect(sign_in).to_be_visible()
 
 
+@ON_A_PHONE
 async def test_colours_are_chosen_and_kept(visitor: Visitor, world: World) -> None:
     await world.conversation()
     ground = "getComputedStyle(document.body).backgroundColor"

@@ -10,9 +10,9 @@ from playwright.async_api import expect
 from rapport.agents.advice import advise
 from tests.support.world import World, open_world, until
 
-from .visitor import IN_A_BROWSER, Visitor
+from .visitor import IN_A_BROWSER, ON_A_PHONE, Visitor
 
-pytestmark = IN_A_BROWSER
+pytestmark = [*IN_A_BROWSER, ON_A_PHONE]
 
 MODEL = "openai:gpt-5-mini"
 

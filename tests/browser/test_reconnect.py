@@ -13,9 +13,9 @@ from playwright.async_api import Browser, expect
 from tests.e2e.harness import Client, Home, make_home
 from tests.e2e.scripted import ScriptedModel, scripted_model
 
-from .visitor import IN_A_BROWSER, Screen, visit
+from .visitor import IN_A_BROWSER, ON_A_PHONE, Screen, visit
 
-pytestmark = IN_A_BROWSER
+pytestmark = [*IN_A_BROWSER, ON_A_PHONE]
 
 STORY = " ".join(f"word{number}" for number in range(40))
 ASKED = "tell me a story"

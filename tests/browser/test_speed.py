@@ -17,7 +17,7 @@ import rapport
 from tests.support.world import ScriptedModel, World, open_world
 
 from .conftest import Figures
-from .visitor import IN_A_BROWSER, Screen, Visitor, visit
+from .visitor import IN_A_BROWSER, ON_A_PHONE, Screen, Visitor, visit
 
 pytestmark = IN_A_BROWSER
 
@@ -65,6 +65,7 @@ async def filled(world: World, length: int) -> str:
     return thread
 
 
+@ON_A_PHONE
 async def test_of_a_long_conversation_a_page_is_shown_and_the_rest_can_be_read_back(
     visitor: Visitor, world: World
 ) -> None:
@@ -109,6 +110,7 @@ class Fast(ScriptedModel):
             await asyncio.sleep(max(0.0, began + (number + 1) / A_SECOND - loop.time()))
 
 
+@ON_A_PHONE
 async def test_a_fast_answer_is_shown_as_it_comes_and_whole(
     browser: Browser, screen: Screen, database_url: str, figures: Figures
 ) -> None:

@@ -11,6 +11,9 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Dialog
 IN_A_BROWSER = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 """The mark of every module here: the browser and its servers use one event loop."""
 
+ON_A_PHONE = pytest.mark.parametrize("screen", ["phone"], indirect=True)
+"""The mark of tests whose claim does not depend on the layout; the others run on both screens."""
+
 Screen: TypeAlias = Literal["phone", "desktop"]
 SCREENS: dict[Screen, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},

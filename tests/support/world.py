@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,9 +40,6 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
 from tests.support.waiting import LIMIT_SECONDS
-
-_TLS = ssl.create_default_context()
-"""Made once: no test uses TLS, and each client would make its own context in 20 ms."""
 
 
 class Step:
@@ -326,7 +322,7 @@ async def open_world(
         web = web_app(app, limiter or configured, unhealthy_seconds=unhealthy_seconds)
         async with (
             serving(web, connections) as address,
-            httpx.AsyncClient(base_url=address, timeout=LIMIT_SECONDS, verify=_TLS) as http,
+            httpx.AsyncClient(base_url=address, timeout=LIMIT_SECONDS) as http,
         ):
             yield World(app, settings, scripted, channel, http)
     _forget_routes()

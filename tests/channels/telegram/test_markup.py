@@ -310,7 +310,7 @@ def test_escapes_and_wide_characters_count_as_they_are_sent() -> None:
         *("*a **b ", "![a](b)", "[x]: http://e.com/\n", "`" * 7 + " ", "> - ", "\n", " ", "e\u0301", "\u0301", "👍🏽"),
     ],
 )
-@every_case("size", [59_990, 1_000_000])
+@every_case("size", [59_990, 300_000])
 def test_hostile_text_is_formatted_in_little_time(hostile: str, size: int) -> None:
     began = time.process_time()
     found = render_parts(hostile * (size // len(hostile)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI, Response
+from fastapi.routing import APIRoute
 
 from rapport import __version__
 from rapport.agents.health import ModelHealth
@@ -85,26 +86,26 @@ def make_http_app(
     renderer = Renderer()
     counted = metrics or Metrics()
     # Routes are tried in this order: the most frequent ones first.
-    app.include_router(conversation_routes(core, caller, max_characters=max_characters, limiter=limiter))
-    app.include_router(session_routes(core, caller, keyless, Server(model, telegram, model_health or ModelHealth())))
-    app.include_router(agent_routes(caller))
-    app.include_router(thread_routes(core, caller, renderer=renderer))
-    app.include_router(event_routes(live, caller, renderer=renderer))
-    app.include_router(
-        websocket_routes(core, live, caller, renderer=renderer, max_characters=max_characters, limiter=limiter)
+    _add_routes(app, conversation_routes(core, caller, max_characters=max_characters, limiter=limiter))
+    _add_routes(app, session_routes(core, caller, keyless, Server(model, telegram, model_health or ModelHealth())))
+    _add_routes(app, agent_routes(caller))
+    _add_routes(app, thread_routes(core, caller, renderer=renderer))
+    _add_routes(app, event_routes(live, caller, renderer=renderer))
+    _add_routes(
+        app, websocket_routes(core, live, caller, renderer=renderer, max_characters=max_characters, limiter=limiter)
     )
-    app.include_router(context_routes(core, caller))
-    app.include_router(timer_routes(core.follow_ups, caller))
-    app.include_router(autonomy_routes(core, caller, metrics=counted))
-    app.include_router(insight_routes(core, caller, metrics=counted))
-    app.include_router(sample_routes(core, caller))
-    app.include_router(note_routes(core, FileReader(), caller))
-    app.include_router(memory_routes(core.memories, caller))
-    app.include_router(openai_routes(core, caller, max_characters=max_characters, limiter=limiter))
-    app.include_router(page_routes(read_page()))
-    app.include_router(reference_routes(app))
+    _add_routes(app, context_routes(core, caller))
+    _add_routes(app, timer_routes(core.follow_ups, caller))
+    _add_routes(app, autonomy_routes(core, caller, metrics=counted))
+    _add_routes(app, insight_routes(core, caller, metrics=counted))
+    _add_routes(app, sample_routes(core, caller))
+    _add_routes(app, note_routes(core, FileReader(), caller))
+    _add_routes(app, memory_routes(core.memories, caller))
+    _add_routes(app, openai_routes(core, caller, max_characters=max_characters, limiter=limiter))
+    _add_routes(app, page_routes(read_page()))
+    _add_routes(app, reference_routes(app))
     for router in called_by:
-        app.include_router(router)
+        _add_routes(app, router)
 
     @app.get(
         "/healthz", tags=["health"], summary="Check that the process runs and had a database within the last minute"
@@ -121,3 +122,11 @@ def make_http_app(
         return json_response({"status": "ready"})
 
     return app
+
+
+def _add_routes(app: FastAPI, router: APIRouter) -> None:
+    """Add the routes of a router as they are; `include_router` makes each of them again and matches in two levels."""
+    for route in router.routes:
+        if isinstance(route, APIRoute):
+            route.responses = {**PROBLEMS, **route.responses}
+    app.router.routes.extend(router.routes)
