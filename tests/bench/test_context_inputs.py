@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.cases import every_case
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,14 +19,13 @@ def run_module(*arguments: str, shared: Path) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("arguments", "missing"),
     [
         (["bench.context.inputs", "train"], "ubuntu-train.base.jsonl"),
         (["bench.context.inputs", "bench"], "ubuntu-dev.base.jsonl"),
         (["bench.context.quality"], "score.py"),
     ],
-    ids=str,
 )
 def test_missing_files_are_named_in_one_sentence(tmp_path: Path, arguments: list[str], missing: str) -> None:
     ran = run_module(*arguments, shared=tmp_path)

@@ -28,6 +28,7 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from tests.memory.vectors import HandMade
 from tests.storage.explained import Explained, PlanMode, plans
+from tests.support.cases import every_case
 from tests.support.commands import Run
 from tests.support.world import until
 
@@ -116,7 +117,7 @@ async def test_triggers_summaries_and_messages_without_words_get_no_vector(datab
     assert await index.list_pending_groups() == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "words"),
     [
         ("@bot what do you think?", "what do you think?"),

@@ -20,6 +20,7 @@ from rapport.retrieval.embedders.minilm import MiniLM
 from rapport.storage.database import Database
 from rapport.storage.memories import Memories
 from tests.memory.vectors import DIMENSIONS, HandMade, direction
+from tests.support.cases import every_case
 
 ANA, BEN = "ana", "ben"
 AGENT, OTHER_AGENT = "companion", "librarian"
@@ -212,7 +213,7 @@ async def test_owners_and_agents_never_meet(book: MemoryStore) -> None:
     assert (await contents(book), await contents(book, BEN)) == (["Prefers coffee."], [])
 
 
-@pytest.mark.parametrize("memory_id", ["", "nonsense", "x" * 10_000, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "a\x00b", "\ud800"])
+@every_case("memory_id", ["", "nonsense", "x" * 10_000, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "a\x00b", "\ud800"])
 async def test_what_is_not_there_is_not_found(book: MemoryStore, memory_id: str) -> None:
     with pytest.raises(NotFound):
         await book.delete(ANA, AGENT, memory_id)
@@ -249,7 +250,7 @@ async def test_what_cannot_be_stored_is_refused(
     assert await contents(book) == [TEA]
 
 
-@pytest.mark.parametrize("key", ["a\x00", "\udfff", "k" * 201])
+@every_case("key", ["a\x00", "\udfff", "k" * 201])
 async def test_a_key_that_cannot_be_stored_is_refused(book: MemoryStore, key: str) -> None:
     with pytest.raises(InvalidInput):
         await book.create(ANA, AGENT, MemoryCandidate(TEA, key=key))

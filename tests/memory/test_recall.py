@@ -118,7 +118,7 @@ async def test_a_turn_without_a_query_asks_nobody() -> None:
     assert shelf.asked == []
 
 
-@pytest.mark.parametrize("error", [Transient("later"), Permanent("broken"), TimeoutError("slow")])
+@every_case("error", [Transient("later"), Permanent("broken"), TimeoutError("slow")])
 async def test_what_fails_is_a_warning_and_no_memories(error: Exception) -> None:
     with capture_logs() as logs:
         assert await recalled(Shelf([(memory("a"), 0.9)], fails=error)) == []

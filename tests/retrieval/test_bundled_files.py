@@ -16,6 +16,7 @@ from rapport.domain.errors import Permanent
 from rapport.retrieval.embedders import bundled
 from rapport.retrieval.embedders.local import find_data_file
 from rapport.retrieval.embedders.minilm import MAX_TOKENS, VOCABULARY, MiniLM
+from tests.support.cases import every_case
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +57,7 @@ async def test_a_tokenizer_that_was_exchanged_or_is_missing_is_refused(tmp_path:
     assert "make setup" in told
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "count", "checksum"),
     [
         ("Hello, world!", 6, 1660939344),

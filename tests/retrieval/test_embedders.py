@@ -582,7 +582,7 @@ async def test_an_answer_that_is_no_vectors_is_not_believed(
     await both_fail(remote)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("vectors", "told"),
     [
         ([[float("nan"), 1.0]] * 2, "finite"),
@@ -598,7 +598,7 @@ async def test_vectors_without_a_direction_are_refused(
     assert told in str(await both_fail(remote))
 
 
-@pytest.mark.parametrize("vectors", [[[1.0, 2.0]], [[1.0, 2.0]] * 3, [[1.0, 2.0], [1.0, 2.0, 3.0]]])
+@every_case("vectors", [[[1.0, 2.0]], [[1.0, 2.0]] * 3, [[1.0, 2.0], [1.0, 2.0, 3.0]]])
 async def test_too_few_too_many_or_uneven_vectors_are_not_believed(
     provider: Provider, remote: LangChainEmbedder, vectors: list[list[float]]
 ) -> None:

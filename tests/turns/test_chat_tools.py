@@ -20,6 +20,7 @@ from rapport.retrieval.embedders.local import LocalEmbedder
 from rapport.storage.messages.messages import Messages
 from rapport.turns.chat_tools import MAX_HITS, MAX_SHOWN_CHARACTERS, MAX_SHOWN_MESSAGES
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
+from tests.support.cases import every_case
 from tests.support.world import World, open_world
 from tests.turns.test_chime_in import ANN, BEN, CARA, DAN, challenge, crowd, indexed, receipt, said
 
@@ -149,7 +150,7 @@ async def test_the_chat_is_searched_by_meaning_and_by_words(world: World, model:
     assert nothing == "`query` needs at least one word."
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "arguments", "told"),
     [
         ("get_conversation_history", {"limit": "many"}, "`limit` must be a number from 1 on."),

@@ -18,6 +18,7 @@ from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.note import Vector
 from rapport.ingest.embed_messages import MessageEmbedding
+from tests.support.cases import every_case
 from tests.support.world import World, open_world
 
 ANN, BEN, CARA, DAN = ({"id": name.lower(), "name": name} for name in ("Ann", "Ben", "Cara", "Dan"))
@@ -81,7 +82,7 @@ async def receipt(world: World, group: str) -> dict[str, Any]:
 # ---- story 1: a tag, and nothing else
 
 
-@pytest.mark.parametrize("call", ["@bot what do you think?", "@bot can you help", "@bot ^", "@bot"])
+@every_case("call", ["@bot what do you think?", "@bot can you help", "@bot ^", "@bot"])
 async def test_a_generic_tag_gets_the_discussion_that_is_meant(world: World, call: str) -> None:
     group, _ = await challenge(world)
     world.model.will_say("I think the Thai place sounds good.")

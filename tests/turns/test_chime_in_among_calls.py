@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.context.cast import Chat, chats
+from tests.support.cases import every_case
 from tests.support.world import World
 
 PLAYED = [
@@ -51,7 +50,7 @@ async def play(world: World, chat: Chat) -> tuple[str, list[str]]:
     return group, ids
 
 
-@pytest.mark.parametrize("title", PLAYED)
+@every_case("title", PLAYED)
 async def test_the_model_is_given_the_talk_that_is_meant(world: World, title: str) -> None:
     chat = next(one for one in chats() if one.title == title)
     group, ids = await play(world, chat)

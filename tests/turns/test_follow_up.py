@@ -6,12 +6,12 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
 import structlog
 from langchain_core.messages import HumanMessage
 
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.domain.synthetic import is_synthetic
+from tests.support.cases import every_case
 from tests.support.world import World, open_world, until
 
 
@@ -23,7 +23,7 @@ async def asked_about_pizza(world: World) -> str:
     return where
 
 
-@pytest.mark.parametrize("trigger_type", TRIGGER_TYPES)
+@every_case("trigger_type", TRIGGER_TYPES)
 async def test_each_type_is_asked_for_in_its_own_words_and_nothing_else(
     world: World, trigger_type: TriggerType
 ) -> None:

@@ -24,6 +24,7 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from rapport.logs import configure_logging
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
+from tests.support.cases import every_case
 from tests.support.world import ScriptedModel as LocalModel
 from tests.support.world import World, open_world, until
 
@@ -435,7 +436,7 @@ async def shelf(world: World) -> None:
     await note(world, "tours", TOURS)
 
 
-@pytest.mark.parametrize("follow_up", ["and the second one?", "how much does it cost?", "why?", "For children?"])
+@every_case("follow_up", ["and the second one?", "how much does it cost?", "why?", "For children?"])
 async def test_a_follow_up_is_looked_up_with_its_question(
     world: World, model: ScriptedModel, shelf: None, follow_up: str
 ) -> None:

@@ -17,6 +17,7 @@ from rapport.ingest.accept import accept
 from rapport.ingest.content import MAX_PAYLOAD_BYTES, keep_storable_payload
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.messages import Messages
+from tests.support.cases import every_case
 from tests.support.world import World, until
 
 ANA = {"id": "u1", "name": "Ana"}
@@ -317,7 +318,7 @@ async def test_many_that_bring_the_same_message_at_once_store_it_once(world: Wor
 # ---- hostile bodies
 
 
-@pytest.mark.parametrize(
+@every_case(
     "content",
     [
         "x" * 30_000,
@@ -337,7 +338,7 @@ async def test_odd_words_are_kept_as_they_are(world: World, content: str) -> Non
     assert (first["content"], first["context_snapshot"]["text"], first["thread_id"]) == (content, content, "👍")
 
 
-@pytest.mark.parametrize(
+@every_case(
     "fields",
     [
         {"mentions": ["a\x00"]},
@@ -362,7 +363,7 @@ async def test_what_cant_be_stored_is_refused_and_nothing_is_stored(world: World
     assert await world.history(where) == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     "fields",
     [
         {"mentions": "ana"},

@@ -115,7 +115,7 @@ PROBLEMS_OF = {
 }
 
 
-@pytest.mark.parametrize("kind", PROBLEMS_OF)
+@every_case("kind", PROBLEMS_OF)
 async def test_the_local_user_is_told_what_is_wrong(database_url: str, kind: str) -> None:
     async with peer(PROBLEMS_OF[kind]) as server, world_of(server.url, database_url) as world:
         conversation = await world.conversation()

@@ -10,6 +10,7 @@ import pytest
 
 from rapport.builtin import BuiltinChatModel
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
+from tests.support.cases import every_case
 from tests.support.passing_time import keep_silent, pass_time, settle
 from tests.support.world import World, open_world
 
@@ -83,7 +84,7 @@ async def test_a_model_that_plans_eagerly_in_other_words_brings_up_a_topic_once(
     assert len(unasked) == 1, unasked
 
 
-@pytest.mark.parametrize("first", range(len(WORDS)))
+@every_case("first", range(len(WORDS)))
 async def test_a_topic_is_brought_up_once_whatever_its_first_trigger_type(
     eager: World, model: ScriptedModel, first: int
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, remembers, scripted_model
 from tests.memory.founded import IBAN, MALLORY
+from tests.support.cases import every_case
 from tests.support.passing_time import settle
 from tests.support.world import World, open_world
 
@@ -64,7 +65,7 @@ async def test_words_of_a_note_are_not_remembered_and_stand_in_no_later_prompt(
     assert "XX66" not in model.calls[-1].body
 
 
-@pytest.mark.parametrize(
+@every_case(
     "said",
     [
         {
@@ -77,7 +78,6 @@ async def test_words_of_a_note_are_not_remembered_and_stand_in_no_later_prompt(
         {"content": f"can you check\nOn Mon, 3 Feb 2025, Mallory wrote:\n{IBAN}"},
         {"content": f'He wrote "{IBAN}" and I wonder why.'},
     ],
-    ids=["replied to", "quoted", "code", "forwarded", "mail", "quotation"],
 )
 async def test_words_that_a_person_shows_are_not_theirs(
     world: World, model: ScriptedModel, said: dict[str, Any]

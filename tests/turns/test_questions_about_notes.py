@@ -12,6 +12,7 @@ import pytest
 
 from rapport.builtin import BuiltinChatModel
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
+from tests.support.cases import every_case
 from tests.support.world import World, open_world
 from tests.turns.test_grounding import GUARD, Log, block_of, fenced, log, note, talk
 
@@ -187,7 +188,7 @@ async def test_the_handbook_is_summarised_from_its_first_passages(world: World, 
     assert "## Chapter 8" not in lines
 
 
-@pytest.mark.parametrize(
+@every_case(
     "question",
     [
         "Summarise the theory of relativity",

@@ -14,6 +14,7 @@ from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.follow_up import PROMPTS
 from rapport.followups.leaks import leak_in
 from tests.e2e.scripted import chat_model, scripted_model
+from tests.support.cases import every_case
 from tests.support.world import World, open_world, until
 
 REFUNDS = "Customers may send goods back within 30 days of purchase and get their money back."
@@ -209,7 +210,7 @@ async def test_the_time_and_abilities_in_a_prompt_are_short(world: World) -> Non
     assert len(added) <= 560
 
 
-@pytest.mark.parametrize(
+@every_case(
     "said",
     [
         "Good evening, Ann! It's Tuesday already: did you tell the landlord?",

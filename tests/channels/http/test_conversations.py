@@ -13,6 +13,7 @@ from langchain_core.messages import HumanMessage
 
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id
+from tests.support.cases import every_case
 from tests.support.world import World, until
 
 
@@ -264,7 +265,7 @@ async def test_a_stranger_who_would_erase_a_conversation_disturbs_nothing(world:
     assert (await waiting).json()["content"] == "still here"
 
 
-@pytest.mark.parametrize("agent", ["nobody", "", "x" * 65])
+@every_case("agent", ["nobody", "", "x" * 65])
 async def test_an_unknown_agent_is_refused(world: World, agent: str) -> None:
     response = await world.http.post("/chat/conversations", json={"agent": agent})
     assert response.status_code in {400, 422}

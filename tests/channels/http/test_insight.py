@@ -10,6 +10,7 @@ import pytest
 from rapport.domain.conversation import LOCAL_USER
 from rapport.metrics import Metrics
 from tests.channels.http.test_auth import make_key, until_closed
+from tests.support.cases import every_case
 from tests.support.world import World
 
 
@@ -105,7 +106,7 @@ async def test_the_hours_parameter_is_a_whole_number_within_limits(world: World)
     assert len((await insight(world, hours=744))["turns"]["by_hour"]) == 745
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("durations", "p50", "p95"),
     [
         ([1.0] * 100, 0.5, 0.95),  # evenly spread in the bucket that they are all in

@@ -18,6 +18,7 @@ from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, MemoryCandidate
 from rapport.memory.memory_store import MemoryStore
 from rapport.storage.database import Database
 from tests.memory.vectors import HandMade
+from tests.support.cases import every_case
 
 PROBLEM = "application/problem+json"
 TEA = "I like green tea."
@@ -217,7 +218,7 @@ async def test_an_agent_that_does_not_exist_is_said_so(http: httpx.AsyncClient) 
         assert_problem(response, 400, "There is no agent 'nobody'; there are companion, librarian.")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "status"),
     [
         (b'{"content": ""}', 400),
@@ -255,7 +256,7 @@ async def test_an_invalid_edit_is_refused(http: httpx.AsyncClient, body: dict[st
     assert (await http.get("/api/memories")).json()["memories"] == [tea]
 
 
-@pytest.mark.parametrize("memory_id", ["nonsense", "%00", "%ED%A0%80", "'%20OR%201=1", "x" * 3000])
+@every_case("memory_id", ["nonsense", "%00", "%ED%A0%80", "'%20OR%201=1", "x" * 3000])
 async def test_a_malformed_id_is_not_found(http: httpx.AsyncClient, memory_id: str) -> None:
     assert_problem(await http.delete(f"/api/memories/{memory_id}"), 404)
     assert_problem(await http.patch(f"/api/memories/{memory_id}", json={"content": TEA}), 404)

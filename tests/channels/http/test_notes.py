@@ -25,6 +25,7 @@ from rapport.retrieval.note_ids import make_note_id
 from rapport.storage.database import Database
 from rapport.storage.notes.notes import Notes
 from tests.channels.http.test_auth import make_key, until_closed
+from tests.support.cases import every_case
 from tests.support.world import World, open_world
 
 PROBLEM = "application/problem+json"
@@ -982,7 +983,7 @@ async def everything(database: Database) -> dict[tuple[str, str], str]:
         return {(owner, note_id): text for owner, note_id, text in await rows.fetchall()}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@every_case("seed", range(3))
 async def test_any_sequence_of_note_operations_has_its_documented_effect(database: Database, seed: int) -> None:
     """Two owners, two embedders, notes by hand and by file: a step changes one note or nothing, and the counts agree."""
     chance = random.Random(seed)

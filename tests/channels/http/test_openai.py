@@ -28,6 +28,7 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.turns.answer import answer_message
 from tests.e2e.scripted import ScriptedModel as RemoteModel
 from tests.e2e.scripted import chat_model, scripted_model
+from tests.support.cases import every_case
 from tests.support.world import World, open_world, until
 
 GUARD = "I don't have sufficiently relevant documents to answer confidently. Please add more context or documents."
@@ -565,7 +566,7 @@ def shown(model: RemoteModel) -> list[dict[str, Any]]:
     return json.loads(model.calls[-1].body)["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "part",
     [
         {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
@@ -575,7 +576,6 @@ def shown(model: RemoteModel) -> list[dict[str, Any]]:
         {"type": "text"},
         {},
     ],
-    ids=str,
 )
 async def test_a_part_that_is_neither_words_nor_an_image_is_refused(world: World, part: dict[str, Any]) -> None:
     for messages in ([user([part])], [user([part]), user("and now?")]):
@@ -587,7 +587,7 @@ async def test_a_part_that_is_neither_words_nor_an_image_is_refused(world: World
 # ---- what is refused
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("more", "param"),
     [
         ({"n": 2}, "n"),

@@ -12,6 +12,7 @@ import pytest
 
 from rapport.channels.http.routes.page import page_routes, read_page
 from rapport.domain.errors import Permanent
+from tests.support.cases import every_case
 from tests.support.world import World
 
 ROOT = Path(__file__).parents[3]
@@ -92,7 +93,7 @@ def test_only_page_files_of_the_folder_are_served(tmp_path: Path) -> None:
         page_routes(read_page(tmp_path / "nowhere"))
 
 
-@pytest.mark.parametrize("name", files())
+@every_case("name", files())
 def test_a_file_asks_for_nothing_that_the_policy_forbids(name: str) -> None:
     text = (FOLDER / name).read_text()
     if name.endswith(".html"):

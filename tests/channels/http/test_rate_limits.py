@@ -439,7 +439,7 @@ def test_trusted_proxies_are_addresses_and_networks() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("listed", "told"),
     [
         ("10.0.0.1, proxy.example", "'proxy.example' is neither"),
@@ -628,7 +628,7 @@ async def test_whatever_is_wrong_with_redis_the_chat_goes_on_and_no_password_is_
             assert "hunter2" not in repr(logs)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "url",
     [
         "http://:hunter2-hunter2@host:6379",

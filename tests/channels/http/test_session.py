@@ -14,6 +14,7 @@ from rapport.channels.http.auth.authentication import refuse_forged
 from rapport.storage.access.api_keys import ApiKeys
 from rapport.storage.access.sessions import MAX_SESSIONS_PER_KEY, Sessions
 from tests.channels.http.test_auth import make_key, until_closed
+from tests.support.cases import every_case
 from tests.support.world import World, open_world
 
 PAGE = {"X-Rapport": "page"}
@@ -262,7 +263,7 @@ async def test_neither_the_key_nor_the_cookie_is_stored_or_logged(
     assert token not in told.out + told.err
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("origin", "let_in"),
     [
         ("http://chat.example:8000", True),

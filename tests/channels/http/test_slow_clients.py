@@ -13,6 +13,7 @@ import structlog
 from websockets.asyncio.client import connect
 
 from rapport.channels.http.requests.connection_limits import Connections, ReceivingLimits
+from tests.support.cases import every_case
 from tests.support.listening import listening
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world
@@ -140,10 +141,9 @@ async def test_a_connection_without_a_further_request_is_closed(world: World) ->
         await client.rest()
 
 
-@pytest.mark.parametrize(
+@every_case(
     "field",
     [b"X-Long: " + b"a" * 70_000 + b"\r\n", b"a: b\r\n" * 300, b"X-Long: " + b"a" * 5_000_000 + b"\r\n"],
-    ids=["70 KB at once", "300 fields", "5 MB"],
 )
 async def test_a_header_that_is_too_large_is_refused(world: World, field: bytes) -> None:
     async with raw(world) as client:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -119,7 +118,7 @@ async def test_a_reason_can_be_changed_and_taken_away(world: World) -> None:
         assert "nothing to change" in assert_problem(await world.http.patch(path, json=body), 400)
 
 
-@pytest.mark.parametrize("delay", [1, 1.0, 1.5, 30, MAX_DELAY_SECONDS])
+@every_case("delay", [1, 1.0, 1.5, 30, MAX_DELAY_SECONDS])
 async def test_a_delay_is_between_a_second_and_thirty_days(world: World, delay: float) -> None:
     conversation = await world.conversation()
     assert (await set_timer(world, conversation, delay_seconds=delay)).status_code == 201
@@ -521,7 +520,7 @@ async def test_what_is_somebody_elses_is_not_there(world: World) -> None:
     assert (await world.http.get("/api/autonomy/stats", headers=ana)).json()["fired"] == 1
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("method", "path", "body"),
     [
         ("POST", "timers", LATER),

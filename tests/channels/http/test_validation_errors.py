@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from tests.support.cases import every_case
 from tests.support.world import World
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "detail"),
     [
         ({"content": 5}, "`content` must be a text or a list."),
@@ -25,7 +24,6 @@ from tests.support.world import World
         ({"content": "hi", "str": 1, "Metadata": {}}, "There is no field `str`. There is no field `Metadata`."),
         ({"content": "hi", "mentions": [3]}, "`mentions.0` must be a text."),
     ],
-    ids=str,
 )
 async def test_an_error_names_the_field_and_the_expected_form(world: World, body: dict[str, Any], detail: str) -> None:
     conversation_id = (await world.http.post("/chat/conversations", json={})).json()["id"]
@@ -33,14 +31,13 @@ async def test_an_error_names_the_field_and_the_expected_form(world: World, body
     assert (response.status_code, response.json()["detail"]) == (422, detail)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("parameters", "detail"),
     [
         ({}, "The field `q` is missing."),
         ({"q": "hi", "limit": 0}, "`limit`: Input should be greater than or equal to 1."),
         ({"q": "?!"}, "`q` needs at least one word."),
     ],
-    ids=str,
 )
 async def test_an_error_of_the_search_names_its_parameter(
     world: World, parameters: dict[str, Any], detail: str

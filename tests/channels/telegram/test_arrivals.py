@@ -27,6 +27,7 @@ from tests.channels.telegram.town import (
     restarted,
     telegram_settings,
 )
+from tests.support.cases import every_case
 from tests.support.world import open_world, until
 
 TAG = "@rapport_bot"
@@ -182,7 +183,7 @@ async def test_the_bot_learns_its_name_when_it_can(database_url: str) -> None:
             assert len(peer.calls("getMe")) == 2
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "body"),
     [(200, "{}"), (200, "[]"), (200, "null"), (200, '{"ok": false}'), (200, "\xff"), (500, "[]"), (400, '"no"')],
 )

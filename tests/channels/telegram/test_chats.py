@@ -8,6 +8,7 @@ from rapport.domain.errors import InvalidInput
 from rapport.storage.telegram import ChatMapping, MappedChat, TelegramUpdates
 from tests.channels.telegram.peer import Posted, telegram_peer
 from tests.channels.telegram.town import Town, at, days_ago, logged, open_town, restarted, telegram_settings
+from tests.support.cases import every_case
 from tests.support.world import open_world
 
 TAG = "@rapport_bot"
@@ -69,7 +70,7 @@ async def test_the_settings_say_whose_chat_it_is(town: Town) -> None:
         ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changes", "told"),
     [
         ({"telegram_allowed_users": "@ann"}, "TELEGRAM_ALLOWED_USERS: '@ann' is not an id"),

@@ -196,9 +196,7 @@ async def test_a_muted_chat_hears_nothing_unasked_until_it_is_unmuted(world: Wor
     assert (await world.silence(where)).state == "delivered"
 
 
-@pytest.mark.parametrize(
-    ("written", "minutes"), [("1h 30m", 90), ("2 h", 120), (" 1d ", 1_440), ("1 H 30 M", 90), ("\n45m\n", 45)]
-)
+@every_case(("written", "minutes"), [("1h 30m", 90), ("2 h", 120), (" 1d ", 1_440), ("1 H 30 M", 90), ("\n45m\n", 45)])
 async def test_durations_may_be_written_with_spaces(world: World, written: str, minutes: float) -> None:
     where = await world.conversation()
     await asked(world, where, f"/mute {written}")
@@ -207,9 +205,7 @@ async def test_durations_may_be_written_with_spaces(world: World, written: str, 
     assert abs((until - datetime.now(UTC)).total_seconds() - minutes * 60) < 30
 
 
-@pytest.mark.parametrize(
-    "written", ["soon", "2 weeks", "-1h", "0s", "9999d", "1_000h", "`*x*` @ben", "x" * 5_000, "\ud800"]
-)
+@every_case("written", ["soon", "2 weeks", "-1h", "0s", "9999d", "1_000h", "`*x*` @ben", "x" * 5_000, "\ud800"])
 async def test_a_wrong_duration_gets_a_sentence_and_mutes_nothing(world: World, written: str) -> None:
     where = await world.conversation()
     answer = await told(world, where, f"/mute {written}")
@@ -520,9 +516,7 @@ async def test_a_button_fits_what_the_platform_hands_back(world: World) -> None:
         pressed(await asked(world, where, "/forget", by=Author(longest, "Ana")))
 
 
-@pytest.mark.parametrize(
-    "data", ["", "forget", "forget:yes", "forget:maybe:user1:x", "other:yes:user1:x", "forget:yes:user1:x:y"]
-)
+@every_case("data", ["", "forget", "forget:yes", "forget:maybe:user1:x", "other:yes:user1:x", "forget:yes:user1:x:y"])
 async def test_what_is_no_button_of_ours_does_nothing(world: World, data: str) -> None:
     where = await full(world)
     assert await press_button(data, await found(world, where), ANA, must_not_be_asked, make_context(world)) is None
@@ -583,7 +577,7 @@ async def test_what_cant_be_explained_gets_a_sentence(world: World) -> None:
     assert await told(world, group, "/why", is_reply=True) == HOW_TO_ASK, "what it replies to is not known here"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("kind", "words"),
     [
         ("check_in", "to pick up our conversation"),

@@ -32,6 +32,7 @@ from telegram import (
 )
 from tests.channels.telegram.peer import TelegramPeer, babbles, fails, flood, hangs, resets, telegram_peer
 from tests.channels.telegram.peer_text import Unparsable, found_entities, parse_html
+from tests.support.cases import every_case
 from tests.support.waiting import LIMIT_SECONDS
 
 
@@ -306,7 +307,7 @@ async def test_html_arrives_as_entities(peer: TelegramPeer, bot: Bot) -> None:
     assert [one.language for one in sent.entities if one.language] == ["python"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("html", "words"),
     [
         ("a < b", 'Unsupported start tag "" at byte offset 2'),

@@ -12,6 +12,7 @@ import pytest
 from rapport.channels.telegram.inbox import MAX_UPDATE_CHARACTERS
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 from tests.channels.telegram.town import Impatient, Town, another_world, database_away, logged, open_town, road
+from tests.support.cases import every_case
 from tests.support.world import World, until
 
 TAG = "@rapport_bot"
@@ -53,7 +54,7 @@ async def test_with_a_webhook_telegram_is_not_polled(called: Town) -> None:
     assert [one.status for one in called.peer.updates.deliveries] == [200]
 
 
-@pytest.mark.parametrize("shown", ["", "wrong", "wröng", "0" * 64])
+@every_case("shown", ["", "wrong", "wröng", "0" * 64])
 async def test_who_does_not_show_the_secret_is_not_telegram(called: Town, shown: str) -> None:
     update = update_of(called, "let me in")
     headers = {HEADER.encode(): shown.encode("latin-1")} if shown else {}
@@ -62,7 +63,7 @@ async def test_who_does_not_show_the_secret_is_not_telegram(called: Town, shown:
     assert await called.world.sql("SELECT count(*) FROM telegram_updates") == [(0,)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "status"),
     [
         (b"not JSON", 400),
@@ -75,7 +76,6 @@ async def test_who_does_not_show_the_secret_is_not_telegram(called: Town, shown:
         (b'{"update_id": true}', 400),
         (b'{"update_id": 7, "x": "' + b"x" * MAX_UPDATE_CHARACTERS + b'"}', 413),
     ],
-    ids=["words", "bytes", "depth", "a list", "nothing", "a text", "below zero", "a truth", "too much"],
 )
 async def test_what_is_no_update_is_refused(called: Town, body: bytes, status: int) -> None:
     response = await call(called, body)
