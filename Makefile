@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
+# These tests of the source itself are a part of `check`.
+CHECKED := --ignore=tests/test_conventions.py --ignore=tests/test_promises.py
+
 # The tests start the command some hundred times: it must not be compiled anew each time.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -41,10 +44,10 @@ doctor: setup ## say which model and database are in use and whether each works
 	@exec $(BIN)/rapport doctor
 
 test: test-tools ## the tests, end to end and crashes included (short)
-	$(BIN)/pytest -n 4 --dist loadgroup
+	$(BIN)/pytest -n 4 --dist loadgroup $(CHECKED)
 
 test-fast: $(VENV)/.installed-dev ## the part of `test` that needs no browser, no processes and no long waits
-	$(BIN)/pytest -n 3 --dist loadgroup -m "not e2e and not browser and not slow"
+	$(BIN)/pytest -n 3 --dist loadgroup -m "not e2e and not browser and not slow" $(CHECKED)
 
 check: $(VENV)/.installed-dev ## format, lint, types, layers, conventions
 	$(BIN)/ruff format --check src tests bench

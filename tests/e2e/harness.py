@@ -115,9 +115,13 @@ class Home:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def make_home(model: ScriptedModel, new_data: Path) -> Home:
+def make_home(model: ScriptedModel, new_data: Path | None = None) -> Home:
+    """Make a home with a copy of this data directory; without it, the first server makes one."""
     made = Home(Path(tempfile.mkdtemp(prefix="rapport-e2e-")), model)
-    subprocess.run(["cp", "-a", str(new_data), str(made.data)], check=True)  # with owners, which Postgres insists on
+    if new_data is not None:
+        subprocess.run(
+            ["cp", "-a", str(new_data), str(made.data)], check=True
+        )  # with owners, which Postgres insists on
     return made
 
 

@@ -139,7 +139,7 @@ def serve(requests: socket.socket) -> None:
     child_ended, wake = os.pipe()
     os.set_blocking(child_ended, False)
     os.set_blocking(wake, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # a signal without a handler wakes nobody
+    signal.signal(signal.SIGCHLD, _do_nothing)  # a signal without a handler wakes nobody
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     while True:
         _report_ends(statuses)
@@ -163,6 +163,10 @@ def serve(requests: socket.socket) -> None:
             os.close(end)
         os.write(ends[3], f"{pid}\n".encode())
         statuses[pid] = ends[3]
+
+
+def _do_nothing(_number: int, _frame: object) -> None:
+    pass
 
 
 def _report_ends(statuses: dict[int, int]) -> None:
