@@ -34,9 +34,9 @@ from tests.support.growth import takes_at_most
 LONG = 32_000
 """As many characters as a message may have."""
 
-PUMPED = 8_000
-CPU_SECONDS = 0.05
-"""Linear time over 8,000 characters is less than a millisecond, and quadratic time is a fifth of a second."""
+PUMPED = 16_000
+CPU_SECONDS = 0.2
+"""Linear time over 16,000 characters is about a millisecond, and quadratic time is about half a second."""
 
 BACKSTOP_CPU_SECONDS = 1.0
 
