@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rapport.domain.conversation import extract_text
 from rapport.domain.errors import InvalidInput, TooLarge
+from rapport.domain.text_checks import has_visible_text
 from rapport.ingest.content import (
     MAX_BLOCKS,
     MAX_CHARACTERS,
@@ -21,7 +22,7 @@ from rapport.ingest.content import (
 from tests.support.cases import every_case
 
 STORABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=80)
-VISIBLE = STORABLE.filter(str.strip)
+VISIBLE = STORABLE.filter(has_visible_text)
 HALF = st.characters(categories=["Cs"])
 IMAGES: list[dict[str, Any]] = [
     {"type": "image", "url": "https://example.org/cat.png"},
@@ -41,12 +42,12 @@ def test_text_with_something_to_see_goes_in_as_it_is(text: str) -> None:
     assert check_content(text) == text
 
 
-@every_case("text", ["👩‍👩‍👧‍👦", "שלום", "é", "\ufeff!", "‮olleh", "\x01", "\U0010ffff", "a\r\nb", "�"])
+@every_case("text", ["👩‍👩‍👧‍👦", "שלום", "é", "\ufeff!", "‮olleh", "a\x01", "\U0010ffff", "a\r\nb", "�"])
 def test_unusual_text_goes_in_as_it_is(text: str) -> None:
     assert check_content(text) == text
 
 
-@given(st.text(" \t\r\n\u2003\u00a0\u3000\x1c", max_size=20))
+@given(st.text(" \t\r\n\u2003\u00a0\u3000\x1c\x01\u200b\u200d\ufeff", max_size=20))
 def test_a_message_without_anything_to_see_is_refused(text: str) -> None:
     for content in (text, [text_block(text)], [text_block(text), text_block("")]):
         with pytest.raises(InvalidInput, match="The message is empty"):

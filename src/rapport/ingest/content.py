@@ -11,7 +11,7 @@ import orjson
 
 from rapport.domain.conversation import Author, Content, extract_text
 from rapport.domain.errors import InvalidInput, TooLarge
-from rapport.domain.text_checks import check_text
+from rapport.domain.text_checks import check_text, has_visible_text
 
 MAX_CHARACTERS = 32_000
 MAX_BLOCKS = 32
@@ -35,7 +35,7 @@ def check_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
     """Return the content if it can be stored and is within limits; raises InvalidInput with a sentence for the sender."""
     if isinstance(content, str):
         check_text(content, what="content", limit=limit)
-        if not content.strip():
+        if not has_visible_text(content):
             raise InvalidInput("The message is empty: `content` needs at least one visible character.")
         return content
     if not content:
@@ -44,7 +44,7 @@ def check_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
         raise TooLarge(f"The message has {len(content)} blocks; at most {MAX_BLOCKS} are accepted.")
     blocks = [_check_block(block, limit=limit) for block in content]
     check_text(extract_text(blocks), what="content", limit=limit)
-    if not extract_text(blocks).strip() and all(block["type"] == "text" for block in blocks):
+    if not has_visible_text(extract_text(blocks)) and all(block["type"] == "text" for block in blocks):
         raise InvalidInput("The message is empty: its text blocks have no visible character.")
     return blocks
 
