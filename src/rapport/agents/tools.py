@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypedDict
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
 MAX_TOOL_ROUNDS = 3
-"""How many rounds of tool calls a model has before it must answer."""
+"""The number of rounds of tool calls that a model has before it must answer."""
 MAX_CALLS_PER_MESSAGE = 8
-"""How many tool calls one message may contain; further calls are refused."""
+"""The number of tool calls that one message may contain; further calls are refused."""
 MAX_CHAT_TOOL_CALLS = 6
-"""How many chat tool calls one turn may make."""
+"""The number of chat tool calls that one turn may make."""
 
 
 def _tool(name: str, description: str, required: Sequence[str] = (), **parameters: Mapping[str, Any]) -> dict[str, Any]:

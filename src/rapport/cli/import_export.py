@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 200_000_000
 """Maximum size of a file: it takes several times its size in memory."""
 MAX_TOLD = 100
-"""How many problems of rows are printed; the others are counted."""
+"""The number of problems of rows that are printed; the others are counted."""
 
 User = Annotated[str, typer.Option(help="The owner of the conversation; `local` is the user of a server without keys.")]
 

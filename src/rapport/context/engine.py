@@ -33,7 +33,7 @@ MAX_CERTAIN_REPLIES = 30
 MAX_SIMILAR = 5
 """The number of older messages that are selected for their meaning alone."""
 MAX_EXCHANGES = 5
-"""How many earlier calls, with the agent's answers, are selected with a discussion: the latest."""
+"""The number of earlier calls, with the agent's answers, that are selected with a discussion: the latest."""
 BARE_MARGIN = 0.15
 """The additional similarity that an older message needs when the call has no subject of its own."""
 AGENT_HANDLES = frozenset(handle.casefold() for agent in list_agents() for handle in agent.handles)

@@ -11,7 +11,7 @@ from rapport.context.relevance.line_features import CACHED_TEXTS, read_line
 from rapport.domain.conversation import Message
 
 MAX_QUOTED_MESSAGES = 3
-"""How many of the latest messages can be the subject of a call without one."""
+"""The number of the latest messages that can be the subject of a call without one."""
 
 AWAY_AFTER = timedelta(hours=1)
 """A person who has written nothing for this long does not take part in the discussion any more."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rapport.domain.conversation import Message
 
 MAX_CHAT_HISTORY = 12
-"""How many messages the model gets in full."""
+"""The number of messages that the model gets in full."""
 MAX_TOKENS = 6_000
 MAX_KEPT_MESSAGES = MAX_CHAT_HISTORY - 2
 KEPT_QUESTIONS = 2

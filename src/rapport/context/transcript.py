@@ -28,7 +28,7 @@ from rapport.domain.context_selection import MAX_LINE_CHARACTERS, ChosenMessage,
 from rapport.domain.conversation import Block, Content, Message
 
 MAX_IMAGES = 4
-"""How many images of the replied-to message the model gets."""
+"""The number of images of the replied-to message that the model gets."""
 LONG_SILENCE = timedelta(hours=1)
 """A gap that gets a line of its own."""
 

@@ -90,7 +90,7 @@ class Plan:
 
 
 MAX_COMPARED_FOLLOW_UPS = 20
-"""How many of the latest delivered follow-ups of a conversation a new one is compared with."""
+"""The number of the latest delivered follow-ups of a conversation that a new one is compared with."""
 
 
 @dataclass(frozen=True, slots=True)

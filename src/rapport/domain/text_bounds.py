@@ -15,7 +15,7 @@ SENTENCE_BREAK_CHARACTERS: Final = 100
 """After this many characters a line is broken where a sentence ends."""
 MAX_WORD_CHARACTERS: Final = 80
 MAX_RUN_CHARACTERS: Final = 12
-"""How often one character is kept in a row."""
+"""The number of equal characters in a row that are kept."""
 
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r" ?\n[ \n]*")

@@ -21,7 +21,7 @@ from rapport.storage.vector_index import ensure_vector_index, has_vector_index
 BATCH_MESSAGES = 64
 """Messages per batch: embedded within some tenths of a second, and stored in one short transaction."""
 MAX_CHARACTERS = 2_000
-"""How many characters of a message are embedded: no embedder reads much more."""
+"""The number of characters of a message that are embedded: no embedder reads much more."""
 MAX_REFUSALS = 3
 """A text that the embedder refuses this often, while it accepts others, stays without a vector."""
 _PLAIN = "hello"

@@ -17,7 +17,7 @@ from rapport.memory.query import Query, asks_for_everything
 log = structlog.get_logger()
 
 BUDGET = 1_000
-"""How many tokens of a prompt memories may take, including their heading."""
+"""The number of tokens of a prompt that memories may take, including their heading."""
 LONGEST = BUDGET // 4
 """Maximum tokens of one memory; the rest is cut off."""
 SECONDS = 5.0
@@ -32,7 +32,7 @@ ALWAYS = frozenset({"name", "diet", "allergy"})
 """Key prefixes, up to a colon, of memories that belong to every conversation: the person's name, and what could make them ill."""
 MOST_ALWAYS = 5
 LOOKED_AT = 200
-"""How many of the nearest memories are loaded to find those that always belong: more than nearly any owner has."""
+"""The number of the nearest memories that are loaded to find those that always belong: more than nearly any owner has."""
 
 _DEFUSED = str.maketrans({"[": "(", "]": ")", "<": "‹", ">": "›", "{": "(", "}": ")", "`": "'"})
 

@@ -20,7 +20,7 @@ MAX_TOKENS = 240
 TINY_TOKENS = 40
 """A line of at most this size that introduces or ends a part stays with it, even above the target."""
 OVERLAP = 120
-"""How much of the previous passage is repeated where a paragraph or a table is cut."""
+"""The part of the previous passage that is repeated where a paragraph or a table is cut."""
 LEAD_TOKENS = 45
 """The maximum for the title and the headings before an embedded text."""
 

@@ -27,13 +27,13 @@ MAX_NOTE_CHARACTERS = 500_000
 MAX_POINTS = 40_000
 """Limit of embedded sentences per note. Prose of the maximal length has about 6,000; only very short lines exceed this."""
 MAX_UNDER_WAY = 4_000_000
-"""How many characters of notes are embedded at a time: each note is held in memory with its vectors until it is stored.
+"""The number of characters of notes that are embedded at a time: each note is held in memory with its vectors until it is stored.
 
 One owner may use half of it. An owner without a running note may exceed it, up to SPARE times as much in total.
 """
 SPARE = 4
 BATCH = 16
-"""How many passages are embedded between two progress reports."""
+"""The number of passages that are embedded between two progress reports."""
 MAX_NOTES_OF_ONE_NAME = 1_000
 RESERVED = frozenset({"search"})
 """Ids that are reserved for other routes."""

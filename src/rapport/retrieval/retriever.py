@@ -15,9 +15,9 @@ from rapport.retrieval.standalone_question import keep_content_words, plain, sta
 TOP_WHEN_CLOSE = 5
 LISTED = 30
 LISTED_CHARACTERS = 240
-"""How many notes the model gets when a person asks which there are, and how much of each."""
+"""The number of notes that the model gets when a person asks which there are, and how much of each."""
 NAMED_NOTES, OPENING = 2, 8
-"""How many named notes the model gets, and how many of their passages in total."""
+"""The number of named notes that the model gets, and the number of their passages in total."""
 CLOSE = 0.05
 """If the best passages differ by less than this, the model gets more of them."""
 

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
 MAX_CONCURRENT_SENDS = 8
-"""How many conversations are sent to at once, so that one that hangs does not block the others."""
+"""The number of conversations that are sent to at once, so that one that hangs does not block the others."""
 
 
 class DeliveryLoop:

@@ -17,9 +17,9 @@ from rapport.turns.summarize import summarize
 log = structlog.get_logger()
 
 SUMMARY_WAIT_SECONDS = 5.0
-"""How long a turn waits for a summary of its conversation; then it runs without it."""
+"""The time that a turn waits for a summary of its conversation; then it runs without it."""
 MAX_RUNNING = 4
-"""How many jobs of a kind run at once, so that they leave the model to turns. A job that a turn waits for starts at once."""
+"""The number of jobs of a kind that run at once, so that they leave the model to turns. A job that a turn waits for starts at once."""
 
 
 class PostTurnJobs:

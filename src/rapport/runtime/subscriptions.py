@@ -27,9 +27,9 @@ from rapport.storage.database import Database
 from rapport.storage.messages.new_messages import PAGE, ConversationPosition, NewMessages
 
 TAIL_CHARACTERS = 500_000
-"""How many characters of the latest messages a feed keeps. A subscription that is further behind reads pages."""
+"""The number of characters of the latest messages that a feed keeps. A subscription that is further behind reads pages."""
 MAX_MEMORY_CHANGES = 1_000
-"""How many changes of an owner's memories are kept for slow subscriptions."""
+"""The number of changes of an owner's memories that are kept for slow subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class MemoryFeed:
     changes: deque[MemoryChanged] = field(default_factory=lambda: deque(maxlen=MAX_MEMORY_CHANGES))
     count: int = 0
     access_changes: int = 0
-    """How often access has changed. After each change, the access of the subscriptions is checked again."""
+    """The number of changes of access so far. After each change, the access of the subscriptions is checked again."""
     subscriptions: set[Subscription] = field(default_factory=set["Subscription"])
 
     def add(self, change: MemoryChanged) -> None:

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 BATCH = 1_000
 MAX_FIRED_AT_ONCE = 20_000
-"""How many timers are fired before the first of their turns begins."""
+"""The number of timers that are fired before the first of their turns begins."""
 POLL_SECONDS = 1.0
 """The longest sleep. A timer that another process sets is due after this time or later, so it is found in time."""
 MIN_PAUSE_SECONDS = 0.005

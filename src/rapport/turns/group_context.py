@@ -31,7 +31,7 @@ log = structlog.get_logger()
 SEMANTIC_SEARCH_TIMEOUT_SECONDS = 3.0
 """A call waits this long for the search by meaning; then it continues without its results."""
 EARLIER_QUESTIONS_LOOKBACK = 12
-"""How many of the latest messages are searched for earlier questions of the asker."""
+"""The number of the latest messages that are searched for earlier questions of the asker."""
 MAX_QUERY_CHARACTERS = 500
 """The longest text that can be searched for."""
 _WORD = re.compile(r"[^\W_]{2,}")

@@ -24,7 +24,7 @@ from rapport.storage.messages.summaries import Summaries
 log = structlog.get_logger()
 
 BATCH_MESSAGES = 1_000
-"""How many messages are read at once. A longer backlog gets several summaries, each including the one before."""
+"""The number of messages that are read at once. A longer backlog gets several summaries, each including the one before."""
 
 
 class SummaryWriter(Protocol):

@@ -20,7 +20,7 @@ from rapport.storage.telegram import ChatMapping, TelegramUpdates
 ALBUM_QUIET_SECONDS = 1.0
 """An album is complete when no message of it has arrived for this long."""
 MAX_WAITING_UPDATES = 100
-"""How many waiting updates of a chat are searched for the rest of an album. An album has at most ten messages."""
+"""The number of waiting updates of a chat that are searched for the rest of an album. An album has at most ten messages."""
 MAX_NUMBER_DISTANCE = 30
 """The message numbers of one album differ by at most this much."""
 _MAX_ALBUMS = 1_000

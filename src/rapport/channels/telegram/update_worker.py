@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 BATCH = 100
 MAX_CONCURRENT_CHATS = 8
-"""How many chats are handled at once, so that one that hangs does not block the others."""
+"""The number of chats that are handled at once, so that one that hangs does not block the others."""
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
 """Pause of a chat whose next update cannot be handled now, unless Telegram asks for more."""

@@ -9,9 +9,9 @@ from functools import lru_cache
 import numpy as np
 
 MAX_READ_CHARACTERS = 2_000
-"""How many characters of a message are read; the scorer was not trained on longer ones."""
+"""The number of characters of a message that are read; the scorer was not trained on longer ones."""
 CACHED_TEXTS = 10_000
-"""How many texts are cached: the latest messages of a hundred busy chats."""
+"""The number of texts that are cached: the latest messages of a hundred busy chats."""
 
 _WORD = re.compile(r"[^\W_](?:[\w'’./+#-]*\w)?")
 _HANDLE = re.compile(r"(?<![\w@.])@[\w|\[\]{}^`\\-]+")

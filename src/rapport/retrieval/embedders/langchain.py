@@ -23,7 +23,7 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 QUESTION_TIMEOUT_SECONDS = 10.0
 BATCH_SIZE = 64
 MAX_CHARACTERS = 6_000
-"""How much of a text is sent: providers refuse texts over about 8,000 tokens instead of reading their beginning."""
+"""The characters of a text that are sent: providers refuse texts over about 8,000 tokens instead of reading their beginning."""
 MAX_RETRY_AFTER_SECONDS = 300.0
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ MIN_SIMILARITY = 0.40
 NAME = "minilm-l6-v2-int8"
 MAX_TOKENS = 256
 MAX_CHARACTERS = 8_192
-"""How many characters of a text are tokenised: more than 256 tokens have."""
+"""The number of characters of a text that are tokenised: more than 256 tokens have."""
 BATCH_SIZE = 4
 """Larger batches are not faster on one core, use more memory and take longer to stop."""
 

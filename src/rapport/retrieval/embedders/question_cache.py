@@ -10,7 +10,7 @@ from rapport.domain.embedder import Embedder
 from rapport.domain.note import Vector
 
 MAX_CACHED_QUESTIONS = 256
-"""How many questions are kept: one turn often searches notes, memories and the chat with the same question."""
+"""The number of questions that are kept: one turn often searches notes, memories and the chat with the same question."""
 MAX_CACHED_CHARACTERS = 1_000
 """Longer questions are not kept, so that the cache stays below 2 MB."""
 

@@ -13,15 +13,15 @@ from rapport.storage.conversations.conversations import no_such_conversation, to
 from rapport.storage.database import Connection
 
 SEARCHED_CONVERSATIONS = 300
-"""How many of an owner's newest conversations a search reads. This and the next two limits bound its cost."""
+"""The number of an owner's newest conversations that a search reads. This and the next two limits bound its cost."""
 SEARCHED_MESSAGES = 60
-"""How many of the newest messages of each conversation a search reads."""
+"""The number of the newest messages of each conversation that a search reads."""
 SEARCHED_CHARACTERS = 1_000
-"""How many characters of each message a search reads, from its beginning."""
+"""The number of characters of each message that a search reads, from its beginning."""
 SHOWN_CHARACTERS = 120
 MAX_WORDS = 8
 RECENT_MESSAGES = 2_000
-"""How many of the newest messages count for the list of people."""
+"""The number of the newest messages that count for the list of people."""
 
 _CONVERSATION = "c.id, c.owner_id, c.agent_id, c.kind, c.channel, c.title, c.created_at, c.last_at"
 _SAID = "m.conversation_id = c.id AND m.owner_id = c.owner_id AND m.role <> 'system-summary' AND NOT m.synthetic"

@@ -24,11 +24,11 @@ one by one up to sqrt(EXACT_SHARE * all vectors); above that the index is faster
 MAX_EXACT_VECTORS = 30_000
 """The upper limit of both: comparing this many takes about 30 ms."""
 CANDIDATES = 50
-"""How many messages each of the two searches returns before fusion."""
+"""The number of messages that each of the two searches returns before fusion."""
 MAX_WORDS = 16
-"""How many different words of a question are searched for."""
+"""The number of different words of a question that are searched for."""
 MAX_WORD_HITS = 1_000
-"""How many messages are read per word. A word that is in more messages of a long chat is not searched for."""
+"""The number of messages that are read per word. A word that is in more messages of a long chat is not searched for."""
 RANK_SHIFT = 20
 """The constant of reciprocal rank fusion. The authors' 60 makes the first ranks nearly equal."""
 AUTHOR_BONUS = 1.0
@@ -38,7 +38,7 @@ SATURATION, LENGTH_WEIGHT, USUAL_BYTES = 1.2, 0.4, 80
 PARTICIPANTS_AMONG = 500
 """Authors of this many of the newest messages count as participants."""
 TOPIC_MESSAGES = 5_000
-"""How many of the newest messages of a forum topic are compared by meaning."""
+"""The number of the newest messages of a forum topic that are compared by meaning."""
 
 _SAID = "owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic"
 

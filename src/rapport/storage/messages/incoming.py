@@ -20,7 +20,7 @@ CLOCK_SKEW_SECONDS = 60
 """Allowed difference between a platform's clock and ours, with the time that a message takes to arrive."""
 
 MAX_STORED_EDITS = 50
-"""How many edits of a message `payload` keeps; each edit rewrites them all."""
+"""The number of edits of a message that `payload` keeps; each edit rewrites them all."""
 
 # `ingest/addressing.py` decides what is for the agent; this picks its decision for the conversation's row (ADR 43).
 _FOR_AGENT = (

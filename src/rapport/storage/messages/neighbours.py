@@ -15,9 +15,9 @@ from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COMMON_COLUMNS, PROMPT_COLUMNS, TEXT_COLUMNS, to_message
 
 MAX_REPLIES = 40
-"""How many direct and indirect replies to an anchor are loaded, the nearest first."""
+"""The number of direct and indirect replies to an anchor that are loaded, the nearest first."""
 MAX_REPLIES_PER_MESSAGE = 20
-"""How many replies to one message are loaded: the latest."""
+"""The number of replies to one message that are loaded: the latest."""
 _SAID = "conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic"
 
 # UNION keeps each message once, so a cycle of replies (an imported file may have one) ends; the LIMIT of `linked` stops the

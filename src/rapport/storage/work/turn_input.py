@@ -15,7 +15,7 @@ from rapport.storage.followups.past_followups import PAST_FOLLOWUPS, read_past_f
 from rapport.storage.messages.messages import COMMON_COLUMNS, PROMPT_COLUMNS, to_message
 
 PICTURES = 12
-"""How many of the newest messages are loaded with their pictures, which can be megabytes each; others only as text."""
+"""The number of the newest messages that are loaded with their pictures, which can be megabytes each; others only as text."""
 
 _MESSAGE = f"{COMMON_COLUMNS}, {PROMPT_COLUMNS}"
 
