@@ -108,7 +108,8 @@ async def open_app(
         from rapport.agents.graph import LangGraphAgent
         from rapport.agents.health import ModelHealth
         from rapport.agents.metadata import verify_metadata
-        from rapport.agents.models import close_model, make_model
+        from rapport.agents.model_record import ModelRecord
+        from rapport.agents.models import close_model, find_server, make_model
         from rapport.channels.base import ChannelServices
         from rapport.channels.registry import open_channels
         from rapport.core.core import make_core
@@ -121,6 +122,7 @@ async def open_app(
         from rapport.retrieval.retriever import make_retriever
         from rapport.runtime.worker import Worker
         from rapport.storage.migrate import migrate, schema_lock
+        from rapport.storage.model_records import ModelRecords
         from rapport.storage.notes.note_index import NoteIndex
         from rapport.storage.notes.passage_search import PassageSearch
         from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
@@ -138,7 +140,10 @@ async def open_app(
             await saver.setup()
         metrics = Metrics()
         health = ModelHealth(metrics.count_model_failure)
-        agent = LangGraphAgent(chat_model, saver, deadline=settings.turn_deadline, health=health)
+        server = find_server(settings.model, os.environ)
+        async with database.statement() as connection:
+            record = ModelRecord.read(await ModelRecords(connection).load(settings.model, server))
+        agent = LangGraphAgent(chat_model, saver, deadline=settings.turn_deadline, health=health, record=record)
         await verify_metadata(agent.graph, saver)
         embedder = make_embedder(settings.embeddings, environment=os.environ)
         stack.push_async_callback(close_embedder, embedder)
@@ -155,6 +160,9 @@ async def open_app(
             autonomy=settings.autonomy,
             now=now,
             model=settings.model,
+            model_server=server,
+            reflection=settings.reflection,
+            max_chat_history=settings.max_chat_history,
         )
         retention = timedelta(days=settings.retention_days) if settings.retention_days else None
         worker = Worker(deps, saver, max_turns=settings.max_turns, retention=retention)

@@ -12,6 +12,8 @@ from dotenv import load_dotenv
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rapport.context.summary_rules import MAX_CHAT_HISTORY
+from rapport.domain.agent_profile import ReflectionMode
 from rapport.domain.context_selection import LOOKBACK_LIMIT, MAX_RECENT_MESSAGES, SESSION_GAP_MINUTES, Strategy
 
 
@@ -33,10 +35,12 @@ class Settings(BaseSettings):
     turn_deadline: Annotated[float, Field(gt=0)] = 120.0
     max_message_characters: Annotated[int, Field(ge=1)] = 32_000
     max_turns: Annotated[int, Field(ge=1)] = 256
+    max_chat_history: Annotated[int, Field(ge=4, le=200)] = MAX_CHAT_HISTORY
     context_strategy: Strategy = "relevant"
     lookback_limit: Annotated[int, Field(ge=1, le=MAX_RECENT_MESSAGES)] = LOOKBACK_LIMIT
     time_threshold: Annotated[float, Field(gt=0, allow_inf_nan=False)] = SESSION_GAP_MINUTES
     autonomy: bool = True
+    reflection: ReflectionMode = "off"
     retention_days: Annotated[int, Field(ge=0, le=36_500)] = 30
     rate_limit: bool = False
     redis_url: Annotated[str | None, Field(validation_alias=AliasChoices("REDIS_URL"), repr=False)] = None

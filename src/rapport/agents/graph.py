@@ -20,19 +20,21 @@ from pydantic import BaseModel
 
 from rapport.agents.failures import ModelFailed, backoff, classify_failure
 from rapport.agents.health import ModelHealth
+from rapport.agents.model_record import ModelRecord
 from rapport.agents.tools import (
-    CHAT_TOOLS,
     MAX_TOOL_ROUNDS,
     UPSERT_MEMORY,
     ChatToolbox,
     MaySave,
+    PlannedFollowUp,
     Saved,
     Toolbox,
     has_calls,
+    is_answered,
     make_repeatable,
 )
 from rapport.domain.event import FRESH
-from rapport.domain.server_note import add_note
+from rapport.domain.server_note import NO_NOTE, ServerNote, add_note
 
 log = structlog.get_logger()
 
@@ -54,6 +56,7 @@ class TurnState(TypedDict, total=False):
     messages: list[BaseMessage]
     reply: AIMessage
     saved: list[Saved]
+    follow_up: PlannedFollowUp | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +64,19 @@ class RunContext:
     """Dependencies of a run that no checkpoint stores."""
 
     on_token: OnToken | None
-    may_save: MaySave | None
-    lookups: ChatToolbox | None = None
-    note: str = ""
+    tools: Toolbox
+    looks_up: bool = False
+    note: ServerNote = NO_NOTE
     """The server's note that is added to the newest message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The model's text, and the facts it asked to remember."""
+    """The model's text, the facts it asked to remember, and the follow-up it asked for."""
 
     message: AIMessage
     saved: Sequence[Saved] = ()
+    follow_up: PlannedFollowUp | None = None
 
     @property
     def text(self) -> str:
@@ -97,11 +101,13 @@ class LangGraphAgent:
         *,
         deadline: float,
         health: ModelHealth | None = None,
+        record: ModelRecord | None = None,
     ) -> None:
         self._model = model
         self._plain = _Offer(model)
-        self._saving = _offer(model, [UPSERT_MEMORY])
-        self._looking = _offer(model, CHAT_TOOLS)
+        self.record = record or ModelRecord()
+        self._takes_tools = _offer(model, [UPSERT_MEMORY]) is not None
+        self._offers: dict[tuple[str, ...], _Offer] = {}
         self._forms: dict[type[BaseModel], Runnable[LanguageModelInput, Any]] = {}
         self._deadline = deadline
         self._health = health or ModelHealth()
@@ -121,27 +127,29 @@ class LangGraphAgent:
         on_token: OnToken | None = None,
         fresh: bool = False,
         may_save: MaySave | None = None,
+        may_plan: bool = False,
         lookups: ChatToolbox | None = None,
-        note: str = "",
+        note: ServerNote = NO_NOTE,
         tags: dict[str, str] | None = None,
     ) -> Answer:
         """Return the model's answer to `message` after `history`. `on_token` is called for each streamed token.
 
-        With `may_save` the model may save facts that this function accepts; with `lookups` it may read more of a chat. `note`
-        is added to the message for the model and not stored in a checkpoint. Raise ModelFailed after the retries, or when
-        the deadline has passed.
+        With `may_save` the model may save facts that this function accepts; with `may_plan` it may plan a follow-up; with
+        `lookups` it may read more of a chat. `note` is added to the message for the model and not stored in a checkpoint.
+        Raise ModelFailed after the retries, or when the deadline has passed.
         """
         current = HumanMessage(message) if isinstance(message, str) else message
         config: RunnableConfig = {
             "configurable": {"thread_id": thread_id, FRESH: fresh},
             "metadata": dict(tags or {}),
         }
+        tools = Toolbox(may_save=may_save, may_plan=may_plan, lookups=lookups)
         try:
             async with self._within_deadline():
                 state = await self.graph.ainvoke(
                     TurnState(system=system, messages=[*history, current]),
                     config,
-                    context=RunContext(on_token, may_save, lookups, note),
+                    context=RunContext(on_token, tools, lookups is not None, note),
                     # The graph has one step, so one checkpoint at its end is enough.
                     durability="exit",
                 )
@@ -149,12 +157,12 @@ class LangGraphAgent:
             self._health.record_failure(failure)
             raise
         self._health.record_success()
-        return Answer(cast("AIMessage", state["reply"]), state.get("saved") or ())
+        return Answer(cast("AIMessage", state["reply"]), state.get("saved") or (), state.get("follow_up"))
 
     @property
     def calls_tools(self) -> bool:
-        """Return True if the model can call tools: to save facts, and to read more of a group chat."""
-        return self._saving is not None
+        """Return True if the model may be offered tools: to save facts, to plan a follow-up, to read more of a group chat."""
+        return self._takes_tools and self.record.may_have_tools
 
     async def decide(self, system: str, text: str, form: type[Form]) -> Form:
         """Return the model's decision in the given form. Raise ModelFailed, also if its answer does not have the form."""
@@ -195,29 +203,40 @@ class LangGraphAgent:
         messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         context = runtime.context
         messages[-1] = add_note(messages[-1], context.note)
-        tools = Toolbox(may_save=context.may_save, lookups=context.lookups)
-        rounds = _Rounds(context.on_token, looks_up=context.lookups is not None)
+        rounds = _Rounds(context.on_token, looks_up=context.looks_up)
+        reply = await self._ask_in_rounds(messages, context.tools, rounds)
+        return {"reply": reply, "saved": context.tools.saved, "follow_up": context.tools.follow_up}
+
+    async def _ask_in_rounds(self, messages: list[BaseMessage], tools: Toolbox, rounds: _Rounds) -> AIMessage:
+        """Return the model's answer. Another call is made only for the result of a look-up, or if there is no text yet."""
         try:
             for _ in range(MAX_TOOL_ROUNDS):
-                if (offer := self._offer(context)) is None:
+                if (offer := self._offer(tools)) is None:
                     break
                 reply = await self._ask_with_tools(messages, rounds.on_token, offer)
                 if not has_calls(reply):
-                    return {"reply": rounds.join_rounds(reply), "saved": tools.saved}
+                    return rounds.join_rounds(reply)
+                self.record.tool_calls += 1
+                results = await tools.use(reply)
+                if is_answered(reply):
+                    return rounds.join_rounds(reply)
                 rounds.end_round(str(reply.text))
-                messages += [make_repeatable(reply), *await tools.use(reply)]
+                messages += [make_repeatable(reply), *results]
             rounds.begin_last_round()
-            return {"reply": rounds.join_rounds(await self._ask(messages, rounds.on_token)), "saved": tools.saved}
+            return rounds.join_rounds(await self._ask(messages, rounds.on_token))
         except ModelFailed as failure:
             if failure.kind != "empty" or not rounds.text:
                 raise
-            return {"reply": AIMessage(rounds.text), "saved": tools.saved}  # all of its text was beside tool calls
+            return AIMessage(rounds.text)  # all of its text was beside tool calls
 
-    def _offer(self, context: RunContext) -> _Offer | None:
-        """Return the model with the tools that it may use in this run."""
-        if context.lookups is not None:
-            return self._looking
-        return self._saving if context.may_save is not None else None
+    def _offer(self, tools: Toolbox) -> _Offer | None:
+        """Return the model with the tools that it may use in this run; None without any."""
+        if not self.calls_tools or not (offered := tools.offered):
+            return None
+        names = tuple(str(tool["function"]["name"]) for tool in offered)
+        if names not in self._offers and (offer := _offer(self._model, offered)) is not None:
+            self._offers[names] = offer
+        return self._offers.get(names)
 
     async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer) -> AIMessage:
         """Return one answer of a model that may use tools. If the server refuses tools, ask without them from now on."""
@@ -228,7 +247,7 @@ class LangGraphAgent:
                 raise
             reply = await self._ask(messages, on_token)
             log.warning("agent.no_tools", reason=str(failure))
-            self._saving = self._looking = None
+            self._takes_tools = False
             return reply
 
     async def _ask(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 
@@ -60,6 +61,13 @@ def _make_other_model(name: str, provider: str, *, timeout: float) -> BaseChatMo
     if provider == "ollama":
         settings = {"client_kwargs": {"timeout": timeout}}  # it supports neither of the other parameters
     return cast("BaseChatModel", init_chat_model(name, **settings))
+
+
+def find_server(name: str, environment: Mapping[str, str]) -> str:
+    """Return host and port of the server that the environment names for this model; empty for the provider's own."""
+    variable = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "ollama": "OLLAMA_HOST"}
+    address = environment.get(variable.get(name.partition(":")[0], ""), "")
+    return urlsplit(address if "://" in address else f"//{address}").netloc.rpartition("@")[2]
 
 
 async def close_model(model: BaseChatModel) -> None:

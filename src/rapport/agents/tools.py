@@ -1,12 +1,15 @@
-"""The tools of a model: save a lasting fact, or read more of a group chat. Nothing is stored here: the turn stores the
-facts with its reply."""
+"""The tools of a model: save a lasting fact, plan a follow-up, or read more of a group chat. Nothing is stored here: the turn
+stores facts and plan with its reply."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+
+from rapport.domain.follow_up import MEANINGS, TRIGGER_TYPES
 
 MAX_TOOL_ROUNDS = 3
 """The number of rounds of tool calls that a model has before it must answer."""
@@ -35,6 +38,20 @@ UPSERT_MEMORY = _tool(
         "description": "A short name for facts that have one value at a time, such as `home`: it replaces the one that was"
         " saved under the same key.",
     },
+)
+
+FOLLOW_UP = _tool(
+    "follow_up",
+    "Plan one short message to the user in case they stay silent. Only if they would be glad of it: they have to decide or do"
+    " something, or your important question is open. Never after a goodbye or in small talk. You still answer them now.",
+    ["trigger_type", "delay_seconds", "matter"],
+    trigger_type={
+        "type": "string",
+        "enum": [*TRIGGER_TYPES],
+        "description": " ".join(f"{trigger_type}: {meaning}" for trigger_type, meaning in MEANINGS.items()),
+    },
+    delay_seconds={"type": "number", "description": "How many seconds of silence to wait: usually 120 to 3600."},
+    matter={"type": "string", "description": "The matter, in two to six of the user's own words: call the landlord."},
 )
 
 CHAT_TOOLS = [
@@ -90,14 +107,35 @@ class Saved(TypedDict):
     key: str | None
 
 
-class Toolbox:
-    """Run the tool calls of one turn, and collect the facts to save."""
+class PlannedFollowUp(TypedDict):
+    """A follow-up that the model asked for, unchecked."""
 
-    def __init__(self, *, may_save: MaySave | None = None, lookups: ChatToolbox | None = None) -> None:
+    trigger_type: str
+    delay_seconds: float
+    matter: str
+
+
+class Toolbox:
+    """Run the tool calls of one turn, and collect the facts to save and the follow-up to plan."""
+
+    def __init__(
+        self, *, may_save: MaySave | None = None, may_plan: bool = False, lookups: ChatToolbox | None = None
+    ) -> None:
         self._may_save = may_save
+        self._may_plan = may_plan
         self._lookups = lookups
         self._left = MAX_CHAT_TOOL_CALLS
         self.saved: list[Saved] = []
+        self.follow_up: PlannedFollowUp | None = None
+
+    @property
+    def offered(self) -> list[dict[str, Any]]:
+        """Return the descriptions of the tools that the model may use in this turn."""
+        return [
+            *([UPSERT_MEMORY] if self._may_save is not None else []),
+            *([FOLLOW_UP] if self._may_plan else []),
+            *(CHAT_TOOLS if self._lookups is not None else []),
+        ]
 
     async def use(self, reply: AIMessage) -> list[ToolMessage]:
         """Run the model's calls and return their results."""
@@ -118,6 +156,8 @@ class Toolbox:
     async def _use_one(self, name: str, arguments: Mapping[str, Any]) -> str:
         if self._may_save is not None and name == "upsert_memory":
             return self._upsert_memory(arguments, self._may_save)
+        if self._may_plan and name == "follow_up":
+            return self._plan_follow_up(arguments)
         if self._lookups is None or name not in CHAT_TOOL_NAMES:
             return "There is no such tool."
         if not self._left:
@@ -135,6 +175,21 @@ class Toolbox:
             return "Not saved: only what the user wrote themselves is kept."
         self.saved.append(Saved(content=content.strip(), key=(key or "").strip() or None))
         return "Saved."
+
+    def _plan_follow_up(self, arguments: Mapping[str, Any]) -> str:
+        trigger_type, delay, matter = (arguments.get(name) for name in ("trigger_type", "delay_seconds", "matter"))
+        if not isinstance(trigger_type, str) or not isinstance(matter, str) or not matter.strip():
+            return "Not planned: `trigger_type` and `matter` must be texts."
+        if isinstance(delay, bool) or not isinstance(delay, int | float) or not math.isfinite(delay):
+            return "Not planned: `delay_seconds` must be a number."
+        self.follow_up = PlannedFollowUp(trigger_type=trigger_type, delay_seconds=float(delay), matter=matter)
+        return "Planned."
+
+
+def is_answered(reply: AIMessage) -> bool:
+    """Return True if the reply has text, and the model needs the result of none of its calls."""
+    names = {call["name"] for call in (*reply.tool_calls, *reply.invalid_tool_calls)}
+    return bool(str(reply.text).strip()) and not names & CHAT_TOOL_NAMES
 
 
 def make_repeatable(reply: AIMessage) -> AIMessage:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from rapport.context.source_block import BLENDED, STRICT, render_sources
+from rapport.context.source_block import STRICT, render_sources
 from rapport.context.transcript import to_langchain_content
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import ChosenMessage, ContextSelection
@@ -32,28 +32,22 @@ def build_system_prompt(
     agent: AgentProfile,
     traits: ConversationTraits,
     passages: Sequence[Passage] = (),
-    memories: str = "",
     *,
     about: str = "",
     called: bool = True,
     looks_up: bool = False,
     abilities: str = "",
 ) -> str:
-    """Return the instructions for this turn, with the passages and memories that were found for it.
+    """Return the instructions of an agent: the same text from turn to turn, except for a strict agent.
 
-    `about` describes passages that were not found by a search. `called` is False for a follow-up. `looks_up` is True if
-    there are tools to read more of a group chat. `abilities` is what the agent can do here: after the persona, before the
-    parts that change each turn. A strict agent's template is exact and has no place for it.
+    A strict agent's template is exact; it has a place for the passages and none for `abilities`, which is what the agent can
+    do here. `about` describes passages that were not found by a search. `called` is False for a follow-up. `looks_up` is
+    True if there are tools to read more of a group chat.
     """
-    persona = f"{agent.persona}\n\n{abilities}" if abilities else agent.persona
     if agent.grounding == "strict":
         prompt = STRICT.replace("{{sources_block}}", render_sources(passages, about))
-    elif passages:
-        prompt = BLENDED.format(persona=persona, sources_block=render_sources(passages, about))
     else:
-        prompt = persona
-    if memories:
-        prompt = f"{prompt}\n\n{memories}"
+        prompt = f"{agent.persona}\n\n{abilities}" if abilities else agent.persona
     if not traits.has_many_speakers:
         return prompt
     about = (

@@ -17,9 +17,7 @@ Sources:
 {{sources_block}}
 Answer clearly and concisely, then list citations as: Sources: id1, id2."""
 
-BLENDED = """{persona}
-
-These passages from the person's notes may help. When you use one, cite it as [source: <id>]; when none fits, answer without them.
+BLENDED = """These passages from the person's notes may help. When you use one, cite it as [source: <id>]; when none fits, answer without them.
 Sources:
 {sources_block}"""
 

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rapport.domain.conversation import Message
+from rapport.domain.event import SummaryDue
 
 MAX_CHAT_HISTORY = 12
-"""The number of messages that the model gets in full."""
+"""The default of the setting: above this number of messages a conversation gets its first summary."""
+SLACK = 5
+"""The number of further messages that a later summary waits for: a summary costs a model call."""
 MAX_TOKENS = 6_000
-MAX_KEPT_MESSAGES = MAX_CHAT_HISTORY - 2
 KEPT_QUESTIONS = 2
 """The number of newest user messages that a summary never covers."""
 SUMMARY_PROMPT = (
@@ -40,20 +42,48 @@ def estimate_tokens(text: str) -> int:
     return len(_PIECES.findall(text))
 
 
-def is_crowded(messages: Sequence[Message]) -> bool:
-    """Return True if the messages for the model, without the summary, are too many or too long."""
-    if len(messages) > MAX_CHAT_HISTORY:
-        return True
+def get_window_limit(max_history: int = MAX_CHAT_HISTORY) -> int:
+    """Return how many uncovered messages the model gets at most: more than a summary leaves, because no turn waits for one."""
+    return 2 * (max_history + SLACK)
+
+
+def find_summary_due(
+    messages: Sequence[Message], *, has_summary: bool, max_history: int = MAX_CHAT_HISTORY
+) -> SummaryDue:
+    """Return when the uncovered messages need a summary: now, after a pause of the conversation, or never.
+
+    The first summary is due above `max_history` messages. A later one is due above five more: after a pause, and at once above
+    another five. Too many tokens make each due at once.
+    """
+    threshold = max_history + SLACK if has_summary else max_history
+    if len(messages) <= threshold:
+        return "now" if _has_too_many_tokens(messages) else "never"
+    is_urgent = not has_summary or len(messages) > threshold + SLACK or _has_too_many_tokens(messages)
+    return "now" if is_urgent else "after_pause"
+
+
+def select_messages_to_cover(
+    messages: Sequence[Message], *, has_summary: bool = False, max_history: int = MAX_CHAT_HISTORY
+) -> Sequence[Message]:
+    """Return the oldest messages that a summary shall cover; none if it is not needed yet."""
+    if find_summary_due(messages, has_summary=has_summary, max_history=max_history) == "never":
+        return ()
+    # Never all of them: a limit below three messages still keeps one.
+    newest = messages[-max(max_history - 2, 1) :]
+    kept_count = max(_count_fitting(newest), _count_protected(messages))
+    return messages[: len(messages) - kept_count]
+
+
+def fit_window(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the newest messages that fit into the token limit, and at least those that a summary never covers."""
+    if not _has_too_many_tokens(messages):
+        return messages
+    return messages[-max(_count_fitting(messages), _count_protected(messages)) :]
+
+
+def _has_too_many_tokens(messages: Sequence[Message]) -> bool:
     # No text has more tokens than characters: this shows for most conversations that they are short enough.
     return sum(len(message.text) for message in messages) > MAX_TOKENS and _count_fitting(messages) < len(messages)
-
-
-def select_messages_to_cover(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the oldest messages that a summary shall cover; none if it is not needed yet."""
-    if not is_crowded(messages):
-        return ()
-    kept_count = max(_count_fitting(messages[-MAX_KEPT_MESSAGES:]), _count_protected(messages))
-    return messages[: len(messages) - kept_count]
 
 
 def _count_fitting(messages: Sequence[Message]) -> int:

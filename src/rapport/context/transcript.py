@@ -21,7 +21,7 @@ from rapport.context.fence import (
     sanitize,
     sanitize_all,
 )
-from rapport.context.question import PICTURE
+from rapport.context.question import PICTURE, is_bare
 from rapport.context.situation import get_zone_name
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import MAX_LINE_CHARACTERS, ChosenMessage, ContextSelection
@@ -115,6 +115,13 @@ class TranscriptRenderer:
             for block in content
         )
         return HumanMessage(to_langchain_content([{"type": "text", "text": head}, *blocks]), id=self._call.id)
+
+    def describe_task(self) -> str:
+        """Return a sentence about what the model shall do with the call. A small model goes by what it reads last."""
+        asker = self._get_label(self._call)
+        if is_bare(self._call.text):
+            return f"{asker} asks for your view on the talk above. Give {asker} your view on it, in a few sentences."
+        return f"Answer what {asker} asks here; it is about the talk above."
 
     def quote_messages(
         self,

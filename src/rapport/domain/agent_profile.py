@@ -8,6 +8,9 @@ from typing import Literal, TypeAlias
 from rapport.domain.follow_up import Autonomy
 
 Grounding: TypeAlias = Literal["blend", "strict"]
+ReflectionMode: TypeAlias = Literal["off", "when_open", "always"]
+"""Whether a model call of its own, after a pause, decides about follow-ups and memories: `when_open` asks only if the rules
+find something open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +28,5 @@ class AgentProfile:
     """True if it keeps lasting facts about the person it talks with, in direct chats."""
     autonomy: Autonomy | None = None
     """The rules for follow-ups; None: it sends none."""
+    reflection: ReflectionMode | None = None
+    """None: the server's setting."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rapport.domain.conversation import Content, Message
 from rapport.domain.conversation_kind import TRAITS, ConversationKind, ConversationTraits
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.memory import MemoryCandidate
+
+SummaryDue: TypeAlias = Literal["now", "after_pause", "never"]
+"""When the uncovered part of a conversation needs a summary."""
 
 FRESH = "rapport_fresh"
 """Set in a graph run's configuration at the first attempt of an event: no checkpoint can exist yet."""
@@ -81,6 +84,8 @@ class Reply:
     """The model refused the prompt: it may have been too long."""
     memory_candidates: Sequence[MemoryCandidate] = ()
     """The memories that the model wants to store."""
+    follow_up: Mapping[str, Any] | None = None
+    """The follow-up that the model asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,5 +95,6 @@ class Finished:
     reply: Message
     has_more: bool
     """The conversation has another queued event."""
-    needs_summary: bool = False
-    """The conversation's unsummarised part is long enough for a summary."""
+    summary_due: SummaryDue = "never"
+    has_plan: bool = False
+    """A follow-up is planned."""

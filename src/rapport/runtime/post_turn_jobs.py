@@ -9,17 +9,17 @@ import structlog
 
 from rapport.agents.profiles import get_agent
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.event import ClaimedEvent
+from rapport.domain.event import ClaimedEvent, SummaryDue
 from rapport.turns.deps import TurnDeps
 from rapport.turns.reflect import PAUSE_SECONDS, reflect
 from rapport.turns.summarize import summarize
 
 log = structlog.get_logger()
 
-SUMMARY_WAIT_SECONDS = 5.0
-"""The time that a turn waits for a summary of its conversation; then it runs without it."""
+SUMMARY_PAUSE_SECONDS = 10.0
+"""The silence before a summary that is due after a pause: while people talk, the model belongs to them."""
 MAX_RUNNING = 4
-"""The number of jobs of a kind that run at once, so that they leave the model to turns. A job that a turn waits for starts at once."""
+"""The number of jobs of a kind that run at once, so that they leave the model to turns."""
 
 
 class PostTurnJobs:
@@ -32,37 +32,45 @@ class PostTurnJobs:
 
     def close(self) -> list[asyncio.Task[None]]:
         """Cancel scheduled jobs; return the tasks of the others, for the caller to end."""
-        self._reflections.cancel_scheduled()
+        self._summaries.cancel_all_scheduled()
+        self._reflections.cancel_all_scheduled()
         return [*self._summaries.tasks.values(), *self._reflections.tasks.values()]
 
-    def begin(self, event: ClaimedEvent, *, needs_summary: bool) -> None:
-        """Start the jobs that follow this event's reply. Call it when no further event of the conversation waits."""
+    def begin(self, event: ClaimedEvent, *, summary_due: SummaryDue, is_open: bool) -> None:
+        """Start the jobs that follow this event's reply. Call it when no further event of the conversation waits.
+
+        `is_open`: the rules have planned a follow-up.
+        """
         deps = self._deps
-        if needs_summary:
-            ids = (event.owner_id, event.conversation_id)
-            self._summaries.begin(event, lambda: summarize(*ids, database=deps.database, writer=deps.agent))
+        if summary_due != "never":
+            after = SUMMARY_PAUSE_SECONDS if summary_due == "after_pause" else 0.0
+            self._summaries.begin(event, lambda: self._summarize(event), after=after)
         profile = get_agent(event.agent_id)
+        mode = deps.get_reflection(profile)
         # Only a model that calls tools can answer in the form that a reflection needs. For others the rules' plan stays.
-        if deps.agent.calls_tools and (profile.autonomy is not None or profile.remembers):
+        can_reflect = deps.agent.calls_tools and (profile.autonomy is not None or profile.remembers)
+        if can_reflect and (mode == "always" or (mode == "when_open" and is_open)):
             self._reflections.begin(event, lambda: reflect(event, profile, deps), after=PAUSE_SECONDS)
 
-    async def wait_for_summary(self, conversation_id: str) -> None:
-        """Wait up to SUMMARY_WAIT_SECONDS for a running summary of the conversation, so that the next turn uses it.
-
-        Only a person who writes again before the summary is done waits.
-        """
-        if (task := self._summaries.tasks.get(conversation_id)) is not None:
-            self._summaries.hurry(conversation_id)
-            await asyncio.wait({task}, timeout=SUMMARY_WAIT_SECONDS)
-
-    def cancel_reflection(self, conversation_id: str) -> None:
-        """Cancel the reflection of a conversation in which somebody has written."""
+    def end_pause(self, conversation_id: str) -> None:
+        """Cancel the jobs that wait for a pause of a conversation in which somebody has written, and its reflection."""
+        self._summaries.cancel_scheduled(conversation_id)
         self._reflections.cancel(conversation_id)
 
     def cancel(self, conversation_id: str) -> None:
         """Cancel every job of a conversation that is being erased."""
         self._summaries.cancel(conversation_id)
         self._reflections.cancel(conversation_id)
+
+    async def _summarize(self, event: ClaimedEvent) -> None:
+        deps = self._deps
+        await summarize(
+            event.owner_id,
+            event.conversation_id,
+            database=deps.database,
+            writer=deps.agent,
+            max_history=deps.max_chat_history,
+        )
 
 
 class _Jobs:
@@ -86,18 +94,17 @@ class _Jobs:
         else:
             self._start(event, job)
 
-    def hurry(self, conversation_id: str) -> None:
-        """Start the queued job at once: a turn waits for it."""
-        if (task := self.tasks.get(conversation_id)) is not None:
-            self._release(task)
-
     def cancel(self, conversation_id: str) -> None:
-        if (timer := self._scheduled.pop(conversation_id, None)) is not None:
-            timer.cancel()
+        self.cancel_scheduled(conversation_id)
         if (task := self.tasks.pop(conversation_id, None)) is not None:
             task.cancel()
 
-    def cancel_scheduled(self) -> None:
+    def cancel_scheduled(self, conversation_id: str) -> None:
+        """Cancel the conversation's job if it has not started."""
+        if (timer := self._scheduled.pop(conversation_id, None)) is not None:
+            timer.cancel()
+
+    def cancel_all_scheduled(self) -> None:
         """Cancel the jobs that have not started."""
         for timer in self._scheduled.values():
             timer.cancel()

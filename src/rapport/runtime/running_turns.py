@@ -24,6 +24,7 @@ from rapport.runtime.tasks import end_all
 from rapport.runtime.typing_indicator import show_typing
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.messages.messages import Messages
+from rapport.storage.model_records import ModelRecords
 from rapport.storage.work.events import Events, Superseded
 from rapport.turns.answer import answer_message
 from rapport.turns.deps import TurnDeps
@@ -158,8 +159,8 @@ class RunningTurns:
             draft.nudge()
 
     async def interrupt_follow_ups(self, accepted: Accepted) -> None:
-        """End the follow-up and the reflection of a conversation in which somebody has just written, in all processes."""
-        self._post_turn_jobs.cancel_reflection(accepted.conversation_id)
+        """End the follow-up and the pause of a conversation in which somebody has just written, in all processes."""
+        self._post_turn_jobs.end_pause(accepted.conversation_id)
         for _, trigger_type in accepted.overtaken:
             self.deps.metrics.count_follow_up(trigger_type, "superseded")
         if accepted.interrupted is not None:
@@ -200,7 +201,6 @@ class RunningTurns:
         # Adds both ids to every log line of this task.
         structlog.contextvars.bind_contextvars(conversationId=event.conversation_id, agentId=event.agent_id)
         try:
-            await self._post_turn_jobs.wait_for_summary(event.conversation_id)
             push = event.channel != API_CHANNEL  # by whichever process has that channel
             async with show_typing(self._channels, event):
                 if event.trigger_type is not None:
@@ -254,10 +254,14 @@ class RunningTurns:
             self._delivery_loop.wake()
             if event.traits.selects_context:
                 self._embedding_loop.enqueue(event.conversation_id)
+        if self.deps.agent.record.has_news():
+            async with self._database.statement() as connection:
+                record = self.deps.agent.record.facts
+                await ModelRecords(connection).store(self.deps.model, self.deps.model_server, record)
         if result.has_more:
             await self._claim_next(event.conversation_id)
         elif result.reply is not None and not self.is_stopping:
-            self._post_turn_jobs.begin(event, needs_summary=result.needs_summary)
+            self._post_turn_jobs.begin(event, summary_due=result.summary_due, is_open=result.has_plan)
 
     async def _claim_next(self, conversation_id: str) -> None:
         """Claim the conversation's next event and begin its turn."""

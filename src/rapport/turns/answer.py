@@ -11,11 +11,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from rapport.agents.failures import ModelFailed
 from rapport.agents.graph import Answer
 from rapport.agents.profiles import get_agent
-from rapport.context.summary_rules import is_crowded
+from rapport.context.summary_rules import find_summary_due
 from rapport.domain import failpoints
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.event import ClaimedEvent, Finished, Reply
+from rapport.domain.event import ClaimedEvent, Finished, Reply, SummaryDue
 from rapport.domain.follow_up import Plan
 from rapport.memory.memory_store import Prepared
 from rapport.memory.query import query_for
@@ -63,7 +63,7 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
     finished = await _commit(turn, reply, plan, memories, push=push)
     turn.timer.record("commit")
     failpoints.reach("turn.committed")
-    return replace(finished, needs_summary=_needs_summary(turn, reply, finished))
+    return replace(finished, summary_due=_find_summary_due(turn, reply, finished), has_plan=plan is not None)
 
 
 async def _make_reply(turn: Turn, draft: Draft) -> Reply:
@@ -123,7 +123,7 @@ async def _load_turn(event: ClaimedEvent, deps: TurnDeps, *, push: bool) -> Turn
         if push:  # a follow-up that was not sent because somebody wrote must not be part of the history
             await Outbox(connection).take_back(event.conversation_id)
         turn_input = await load_turn_input(
-            connection, event, limit=builder.messages_to_load, embedder=deps.retriever.embedder.name
+            connection, event, limit=builder.get_messages_to_load(deps), embedder=deps.retriever.embedder.name
         )
         if turn_input is None:
             raise Superseded("The conversation was deleted.")
@@ -165,7 +165,10 @@ async def _commit(turn: Turn, reply: Reply, plan: Plan | None, memories: Sequenc
     return finished
 
 
-def _needs_summary(turn: Turn, reply: Reply, finished: Finished) -> bool:
-    """Return True if a summary is needed, and the model works or refused only because the conversation is too long."""
-    can_summarize = turn.event.traits.is_summarized and (reply.model_failed is False or reply.was_refused)
-    return can_summarize and is_crowded([*turn.input.earlier, turn.input.message, finished.reply])
+def _find_summary_due(turn: Turn, reply: Reply, finished: Finished) -> SummaryDue:
+    """Return when a summary is due, if the model works or refused only because the conversation is too long."""
+    if not turn.event.traits.is_summarized or not (reply.model_failed is False or reply.was_refused):
+        return "never"
+    messages = [*turn.input.earlier, turn.input.message, finished.reply]
+    has_summary = turn.input.summary is not None
+    return find_summary_due(messages, has_summary=has_summary, max_history=turn.deps.max_chat_history)

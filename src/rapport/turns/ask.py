@@ -6,6 +6,8 @@ from rapport.agents.graph import Answer
 from rapport.agents.tools import MaySave
 from rapport.context.prompt import build_system_prompt
 from rapport.context.situation import Situation
+from rapport.context.source_block import BLENDED, render_sources
+from rapport.domain.server_note import NO_NOTE, ServerNote
 from rapport.memory.recall import memories_block
 from rapport.replies.defusing import defuse_ids
 from rapport.replies.quoting import quote_history, quote_prompt
@@ -36,20 +38,24 @@ async def ask_model(
         prompt_input.lookups.retrieved = citable_ids
     is_called = event.trigger_type is None
     situation = _describe_situation(turn)
+    memories = defuse_ids(memories_block(findings.memories), citable_ids)
     instructions = [
         build_system_prompt(
             turn.profile,
             event.traits,
             findings.passages,
-            defuse_ids(memories_block(findings.memories), citable_ids),
             about=findings.description,
             called=is_called,
             looks_up=prompt_input.lookups is not None,
             abilities=situation.describe_abilities(event.traits, is_called=is_called),
         )
     ]
-    if not is_called:  # a trigger's text is fixed (AUTO-3), so the time is at the end of the instructions
-        instructions.append(_join_sentences(situation.time_sentence, situation.person_sentence))
+    note = NO_NOTE
+    if is_called:  # what changes from turn to turn stands behind what does not, so that prompt caches hit
+        note = _write_note(turn, prompt_input, findings, situation, memories)
+    else:  # a trigger's text is fixed (AUTO-3), so all of it is at the end of the instructions
+        facts = [memories, _render_passages(turn, findings), situation.time_sentence, situation.person_sentence]
+        instructions += [fact for fact in facts if fact]
     if hint:
         instructions.append(hint)
     return await turn.deps.agent.run(
@@ -60,8 +66,9 @@ async def ask_model(
         on_token=on_token,
         fresh=event.attempts == 1 if fresh is None else fresh,
         may_save=may_save,
+        may_plan=is_called and turn.may_model_plan,
         lookups=prompt_input.lookups,
-        note=_describe_note(turn, situation) if is_called else "",
+        note=note,
         tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
     )
 
@@ -80,13 +87,24 @@ def _describe_situation(turn: Turn) -> Situation:
     )
 
 
-def _describe_note(turn: Turn, situation: Situation) -> str:
+def _write_note(
+    turn: Turn, prompt_input: PromptInput, findings: Findings, situation: Situation, memories: str
+) -> ServerNote:
     """Return the server note beside the newest message. In a group the message itself has its date, time and speaker."""
     limits = situation.limits_sentence if turn.profile.grounding == "strict" else ""
-    if turn.event.traits.has_many_speakers:
-        return limits
-    return _join_sentences(situation.time_sentence, situation.person_sentence, limits)
+    sentences = [limits]
+    if not turn.event.traits.has_many_speakers:
+        sentences = [situation.time_sentence, situation.person_sentence, limits]
+    blocks = [memories, _render_passages(turn, findings)]
+    return ServerNote(
+        " ".join(sentence for sentence in sentences if sentence),
+        "\n\n".join(block for block in blocks if block),
+        prompt_input.task,
+    )
 
 
-def _join_sentences(*sentences: str) -> str:
-    return " ".join(sentence for sentence in sentences if sentence)
+def _render_passages(turn: Turn, findings: Findings) -> str:
+    """Return the passages for an agent whose instructions have no fixed place for them; empty if there are none."""
+    if turn.profile.grounding == "strict" or not findings.passages:
+        return ""
+    return BLENDED.format(sources_block=render_sources(findings.passages, findings.description))

@@ -32,4 +32,4 @@ def check_reply(answer: Answer, findings: Findings, *, hidden_prompts: Collectio
         log.warning("autonomy.leak", kind=leak)
         raise PromptLeaked(leak)
     candidates = [MemoryCandidate(make_storable(saved["content"]), saved["key"], "agent") for saved in answer.saved]
-    return replace(reply, model_failed=False, memory_candidates=candidates)
+    return replace(reply, model_failed=False, memory_candidates=candidates, follow_up=answer.follow_up)

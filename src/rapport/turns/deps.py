@@ -10,10 +10,13 @@ from typing import Protocol
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from rapport.agents.graph import Answer, Form
+from rapport.agents.model_record import ModelRecord
 from rapport.agents.tools import ChatToolbox, MaySave
-from rapport.domain.agent_profile import AgentProfile
+from rapport.context.summary_rules import MAX_CHAT_HISTORY
+from rapport.domain.agent_profile import AgentProfile, ReflectionMode
 from rapport.domain.conversation_kind import ConversationTraits
 from rapport.domain.follow_up import Autonomy
+from rapport.domain.server_note import ServerNote
 from rapport.memory.memory_store import MemoryStore
 from rapport.memory.recall import Recall
 from rapport.metrics import Metrics
@@ -34,6 +37,9 @@ class Agent(Protocol):
     @property
     def calls_tools(self) -> bool: ...
 
+    @property
+    def record(self) -> ModelRecord: ...
+
     async def run(
         self,
         message: str | HumanMessage,
@@ -44,8 +50,9 @@ class Agent(Protocol):
         on_token: OnToken | None,
         fresh: bool,
         may_save: MaySave | None,
+        may_plan: bool,
         lookups: ChatToolbox | None,
-        note: str,
+        note: ServerNote,
         tags: dict[str, str],
     ) -> Answer: ...
 
@@ -71,6 +78,12 @@ class TurnDeps:
     """The clock for the time that prompts state."""
     model: str = ""
     """The name of the model, from RAPPORT_MODEL."""
+    model_server: str = ""
+    """Host and port of the model's server; empty for the provider's own."""
+    reflection: ReflectionMode = "off"
+    """When a model call after a turn decides about follow-ups and memories, for agents without a choice of their own."""
+    max_chat_history: int = MAX_CHAT_HISTORY
+    """Above this number of messages a conversation gets its first summary."""
 
     def get_autonomy(self, profile: AgentProfile, traits: ConversationTraits, choice: bool | None) -> Autonomy | None:
         """Return the agent's rules for follow-ups in such a conversation; None if follow-ups are off.
@@ -78,3 +91,7 @@ class TurnDeps:
         `choice` is the conversation's own setting; None if it is unset.
         """
         return profile.autonomy if self.autonomy and traits.wants_follow_ups(choice) else None
+
+    def get_reflection(self, profile: AgentProfile) -> ReflectionMode:
+        """Return when the agent reflects after a turn."""
+        return profile.reflection or self.reflection

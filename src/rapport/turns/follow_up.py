@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import structlog
 from langchain_core.messages import HumanMessage
@@ -15,12 +15,12 @@ from langchain_core.messages import HumanMessage
 from rapport.agents.failures import ModelFailed
 from rapport.agents.profiles import get_agent
 from rapport.context.question import get_author_id
-from rapport.context.summary_rules import MAX_CHAT_HISTORY, is_crowded
+from rapport.context.summary_rules import find_summary_due, get_window_limit
 from rapport.domain import failpoints
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Message, extract_text
 from rapport.domain.draft import Draft
-from rapport.domain.event import ClaimedEvent, Reply
+from rapport.domain.event import ClaimedEvent, Reply, SummaryDue
 from rapport.domain.follow_up import (
     EXPIRY_SECONDS,
     PROMPTS,
@@ -41,9 +41,17 @@ from rapport.storage.work.turn_input import load_turn_input
 from rapport.turns.ask import ask_model
 from rapport.turns.check import PromptLeaked, check_reply
 from rapport.turns.deps import TurnDeps
-from rapport.turns.findings import Lookup, recall_and_retrieve
+from rapport.turns.findings import Findings, Lookup, recall_and_retrieve
 from rapport.turns.plan import plan_follow_up
-from rapport.turns.prompt_input import PROMPT_BUILDERS
+from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
+from rapport.turns.speak_first import (
+    HIDDEN_TEXTS,
+    NAME_THE_TOPIC,
+    Fault,
+    describe_moment,
+    find_fault,
+    write_plain_trigger,
+)
 from rapport.turns.turn import MAX_ATTEMPTS, PhaseTimer, Turn, get_sole_speaker
 
 log = structlog.get_logger()
@@ -65,7 +73,8 @@ class FollowUpResult:
     reply: Message | None = None
     has_more: bool = False
     """True if another event of the conversation waits."""
-    needs_summary: bool = False
+    summary_due: SummaryDue = "never"
+    has_plan: bool = False
     regenerated: bool = False
 
     @property
@@ -89,6 +98,24 @@ class _LoadedFollowUp:
     state: GateInput
     own: Sequence[Message]
     """The messages that the person wrote themselves."""
+
+    @property
+    def last_message(self) -> Message | None:
+        """Return the last message of a person; None in an empty conversation."""
+        people = (message for message in reversed(self.turn.input.earlier) if message.role == "user")
+        return next((message for message in people if message.text.strip()), None)
+
+
+_Fault: TypeAlias = Fault | Literal["leaked"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """The model's text for a trigger, and what is wrong with it."""
+
+    reply: Reply
+    prompt_input: PromptInput
+    fault: _Fault | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +154,63 @@ async def follow_up(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, push: 
         return result
     turn.timer.record("commit")
     failpoints.reach("turn.committed")
-    needs_summary = event.traits.is_summarized and is_crowded([*turn.input.earlier, result.reply])
-    return replace(result, needs_summary=needs_summary)
+    if not event.traits.is_summarized:
+        return replace(result, has_plan=plan is not None)
+    messages, has_summary = [*turn.input.earlier, result.reply], turn.input.summary is not None
+    due = find_summary_due(messages, has_summary=has_summary, max_history=deps.max_chat_history)
+    return replace(result, summary_due=due, has_plan=plan is not None)
 
 
 async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
-    """Return a reply that does not leak the hidden prompt, after a second attempt if needed; or how it failed."""
-    turn = loaded.turn
+    """Return a reply to the person that shows nothing of the trigger, after a second draft if needed; or how it failed."""
+    turn, record = loaded.turn, loaded.turn.deps.agent.record
     findings = await recall_and_retrieve(turn, _choose_lookup(turn, loaded.trigger))
-    prompt_input = PROMPT_BUILDERS[turn.event.kind].build_for_trigger(turn, loaded.trigger)
-    ask = partial(ask_model, turn, prompt_input, findings)
-    check = partial(check_reply, findings=findings, hidden_prompts=_list_hidden_prompts(turn.profile))
-    regenerated = False
+    is_plain = record.needs_plain_trigger
     try:
-        try:
-            reply = check(await ask())
-        except PromptLeaked:
-            regenerated = True
-            reply = check(await ask(hint=AS_YOURSELF, fresh=False))
-    except PromptLeaked:
-        return _Attempt("leaked", regenerated=True)
+        draft = await _write_draft(loaded, findings, is_plain=is_plain)
+        if not is_plain and loaded.last_message is not None:
+            record.count_trigger(was_answered=draft.fault is not None)
+        if regenerated := draft.fault is not None:
+            draft = await _write_draft(loaded, findings, is_plain=True, fault=draft.fault)
     except ModelFailed as failure:
         log.warning("chat.error", errorType=failure.kind, message=f"no follow-up: {failure}")
         return _Attempt("failed")
-    if not reply.content:
+    if draft.fault == "leaked":
+        return _Attempt("leaked", regenerated=True)
+    if draft.fault == "answers_trigger" or not draft.reply.content:
+        log.info("autonomy.no_follow_up", reason=draft.fault or "empty")
         return _Attempt("failed", regenerated=regenerated)
-    receipt = {**findings.audit, "context": prompt_input.receipt}
+    receipt = {**findings.audit, "context": draft.prompt_input.receipt}
     tags = {"autonomous": True, "trigger_type": turn.event.trigger_type}
-    return _Attempt("delivered", replace(reply, metadata={**reply.metadata, **receipt, **tags}), regenerated)
+    metadata = {**draft.reply.metadata, **receipt, **tags}
+    return _Attempt("delivered", replace(draft.reply, metadata=metadata), regenerated)
+
+
+async def _write_draft(
+    loaded: _LoadedFollowUp, findings: Findings, *, is_plain: bool, fault: _Fault | None = None
+) -> _Draft:
+    """Return the model's text for the trigger, and what is wrong with it. `fault` is what was wrong with the draft before.
+
+    With `is_plain` the trigger is written for models that answer the usual one.
+    """
+    turn, last_message = loaded.turn, loaded.last_message
+    trigger, hints = loaded.trigger, list[str]()
+    if last_message is not None:
+        hints.append(_describe_moment(turn, last_message))
+        if is_plain:
+            trigger = trigger.model_copy(update={"content": write_plain_trigger(last_message)})
+    if fault is not None:
+        hints.append(AS_YOURSELF if fault == "leaked" else NAME_THE_TOPIC)
+    prompt_input = PROMPT_BUILDERS[turn.event.kind].build_for_trigger(turn, trigger)
+    is_first = turn.event.attempts == 1 and fault is None
+    answer = await ask_model(turn, prompt_input, findings, hint="\n\n".join(hints), fresh=is_first)
+    try:
+        reply = check_reply(answer, findings, hidden_prompts=_list_hidden_prompts(turn.profile))
+    except PromptLeaked:
+        return _Draft(Reply(""), prompt_input, "leaked")
+    is_talking = last_message is not None and bool(reply.content)
+    found = find_fault(extract_text(reply.content), turn.input.earlier, loaded.state.topic) if is_talking else None
+    return _Draft(reply, prompt_input, found)
 
 
 async def _commit(
@@ -209,7 +265,7 @@ async def _load_follow_up(event: ClaimedEvent, deps: TurnDeps) -> _LoadedFollowU
         turn_input = await load_turn_input(
             connection,
             event,
-            limit=MAX_CHAT_HISTORY,
+            limit=get_window_limit(deps.max_chat_history),
             embedder=deps.retriever.embedder.name,
             question=_build_trigger_message(event, trigger),
         )
@@ -280,8 +336,19 @@ def _describe_past_follow_up(loaded: _LoadedFollowUp, reply: Reply) -> PastFollo
     return PastFollowUp(state.topic, tuple(sources), state.now, state.is_inferred, in_this_silence=True)
 
 
+def _describe_moment(turn: Turn, last_message: Message) -> str:
+    return describe_moment(
+        _get_trigger_type(turn.event),
+        last_message,
+        now=turn.deps.now(),
+        name=last_message.author.name if last_message.author else None,
+        is_group=turn.event.traits.has_many_speakers,
+    )
+
+
 def _list_hidden_prompts(profile: AgentProfile) -> set[str]:
-    return {*PROMPTS.values(), *(profile.autonomy.prompts.values() if profile.autonomy else ())}
+    prompts = profile.autonomy.prompts.values() if profile.autonomy else ()
+    return {*PROMPTS.values(), *prompts, *HIDDEN_TEXTS}
 
 
 def _build_trigger(event: ClaimedEvent, profile: AgentProfile) -> HumanMessage:

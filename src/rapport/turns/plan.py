@@ -1,33 +1,39 @@
-"""Plan a follow-up after a reply, by rules."""
+"""Plan a follow-up after a reply: as the model asked for in its answer or, if it calls no tools, by rules."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.domain.conversation import Message
 from rapport.domain.event import Reply
 from rapport.domain.follow_up import PastFollowUp, Plan
 from rapport.followups.planner import plan_by_rules
+from rapport.followups.reflection_form import FollowUp, plan_from
 from rapport.turns.turn import Turn, get_sole_speaker
+
+MAX_READ_MESSAGES = 12
+"""The number of messages that the rules read."""
 
 
 def plan_follow_up(turn: Turn, reply: Reply, *, just_made: Sequence[PastFollowUp] = ()) -> Plan | None:
-    """Return the follow-up that the rules plan after this reply; `just_made` are follow-ups that are not stored yet."""
+    """Return the follow-up to send after this reply if nobody writes; `just_made` are follow-ups that are not stored yet."""
     autonomy = turn.autonomy
     if autonomy is None:
         return None
-    messages = [*turn.input.earlier[-MAX_CHAT_HISTORY:]]
+    messages = [*turn.input.earlier[-MAX_READ_MESSAGES:]]
     if turn.event.trigger_type is None:
         messages.append(turn.input.message)
     messages.append(_build_reply_message(turn, reply))
-    return plan_by_rules(
-        messages,
-        earlier=[*just_made, *turn.input.past_follow_ups],
-        autonomy=autonomy,
-        owner_id=get_sole_speaker(turn.event),
-    )
+    earlier = [*just_made, *turn.input.past_follow_ups]
+    owner_id = get_sole_speaker(turn.event)
+    if turn.event.trigger_type is None and turn.may_model_plan:
+        if reply.follow_up is not None:
+            request = FollowUp(**reply.follow_up)
+            return plan_from(request, said=messages, earlier=earlier, autonomy=autonomy, owner_id=owner_id)
+        if turn.deps.agent.record.has_called_tools:  # it could have asked for one
+            return None
+    return plan_by_rules(messages, earlier=earlier, autonomy=autonomy, owner_id=owner_id)
 
 
 def _build_reply_message(turn: Turn, reply: Reply) -> Message:

@@ -15,13 +15,14 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from rapport.context.prompt import build_history, build_question, build_window_selection
 from rapport.context.question import drop_empty_replies, get_author_id
 from rapport.context.situation import load_zone
-from rapport.context.summary_rules import MAX_CHAT_HISTORY
+from rapport.context.summary_rules import fit_window, get_window_limit
 from rapport.context.transcript import TranscriptRenderer, render_preceding_message
 from rapport.domain.context_selection import MAX_RECENT_MESSAGES, ContextSelection
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.replies.quoting import quote_message
 from rapport.storage.work.turn_input import TurnInput
 from rapport.turns.chat_tools import ChatTools
+from rapport.turns.deps import TurnDeps
 from rapport.turns.turn import Turn
 
 
@@ -37,6 +38,8 @@ class PromptInput:
     earlier_questions: Sequence[str] = ()
     """Earlier questions of the same person."""
     summary_id: str | None = None
+    task: str = ""
+    """A sentence after the message that says what to do with it."""
     lookups: ChatTools | None = None
     """Tools with which the model can read more of a group chat."""
 
@@ -50,8 +53,7 @@ class PromptInput:
 class PromptBuilder(Protocol):
     """Builds prompt inputs for conversations of one kind."""
 
-    @property
-    def messages_to_load(self) -> int:
+    def get_messages_to_load(self, deps: TurnDeps) -> int:
         """Return the number of messages before the answered one that a turn loads."""
         ...
 
@@ -69,8 +71,10 @@ class PromptBuilder(Protocol):
 class _DirectPrompts:
     """Give the model the newest messages of a direct chat, and the summary of older ones."""
 
-    messages_to_load: int = MAX_CHAT_HISTORY
     neighbours_to_load: int = 0
+
+    def get_messages_to_load(self, deps: TurnDeps) -> int:
+        return get_window_limit(deps.max_chat_history)
 
     async def build_for_message(self, turn: Turn) -> PromptInput:
         message, anchor = turn.input.message, turn.links.anchor
@@ -102,8 +106,10 @@ class _DirectPrompts:
 class _GroupPrompts:
     """Give the model a quoted transcript of the messages that belong to the call, and tools to read more of them."""
 
-    messages_to_load: int = MAX_RECENT_MESSAGES
     neighbours_to_load: int = 20
+
+    def get_messages_to_load(self, deps: TurnDeps) -> int:
+        return MAX_RECENT_MESSAGES
 
     async def build_for_message(self, turn: Turn) -> PromptInput:
         selector = turn.deps.context_selector
@@ -123,6 +129,7 @@ class _GroupPrompts:
             message=renderer.render_call(),
             selection=context.selection,
             question=context.question,
+            task=renderer.describe_task(),
             lookups=ChatTools(owner_id, context, selector, renderer) if calls_tools else None,
         )
         turn.timer.record("context")
@@ -143,7 +150,7 @@ PROMPT_BUILDERS: Final[Mapping[ConversationKind, PromptBuilder]] = {
 
 
 def _build_direct_history(turn_input: TurnInput) -> list[BaseMessage]:
-    return build_history(turn_input.summary, [quote_message(message) for message in turn_input.earlier])
+    return build_history(turn_input.summary, [quote_message(message) for message in fit_window(turn_input.earlier)])
 
 
 def _get_summary_id(turn_input: TurnInput) -> str | None:

@@ -35,13 +35,15 @@ def make_save_check(turn: Turn) -> MaySave | None:
 
 
 async def prepare_memories(turn: Turn, reply: Reply) -> Sequence[Prepared]:
-    """Return the embedded memories of this turn: those that the model saved or, if it has no tools, those that rules find.
+    """Return the embedded memories of this turn: those that the model saved or, if it calls no tools, those that rules find.
 
     A failure is logged, and the reply is sent without them.
     """
     if not turn.may_use_memory:
         return ()
-    candidates = reply.memory_candidates if turn.deps.agent.calls_tools else _extract_by_rules(turn)
+    candidates = reply.memory_candidates
+    if not candidates and not turn.deps.agent.record.has_called_tools:
+        candidates = _extract_by_rules(turn)
     if not candidates:
         return ()
     origin = {"conversation_id": turn.event.conversation_id, "message_id": turn.event.id}

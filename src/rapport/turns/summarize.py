@@ -10,6 +10,7 @@ import structlog
 
 from rapport.agents.failures import ModelFailed
 from rapport.context.summary_rules import (
+    MAX_CHAT_HISTORY,
     MAX_SUMMARY_CHARACTERS,
     SUMMARY_PROMPT,
     collect_source_ids,
@@ -33,22 +34,33 @@ class SummaryWriter(Protocol):
     async def ask(self, system: str, text: str) -> str: ...
 
 
-async def summarize(owner_id: str, conversation_id: str, *, database: Database, writer: SummaryWriter) -> None:
+async def summarize(
+    owner_id: str,
+    conversation_id: str,
+    *,
+    database: Database,
+    writer: SummaryWriter,
+    max_history: int = MAX_CHAT_HISTORY,
+) -> None:
     """Summarize the oldest messages of a conversation that is too long for the model. If the model fails, change nothing."""
     started_at = time.perf_counter()
     try:
-        while await _summarize_once(owner_id, conversation_id, database, writer):
+        while await _summarize_once(owner_id, conversation_id, database, writer, max_history):
             pass
     except ModelFailed as failure:
         log.warning("chat.error", errorType=failure.kind, message=f"no summary this time: {failure}")
     log.info("chat.metrics", phase="summary", ms=round((time.perf_counter() - started_at) * 1000, 2))
 
 
-async def _summarize_once(owner_id: str, conversation_id: str, database: Database, writer: SummaryWriter) -> bool:
+async def _summarize_once(
+    owner_id: str, conversation_id: str, database: Database, writer: SummaryWriter, max_history: int
+) -> bool:
     """Write one summary. Return True if there may be more to cover."""
     async with database.statement() as connection:
         backlog = await Summaries(connection).load_backlog(owner_id, conversation_id, limit=BATCH_MESSAGES)
-    covered = select_messages_to_cover(backlog.messages)
+    covered = select_messages_to_cover(
+        backlog.messages, has_summary=backlog.summary is not None, max_history=max_history
+    )
     if not covered:
         return False
     text = await _write_summary(backlog.summary, covered, writer)

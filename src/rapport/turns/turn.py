@@ -59,6 +59,12 @@ class Turn:
         """Return the rules for follow-ups in this conversation; None if follow-ups are off."""
         return self.deps.get_autonomy(self.profile, self.event.traits, self.input.autonomy_enabled)
 
+    @property
+    def may_model_plan(self) -> bool:
+        """Return True if the model may plan a follow-up with its answer."""
+        decides_now = self.deps.get_reflection(self.profile) == "off"
+        return decides_now and self.autonomy is not None and not self.input.is_muted and self.deps.agent.calls_tools
+
 
 def get_sole_speaker(event: ClaimedEvent) -> str | None:
     """Return the owner of a direct chat, whose messages alone count; None in a group, where everybody's do."""

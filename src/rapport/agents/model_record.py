@@ -1,0 +1,75 @@
+"""Record what a model has been seen to do, and decide by it what is asked of the model (ADR 63)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_COUNTS = ("tool_calls", "text_calls", "follow_ups", "answered_triggers", "refused_pictures")
+
+
+@dataclass(slots=True)
+class ModelRecord:
+    """Counts of what a model has done. A server learns them from the turns it runs: no call is made only to find out."""
+
+    tool_calls: int = 0
+    """Answers with a tool call in the provider's form."""
+    text_calls: int = 0
+    """Answers with a tool call written as text."""
+    follow_ups: int = 0
+    """Triggers on which it wrote to the person."""
+    answered_triggers: int = 0
+    """Triggers that it answered as if the person had said them."""
+    refused_pictures: int = 0
+    """Prompts that it took only without their pictures."""
+    _stored: tuple[bool, ...] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._stored = self.conclusions
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> ModelRecord:
+        """Return the record with these facts; facts that it does not know are left out."""
+        return cls(**{name: int(facts[name]) for name in _COUNTS if name in facts})
+
+    @property
+    def facts(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in _COUNTS}
+
+    @property
+    def may_have_tools(self) -> bool:
+        """Return False if the model writes tool calls as text: then it is offered no tools."""
+        return self.text_calls <= self.tool_calls
+
+    @property
+    def has_called_tools(self) -> bool:
+        """Return True if the model decides by tools what to remember and when to follow up; otherwise rules do."""
+        return self.tool_calls > 0
+
+    @property
+    def needs_plain_trigger(self) -> bool:
+        """Return True if the model answers triggers as if the person had said them."""
+        return self.answered_triggers > self.follow_ups
+
+    @property
+    def takes_pictures(self) -> bool:
+        return self.refused_pictures == 0
+
+    def has_news(self) -> bool:
+        """Return True once after what is concluded from the counts has changed: then the record is stored."""
+        changed = self._stored != self.conclusions
+        self._stored = self.conclusions
+        return changed
+
+    @property
+    def conclusions(self) -> tuple[bool, ...]:
+        """Return what decides about prompts."""
+        return self.may_have_tools, self.has_called_tools, self.needs_plain_trigger, self.takes_pictures
+
+    def count_trigger(self, *, was_answered: bool) -> None:
+        """Count a trigger that the model answered as if the person had said it, or on which it wrote to the person."""
+        if was_answered:
+            self.answered_triggers += 1
+        else:
+            self.follow_ups += 1
