@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from rapport.agents.failures import ModelFailed, backoff, classify_failure
 from rapport.agents.health import ModelHealth
 from rapport.agents.model_record import ModelRecord
+from rapport.agents.pictures import drop_pictures, has_pictures
 from rapport.agents.tools import (
     MAX_TOOL_ROUNDS,
     UPSERT_MEMORY,
@@ -45,6 +46,8 @@ Form = TypeVar("Form", bound=BaseModel)
 RETRIES = 2
 REFUSALS = frozenset({"http_400", "http_404", "http_422", "http_501"})
 """Status codes of servers whose model does not support tools."""
+MIN_MESSAGES_TO_SHORTEN = 4
+"""A prompt of fewer messages that is too long for the model is not asked again with half of them."""
 MAX_HELD_CHARACTERS = 200
 """Number of characters to hold back while a round may still end with a chat tool call."""
 
@@ -200,11 +203,17 @@ class LangGraphAgent:
             raise ModelFailed("timeout", f"no answer within {self._deadline:g} s") from None
 
     async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
-        messages: list[BaseMessage] = [SystemMessage(state["system"]), *state["messages"]]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        system, messages = SystemMessage(state["system"]), list(state["messages"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
         context = runtime.context
         messages[-1] = add_note(messages[-1], context.note)
         rounds = _Rounds(context.on_token, looks_up=context.looks_up)
-        reply = await self._ask_in_rounds(messages, context.tools, rounds)
+        try:
+            reply = await self._ask_in_rounds([system, *messages], context.tools, rounds)
+        except ModelFailed as failure:
+            if failure.problem != "too_long" or len(messages) < MIN_MESSAGES_TO_SHORTEN:
+                raise
+            log.warning("agent.prompt_shortened", reason=str(failure))
+            reply = await self._ask_in_rounds([system, *messages[len(messages) // 2 :]], context.tools, rounds)
         return {"reply": reply, "saved": context.tools.saved, "follow_up": context.tools.follow_up}
 
     async def _ask_in_rounds(self, messages: list[BaseMessage], tools: Toolbox, rounds: _Rounds) -> AIMessage:
@@ -253,6 +262,22 @@ class LangGraphAgent:
     async def _ask(
         self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None = None
     ) -> AIMessage:
+        """Return one answer. If the server refuses pictures, ask without them from now on."""
+        if not self.record.takes_pictures:
+            messages = drop_pictures(messages)
+        try:
+            return await self._request(messages, on_token, offer)
+        except ModelFailed as failure:
+            # llama.cpp answers a picture that its model can't read with status 500.
+            is_refusal = failure.kind in REFUSALS or "image" in failure.detail.casefold()
+            if not is_refusal or not has_pictures(messages):
+                raise
+            reply = await self._request(drop_pictures(messages), on_token, offer)
+            log.warning("agent.no_pictures", reason=str(failure))
+            self.record.refused_pictures += 1
+            return reply
+
+    async def _request(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None) -> AIMessage:
         """Return one answer, with up to two retries where a retry can help (RES-2)."""
         target = offer or self._plain
         for attempt in itertools.count(1):

@@ -73,3 +73,15 @@ class ModelRecord:
             self.answered_triggers += 1
         else:
             self.follow_ups += 1
+
+    def describe(self) -> str:
+        """Return sentences about what is asked of the model, for an operator."""
+        if not self.may_have_tools:
+            tools = "gets no tools, because it writes tool calls as text; rules find what to remember"
+        elif self.has_called_tools:
+            tools = "calls tools: it decides what to remember and when to follow up"
+        else:
+            tools = "has called no tool yet; rules find what to remember and when to follow up"
+        trigger = "; follow-ups are asked for in simpler words" if self.needs_plain_trigger else ""
+        pictures = "" if self.takes_pictures else "; it gets no pictures, because its server refused them"
+        return f"it {tools}{trigger}{pictures}"

@@ -15,7 +15,8 @@ from rapport.agents.advice import advise
 from rapport.agents.failures import classify_failure
 from rapport.agents.graph import LangGraphAgent
 from rapport.agents.metadata import verify_metadata
-from rapport.agents.models import BUILTIN, close_model, make_model
+from rapport.agents.model_record import ModelRecord
+from rapport.agents.models import BUILTIN, close_model, find_server, make_model
 from rapport.app import open_database
 from rapport.cli.main import secrets_in
 from rapport.domain.errors import RapportError
@@ -28,6 +29,7 @@ from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
 from rapport.storage.memories import Memories
 from rapport.storage.migrate import list_migrations, migrate, schema_lock
+from rapport.storage.model_records import ModelRecords
 from rapport.storage.notes.notes import Notes
 from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
 
@@ -88,6 +90,8 @@ async def _check_database_parts(part: Part, settings: Settings) -> str:
     """Check the database, and while it is open everything that it stores."""
     async with open_database(settings) as database:
         state = await _check_database(database, settings)
+        if settings.model != BUILTIN:
+            await part("Model in use", lambda: _report_model_record(database, settings))
         await part("Metadata", lambda: _check_metadata(database, settings))
         await part("Notes", lambda: _check_notes(database, settings))
         await part("Memories", lambda: _check_memories(database, settings))
@@ -136,6 +140,13 @@ async def _check_model(settings: Settings) -> str:
     if settings.model == BUILTIN:
         return f"the built-in one. {HOW_TO_SWITCH}"
     return f"{settings.model} answers ({len(str(reply.text))} characters)"
+
+
+async def _report_model_record(database: Database, settings: Settings) -> str:
+    """Return what servers on this database have seen the model do (ADR 63)."""
+    async with database.statement() as connection:
+        facts = await ModelRecords(connection).load(settings.model, find_server(settings.model, os.environ))
+    return ModelRecord.read(facts).describe()
 
 
 async def _check_embedder(settings: Settings) -> str:

@@ -19,8 +19,16 @@ SUMMARY_PROMPT = (
     "Summarize conversation so far highlighting user goals, resolved questions, outstanding issues, "
     "and relevant source ids. Keep <= 180 tokens."
 )
+SHORTER_PLEASE = "Write at most five short sentences in your own words. Don't copy the lines above."
+"""The end of the second request, after a summary that was too long or copied."""
+MAX_SUMMARY_TOKENS = 270
+"""A longer summary is written again: half as long again as the prompt allows, because token counts differ."""
 MAX_SUMMARY_CHARACTERS = 2_000
-"""A longer summary is cut: a model may exceed 180 tokens."""
+"""A longer summary is cut."""
+_MIN_COPIED_WORDS = 40
+_COPIED_RUN = 6
+"""The number of words in a row that count as copied."""
+_MAX_COPIED_SHARE = 0.6
 
 # Each match is about one token. Tokenizers have common words of European languages as one or a few tokens; tokens of rarer
 # scripts are shorter.
@@ -100,6 +108,19 @@ def _count_protected(messages: Sequence[Message]) -> int:
     """Return how many of the newest messages are protected: back to the newest user messages that stay uncovered."""
     questions = [index for index, message in enumerate(messages) if message.role == "user"]
     return len(messages) - questions[-KEPT_QUESTIONS] if len(questions) >= KEPT_QUESTIONS else len(messages)
+
+
+def is_poor_summary(summary: str, transcript: str) -> bool:
+    """Return True if a summary is too long, or mostly copied from the transcript, as weak models do."""
+    if estimate_tokens(summary) > MAX_SUMMARY_TOKENS:
+        return True
+    words, source = summary.casefold().split(), transcript.casefold().split()
+    if len(words) < _MIN_COPIED_WORDS:
+        return False
+    runs = {tuple(source[at : at + _COPIED_RUN]) for at in range(len(source) - _COPIED_RUN + 1)}
+    starts = range(len(words) - _COPIED_RUN + 1)
+    copied = sum(tuple(words[at : at + _COPIED_RUN]) in runs for at in starts)
+    return copied > _MAX_COPIED_SHARE * len(starts)
 
 
 def split_transcript(messages: Sequence[Message]) -> Iterator[str]:

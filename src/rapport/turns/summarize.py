@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import structlog
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from rapport.agents.failures import ModelFailed
+from rapport.builtin import BuiltinChatModel
 from rapport.context.summary_rules import (
     MAX_CHAT_HISTORY,
     MAX_SUMMARY_CHARACTERS,
+    SHORTER_PLEASE,
     SUMMARY_PROMPT,
     collect_source_ids,
+    is_poor_summary,
     select_messages_to_cover,
     split_transcript,
 )
@@ -84,7 +88,24 @@ async def _write_summary(previous: Message | None, messages: Sequence[Message], 
     text = previous.text if previous else ""
     for part in split_transcript(messages):
         text_to_cover = f"Summary so far:\n{text}\n\n{part}" if text else part
-        text = defuse(make_storable(await writer.ask(SUMMARY_PROMPT, text_to_cover))).strip()[:MAX_SUMMARY_CHARACTERS]
+        text = await _summarize_part(text_to_cover, writer)
         if not text:  # an empty summary would replace the earlier one
             raise ModelFailed("empty", "nothing that can be stored is left of the summary")
     return text
+
+
+async def _summarize_part(transcript: str, writer: SummaryWriter) -> str:
+    """Return the model's summary; after two that are too long or copied, an extract that the built-in model makes."""
+    text = _clean(await writer.ask(SUMMARY_PROMPT, transcript))
+    if not is_poor_summary(text, transcript):
+        return text
+    text = _clean(await writer.ask(SUMMARY_PROMPT, f"{transcript}\n\n{SHORTER_PLEASE}"))
+    if not is_poor_summary(text, transcript):
+        return text
+    log.info("summary.extracted")
+    extracted = await BuiltinChatModel().ainvoke([SystemMessage(SUMMARY_PROMPT), HumanMessage(transcript)])
+    return _clean(str(extracted.text))
+
+
+def _clean(text: str) -> str:
+    return defuse(make_storable(text)).strip()[:MAX_SUMMARY_CHARACTERS]
