@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from rapport.cli.timeline import REASONS, Told, Used, Why, draw, span
+from rapport.cli.timeline import REASONS, TimelineView, Used, Why, draw, span
 from rapport.domain.conversation import Author, Conversation, Message
 from tests.support.cases import every_case
 
@@ -50,13 +50,13 @@ REPLY = answered("R", "The Thai place it is.\n\nCall before Friday.", ago=-1)
 WHY = {"A": Why(("anchor",), 0.93), "B": Why(("topic",), 0.31), "C": Why(("session", "topic"), 0.6)}
 
 
-def told(*messages: Message, chosen: dict[str, Why] | None = None, **more: Any) -> Told:
+def told(*messages: Message, chosen: dict[str, Why] | None = None, **more: Any) -> TimelineView:
     why = {**(WHY if chosen is None else chosen), "D": Why(("trigger",), 1.0)}
     details: dict[str, Any] = {"strategy": "relevant", "is_stored": True, "anchor": A, **more}
-    return Told(GATHERING, "Companion", D, said=[*messages, D], chosen=why, **details)
+    return TimelineView(GATHERING, "Companion", D, messages=[*messages, D], chosen=why, **details)
 
 
-def drawn(what: Told, *, width: int | None = None, colour: bool = False) -> str:
+def drawn(what: TimelineView, *, width: int | None = None, colour: bool = False) -> str:
     """Render it for a terminal of this width, or for a pipe without a width."""
     file = io.StringIO()
     draw(Console(file=file, force_terminal=width is not None, width=width, no_color=not colour, highlight=False), what)
@@ -156,7 +156,9 @@ def test_it_begins_with_the_oldest_chosen_message() -> None:
 
 
 def test_what_was_said_unasked_has_no_call() -> None:
-    unasked = Told(GATHERING, "Companion", None, "recent", True, [B, C], {"C": Why(("recent",), 1.0)}, reply=REPLY)
+    unasked = TimelineView(
+        GATHERING, "Companion", None, "recent", True, [B, C], {"C": Why(("recent",), 1.0)}, reply=REPLY
+    )
     shown = drawn(unasked)
     assert "1 earlier message for what was said unasked on Tue 7 Oct 2025, 14:06 UTC" in shown
     assert [line[:2] for line in shown.splitlines() if re.match(r" [●·▶◀]", line)] == [" ●", " ◀"]

@@ -21,7 +21,7 @@ from rapport.domain.errors import Transient
 from rapport.domain.note import Chunk, Vector
 from rapport.retrieval import calibration as measuring
 from rapport.retrieval.calibration import Calibration, Sampled, calibrate
-from rapport.retrieval.chunking import chunks_of, make_embedding_text, points_of
+from rapport.retrieval.chunking import make_embedding_text, split_chunks, split_sentences
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.relevance import Measure, Measured
 
@@ -158,7 +158,7 @@ async def test_a_chat_model_that_fails_is_asked_a_few_times_and_done_without() -
 
     by_rules = await calibrated(passages_of(SUBJECTS), WordsAsVectors())
     assert await calibrated(passages_of(SUBJECTS), WordsAsVectors(), ask=ask) == by_rules
-    assert asked == measuring.PATIENCE
+    assert asked == measuring.MAX_FAILURES_IN_A_ROW
 
 
 async def test_stopping_while_the_chat_model_thinks_stops() -> None:
@@ -242,8 +242,8 @@ async def _embedded(embedder: Embedder, questions: QuestionSet) -> list[Sampled]
     cut = [
         (note, chunk, point)
         for note in questions.notes
-        for chunk in chunks_of(note.text, title=note.title)
-        for point in points_of(chunk)
+        for chunk in split_chunks(note.text, title=note.title)
+        for point in split_sentences(chunk)
     ]
     vectors = await embedder.embed([make_embedding_text(note.title, chunk, point) for note, chunk, point in cut])
     return [(note.id, note.title, chunk, vector) for (note, chunk, _), vector in zip(cut, vectors, strict=True)]

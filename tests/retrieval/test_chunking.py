@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from rapport.domain.note import Chunk
 from rapport.retrieval.chunking import (
     MAX_TOKENS,
+    MIN_SENTENCE_TOKENS,
     OVERLAP,
-    POINT_TOKENS,
-    chunks_of,
+    estimate_size,
     make_embedding_text,
-    points_of,
-    size_of,
+    split_chunks,
+    split_sentences,
 )
 from tests.support.cases import every_case
 from tests.support.growth import assert_in_proportion
@@ -90,7 +90,7 @@ def sentences(count: int, *, length: int = 60) -> list[str]:
 
 
 def test_a_passage_knows_the_headings_it_stands_under() -> None:
-    assert [(chunk.heading, chunk.text) for chunk in chunks_of(HANDBOOK)] == [
+    assert [(chunk.heading, chunk.text) for chunk in split_chunks(HANDBOOK)] == [
         ("", "Who to ask: the office."),
         ("Handbook", "Welcome."),
         (
@@ -106,13 +106,13 @@ def test_a_passage_knows_the_headings_it_stands_under() -> None:
 
 
 def test_a_first_heading_that_repeats_the_title_is_not_in_the_paths() -> None:
-    chunks = chunks_of("# The Handbook\n\nHello.\n\n## Leave\n\nThirty days.", title="the handbook")
+    chunks = split_chunks("# The Handbook\n\nHello.\n\n## Leave\n\nThirty days.", title="the handbook")
     assert chunks == [Chunk("", "Hello."), Chunk("Leave", "Thirty days.")]
-    assert chunks_of("# Parking", title="Parking") == [Chunk("", "Parking")]
+    assert split_chunks("# Parking", title="Parking") == [Chunk("", "Parking")]
 
 
 def test_a_heading_over_nothing_can_still_be_found() -> None:
-    assert chunks_of("# Leave\n\n## Sick leave\n\n## Unpaid leave ##\n\n# Parking") == [
+    assert split_chunks("# Leave\n\n## Sick leave\n\n## Unpaid leave ##\n\n# Parking") == [
         Chunk("Leave", "Sick leave"),
         Chunk("Leave", "Unpaid leave"),
         Chunk("", "Parking"),
@@ -121,7 +121,7 @@ def test_a_heading_over_nothing_can_still_be_found() -> None:
 
 def test_a_long_heading_is_clipped_in_the_path_and_whole_in_the_text() -> None:
     name = "A very long heading " * 6 + "to the last word"
-    (chunk,) = chunks_of(f"# {name}\n\nAnd its text.")
+    (chunk,) = split_chunks(f"# {name}\n\nAnd its text.")
     assert len(chunk.heading) <= 80
     assert chunk.heading.startswith("A very long heading")
     assert chunk.text == f"{name}\n\nAnd its text."
@@ -143,14 +143,14 @@ def test_a_long_heading_is_clipped_in_the_path_and_whole_in_the_text() -> None:
     ],
 )
 def test_what_only_looks_like_a_heading_is_text(text: str) -> None:
-    chunks = chunks_of(text)
+    chunks = split_chunks(text)
     assert {chunk.heading for chunk in chunks} == {""}
     assert missing_from("".join(chunk.text for chunk in chunks), "".join(text.split())) == []
 
 
 def test_small_neighbours_are_joined_but_never_across_a_heading() -> None:
     lines = [f"Rule {number} is short." for number in range(60)]
-    chunks = chunks_of("# One\n\n" + "\n\n".join(lines) + "\n\n# Two\n\nAlone.")
+    chunks = split_chunks("# One\n\n" + "\n\n".join(lines) + "\n\n# Two\n\nAlone.")
     assert chunks[-1] == Chunk("Two", "Alone.")
     assert all(250 <= len(chunk.text) <= 500 for chunk in chunks[:-1])
     assert "\n\n".join(chunk.text for chunk in chunks[:-1]) == "\n\n".join(lines)
@@ -158,24 +158,24 @@ def test_small_neighbours_are_joined_but_never_across_a_heading() -> None:
 
 def test_an_introduction_stays_with_what_it_introduces() -> None:
     code = "```\n" + "\n".join(f"step {number} of the procedure" for number in range(20)) + "\n```"
-    (chunk,) = chunks_of(f"Run these steps:\n\n{code}")
+    (chunk,) = split_chunks(f"Run these steps:\n\n{code}")
     assert chunk.text == f"Run these steps:\n\n{code}"
 
 
 def test_code_stays_whole_when_it_fits_and_is_cut_between_lines_when_not() -> None:
     code = "```\n" + "\n".join(f"line {number}" for number in range(50)) + "\n```"
     assert code in [
-        chunk.text for chunk in chunks_of(f"{' '.join(sentences(4))}\n\n{code}\n\n{' '.join(sentences(4))}")
+        chunk.text for chunk in split_chunks(f"{' '.join(sentences(4))}\n\n{code}\n\n{' '.join(sentences(4))}")
     ]
     long = "```\n" + "\n".join(f"line number {number}" for number in range(200)) + "\n```"
-    chunks = chunks_of(long)
+    chunks = split_chunks(long)
     assert len(chunks) > 1
     assert "\n".join(chunk.text for chunk in chunks) == long
 
 
 def test_rows_that_are_cut_off_from_a_tables_head_get_it_again() -> None:
     rows = [f"| person {number} | {number} days |" for number in range(80)]
-    chunks = chunks_of("| Name | Leave |\n|---|---|\n" + "\n".join(rows))
+    chunks = split_chunks("| Name | Leave |\n|---|---|\n" + "\n".join(rows))
     assert len(chunks) > 2
     assert all(chunk.text.startswith("| Name | Leave |\n|---|---|\n| person") for chunk in chunks)
     assert [row for chunk in chunks for row in chunk.text.splitlines()[2:]] == rows
@@ -186,7 +186,7 @@ def test_rows_that_are_cut_off_from_a_tables_head_get_it_again() -> None:
 
 def test_a_long_paragraph_is_cut_between_sentences_and_the_border_is_in_both_parts() -> None:
     told = sentences(30)
-    chunks = chunks_of(" ".join(told))
+    chunks = split_chunks(" ".join(told))
     assert len(chunks) > 3
     for before, after in pairwise(chunks):
         last = next(sentence for sentence in reversed(told) if before.text.endswith(sentence))
@@ -197,16 +197,16 @@ def test_a_long_paragraph_is_cut_between_sentences_and_the_border_is_in_both_par
 
 def test_a_long_last_sentence_is_not_repeated() -> None:
     told = sentences(12, length=200)
-    chunks = chunks_of(" ".join(told))
+    chunks = split_chunks(" ".join(told))
     assert " ".join(chunk.text for chunk in chunks) == " ".join(told)
 
 
 def test_a_sentence_is_whole_unless_it_alone_is_too_long() -> None:
     fits = "It " + "really " * 90 + "fits."
     around = " ".join(sentences(5))
-    assert any(fits in chunk.text for chunk in chunks_of(f"{around} {fits} {around}"))
+    assert any(fits in chunk.text for chunk in split_chunks(f"{around} {fits} {around}"))
     too_long = "It " + "really " * 400 + "does not."
-    parts = chunks_of(too_long)
+    parts = split_chunks(too_long)
     assert len(parts) > 1
     assert " ".join(part.text for part in parts) == too_long
 
@@ -215,13 +215,13 @@ def test_abbreviations_end_no_sentence() -> None:
     told = [
         f"Ask Dr. Smith or J. Doe, e.g. about No. {number} of the many rules that we have here." for number in range(30)
     ]
-    for chunk in chunks_of(" ".join(told)):
+    for chunk in split_chunks(" ".join(told)):
         assert chunk.text.startswith("Ask Dr. Smith")
         assert chunk.text.endswith("have here.")
 
 
 def test_an_unbroken_string_is_cut_hard() -> None:
-    parts = chunks_of("x" * 5_000)
+    parts = split_chunks("x" * 5_000)
     assert "".join(part.text for part in parts) == "x" * 5_000
     assert all(len(part.text) <= 800 for part in parts)
 
@@ -236,18 +236,18 @@ def test_an_unbroken_string_is_cut_hard() -> None:
     ],
 )
 def test_the_limit_is_one_of_tokens(text: str, most: int) -> None:
-    chunks = chunks_of(text)
+    chunks = split_chunks(text)
     assert len(chunks) > 3
     assert all(most / 8 <= len(chunk.text) <= most for chunk in chunks)
 
 
 def test_other_line_ends_and_a_mark_of_byte_order_change_nothing() -> None:
-    assert chunks_of("\ufeff" + HANDBOOK.replace("\n", "\r\n")) == chunks_of(HANDBOOK)
+    assert split_chunks("\ufeff" + HANDBOOK.replace("\n", "\r\n")) == split_chunks(HANDBOOK)
 
 
 @every_case("text", ["", " \n\t\n ", "\r\n\r\n", "\x0c"])
 def test_nothing_gives_nothing(text: str) -> None:
-    assert chunks_of(text, title="Empty") == []
+    assert split_chunks(text, title="Empty") == []
 
 
 # ---- any text
@@ -263,28 +263,28 @@ def test_nothing_gives_nothing(text: str) -> None:
 @example("x" * 2_000 + "。" * 900)
 @settings(max_examples=300)
 def test_any_text_is_cut_within_the_limit_and_always_in_the_same_way(text: str) -> None:
-    chunks = chunks_of(text)
-    assert chunks == chunks_of(text)
+    chunks = split_chunks(text)
+    assert chunks == split_chunks(text)
     assert bool(chunks) == bool(text.removeprefix("\ufeff").strip())
     for chunk in chunks:
         assert chunk.text.strip()
-        assert size_of(chunk.text) <= MAX_TOKENS
+        assert estimate_size(chunk.text) <= MAX_TOKENS
         assert len(chunk.text) <= 800
 
 
 @given(st.text(st.characters(exclude_characters="#=-\ufeff", exclude_categories=["Cs"]), max_size=3_000))
 @settings(max_examples=200)
 def test_without_headings_every_character_is_kept_in_order(text: str) -> None:
-    kept = "".join(chunk.text for chunk in chunks_of(text))
+    kept = "".join(chunk.text for chunk in split_chunks(text))
     assert missing_from(kept, "".join(text.split())) == []
 
 
 @given(NOTES)
 @settings(max_examples=200)
 def test_every_word_of_a_note_is_kept_in_order(note: str) -> None:
-    chunks = chunks_of(note)
+    chunks = split_chunks(note)
     assert missing_from(words_of(said_by(chunks)), words_of(note)) == []
-    assert all(size_of(chunk.text) <= MAX_TOKENS for chunk in chunks)
+    assert all(estimate_size(chunk.text) <= MAX_TOKENS for chunk in chunks)
     assert all(len(name) <= 80 for chunk in chunks for name in chunk.heading.split(" > "))
 
 
@@ -302,7 +302,7 @@ def test_every_word_of_a_note_is_kept_in_order(note: str) -> None:
     ],
 )
 def test_a_million_characters_are_cut_in_linear_time(text: str) -> None:
-    assert_in_proportion(chunks_of, text[: len(text) // 50], text, times=50)
+    assert_in_proportion(split_chunks, text[: len(text) // 50], text, times=50)
 
 
 # ---- what is embedded
@@ -331,10 +331,10 @@ def test_of_a_long_path_the_innermost_headings_stay() -> None:
 @given(NOTES, st.text(max_size=200))
 @settings(max_examples=50)
 def test_what_is_embedded_always_ends_with_the_text_and_stays_short(note: str, title: str) -> None:
-    for chunk in chunks_of(note, title=title):
+    for chunk in split_chunks(note, title=title):
         embedded = make_embedding_text(title, chunk, chunk.text)
         assert embedded.endswith(chunk.text)
-        assert size_of(embedded.removesuffix(chunk.text)) <= 85
+        assert estimate_size(embedded.removesuffix(chunk.text)) <= 85
 
 
 # ---- the points of a passage
@@ -345,7 +345,7 @@ def test_each_sentence_is_a_point_and_short_ones_go_together() -> None:
         "",
         "Everybody has 28 days of leave a year. Ask your team lead early. Yes. Unused days expire in March.\n- green tea\n- oat milk, two bottles",
     )
-    assert points_of(passage) == [
+    assert split_sentences(passage) == [
         "Everybody has 28 days of leave a year.",
         "Ask your team lead early.",
         "Yes. Unused days expire in March.",
@@ -355,8 +355,8 @@ def test_each_sentence_is_a_point_and_short_ones_go_together() -> None:
 
 @given(st.text())
 def test_every_word_of_a_passage_is_in_one_of_its_points(text: str) -> None:
-    for chunk in chunks_of(text):
-        points = points_of(chunk)
+    for chunk in split_chunks(text):
+        points = split_sentences(chunk)
         assert points
         assert " ".join(points).split() == chunk.text.split()
-        assert len(points) == 1 or all(size_of(point) >= POINT_TOKENS for point in points)
+        assert len(points) == 1 or all(estimate_size(point) >= MIN_SENTENCE_TOKENS for point in points)

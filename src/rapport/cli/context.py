@@ -19,7 +19,7 @@ from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
-    from rapport.cli.timeline import Told
+    from rapport.cli.timeline import TimelineView
     from rapport.domain.conversation import Conversation
     from rapport.domain.read_models import SearchHit
     from rapport.turns.explain import Explanation
@@ -102,7 +102,7 @@ def show(
     """Show the context of a reply with its reasons, as a timeline; for a message without a reply, what would be selected."""
     from rapport.cli.main import start
 
-    async def job(settings: Settings) -> tuple[Explanation, Told]:
+    async def job(settings: Settings) -> tuple[Explanation, TimelineView]:
         from rapport.cli.explain_context import explain_message
 
         return await explain_message(settings, message, user=user, conversation=conversation, strategy=strategy)

@@ -9,7 +9,7 @@ from typing import Any
 from rapport.agents.profiles import COMPANION, find_agent
 from rapport.app import make_context_selector
 from rapport.cli.note_library import open_library
-from rapport.cli.timeline import Told, Used, Why
+from rapport.cli.timeline import TimelineView, Used, Why
 from rapport.domain.context_selection import MAX_RECENT_MESSAGES, Strategy
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.errors import InvalidInput, NotFound
@@ -31,7 +31,7 @@ SHORTEST = 8
 
 async def explain_message(
     settings: Settings, message: str, *, user: str, conversation: str | None, strategy: Strategy | None
-) -> tuple[Explanation, Told]:
+) -> tuple[Explanation, TimelineView]:
     """Explain a reply, or the selection that a message would get; raise NotFound or InvalidInput."""
     async with open_library(settings) as (library, _):
         async with library.database.statement() as connection:
@@ -74,7 +74,7 @@ async def _find_message(connection: Connection, user: str, message: str, convers
     return matches[0]
 
 
-async def _load_timeline_view(database: Database, explanation: Explanation) -> Told:
+async def _load_timeline_view(database: Database, explanation: Explanation) -> TimelineView:
     conversation, receipt = explanation.conversation, explanation.receipt
     messages = await load_timeline(database, explanation)
     anchor = _anchor(explanation, messages)
@@ -83,7 +83,7 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
     chosen = {entry["id"]: Why(entry["reasons"], entry["score"]) for entry in receipt["messages"]}
     context = explanation.context
     async with database.statement() as connection:
-        return Told(
+        return TimelineView(
             conversation,
             (find_agent(conversation.agent_id) or COMPANION).name,
             explanation.call,

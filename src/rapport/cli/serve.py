@@ -77,7 +77,7 @@ async def serve(settings: Settings) -> None:
     listening = _listen(settings)  # first, so that a port in use is reported before the database starts
     stop = Stop()
     async with rate_limiter(settings) as limiter, open_app(settings, channels=CHANNELS) as app:
-        await refuse_open_door(app)
+        await refuse_public_address_without_keys(app)
         from rapport.channels.http.live.slow_clients import uvicorn_protocols
 
         config = uvicorn.Config(
@@ -93,7 +93,7 @@ async def serve(settings: Settings) -> None:
             server_header=False,
             **uvicorn_protocols(),
         )
-        spare_the_collector()
+        freeze_garbage_collector()
         allow_many_connections()
         server = Server(config, app)
         stop.then(lambda number: server.handle_exit(number, None))
@@ -153,7 +153,7 @@ async def work(settings: Settings) -> None:
     """Run turns until a stop signal."""
     stop = Stop()
     async with open_app(settings, channels=CHANNELS) as app:
-        spare_the_collector()
+        freeze_garbage_collector()
         stop_requested = asyncio.Event()
         stop.then(lambda _number: stop_requested.set())
         typer.echo("Rapport's worker is running  (stop with Ctrl-C)")
@@ -161,7 +161,7 @@ async def work(settings: Settings) -> None:
         await app.worker.stop(seconds=FINISH_SECONDS)
 
 
-def spare_the_collector() -> None:
+def freeze_garbage_collector() -> None:
     """Exclude the objects made at start from garbage collection: scanning them takes a tenth of a turn's time."""
     gc.collect()
     gc.freeze()
@@ -190,7 +190,7 @@ class Stop:
         self._act = act
 
 
-async def refuse_open_door(app: App) -> None:
+async def refuse_public_address_without_keys(app: App) -> None:
     """Raise Permanent if others can reach the server and it has no keys (SEC)."""
     if app.settings.is_loopback:
         return

@@ -68,7 +68,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TimelineView:
     """The data of the timeline of one call."""
 
     conversation: Conversation
@@ -78,7 +78,7 @@ class Told:
     strategy: str
     is_stored: bool
     """True if it is the stored context of the reply; False if it is what would be selected now."""
-    said: Sequence[Message]
+    messages: Sequence[Message]
     """Messages up to the call, oldest first; shown from the oldest chosen one on."""
     chosen: Mapping[str, Why]
     anchor: Message | None = None
@@ -98,23 +98,23 @@ class Told:
         return self.call is not None and message.id == self.call.id
 
 
-def draw(console: Console, told: Told) -> None:
+def draw(console: Console, view: TimelineView) -> None:
     """Print header, timeline, reply, other sources and legend, without control characters of messages."""
     output = _Output(console)
-    _header(output, told)
+    _header(output, view)
     day: date | None = None
-    for item in _items(told):
+    for item in _items(view):
         if isinstance(item, Message):
             if (today := item.created_at.astimezone().date()) != day:
                 day = today
                 output.write("", Text(f"{item.created_at.astimezone():%a} {day.day} {day:%b %Y}", "bold"))
-            _line(output, told, item)
+            _line(output, view, item)
         else:
             output.write(output.margin, Text(item, "dim"))
-    if told.reply is not None:
-        _reply(output, told, told.reply)
-    _draw_used(output, told)
-    _legend(output, told)
+    if view.reply is not None:
+        _reply(output, view, view.reply)
+    _draw_used(output, view)
+    _legend(output, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,48 +151,48 @@ class _Output:
         self.console.print()
 
 
-def _header(output: _Output, told: Told) -> None:
-    conversation = told.conversation
+def _header(output: _Output, view: TimelineView) -> None:
+    conversation = view.conversation
     title = plain(conversation.title or "") or conversation.traits.default_title
     output.write(
-        "", Text.assemble((title, "bold"), f"  {conversation.kind}, with {told.agent_name}  ", (conversation.id, "dim"))
+        "", Text.assemble((title, "bold"), f"  {conversation.kind}, with {view.agent_name}  ", (conversation.id, "dim"))
     )
-    strategy = STRATEGIES.get(told.strategy, "")
-    earlier = sum("trigger" not in why.reasons for why in told.chosen.values())
-    given_text = f"{_count(earlier)}{' and a summary' if told.has_summary else ''}"
-    basis = "as the reply was given" if told.is_stored else "as it would be chosen now"
+    strategy = STRATEGIES.get(view.strategy, "")
+    earlier = sum("trigger" not in why.reasons for why in view.chosen.values())
+    given_text = f"{_count(earlier)}{' and a summary' if view.has_summary else ''}"
+    basis = "as the reply was given" if view.is_stored else "as it would be chosen now"
     output.write(
         "",
         Text.assemble(
-            (plain(told.strategy), "bold cyan"), f" ({strategy}): {given_text} for {_occasion(told)}, {basis}"
+            (plain(view.strategy), "bold cyan"), f" ({strategy}): {given_text} for {_occasion(view)}, {basis}"
         ),
     )
-    if told.anchor is not None:
-        anchor = told.anchor
+    if view.anchor is not None:
+        anchor = view.anchor
         at = anchor.created_at.astimezone()
-        quoted = f'{_speaker(told, anchor)}, {at:%a} {at.day} {at:%b %H:%M}: "{plain(words_of(anchor), limit=200)}"'
+        quoted = f'{_speaker(view, anchor)}, {at:%a} {at.day} {at:%b %H:%M}: "{plain(words_of(anchor), limit=200)}"'
         output.write("", Text.assemble(("It is about ", ""), (quoted, "cyan")))
     output.skip()
 
 
-def _occasion(told: Told) -> str:
-    subject = told.call or told.reply
+def _occasion(view: TimelineView) -> str:
+    subject = view.call or view.reply
     if subject is None:
         return "nothing"
     at = subject.created_at.astimezone()
-    return f"{'the call' if told.call else 'what was said unasked'} on {at:%a} {at.day} {at:%b %Y, %H:%M %Z}"
+    return f"{'the call' if view.call else 'what was said unasked'} on {at:%a} {at.day} {at:%b %Y, %H:%M %Z}"
 
 
-def _items(told: Told) -> Iterator[Message | str]:
+def _items(view: TimelineView) -> Iterator[Message | str]:
     """Yield messages, and remarks between them about omitted messages and silences."""
     run: list[Message] = []
     before: Message | None = None
-    for message in told.said:
-        if message.id not in told.chosen and not told.is_call(message):
+    for message in view.messages:
+        if message.id not in view.chosen and not view.is_call(message):
             if before is not None:
                 run.append(message)
             continue
-        if before is not None and told.whole_from is not None and before.created_at < told.whole_from:
+        if before is not None and view.whole_from is not None and before.created_at < view.whole_from:
             yield "… others between them skipped"
         if len(run) >= FOLDED_FROM:
             yield from _silence(before, run[0])
@@ -223,16 +223,16 @@ def _silence(before: Message | None, after: Message) -> Iterator[str]:
         yield f"── {span(gap)} ──"
 
 
-def _line(output: _Output, told: Told, message: Message) -> None:
-    why, is_call = told.chosen.get(message.id), told.is_call(message)
+def _line(output: _Output, view: TimelineView, message: Message) -> None:
+    why, is_call = view.chosen.get(message.id), view.is_call(message)
     words = plain(words_of(message), limit=WORDS)
     if why is None and not is_call:
-        score = (told.passed_over or {}).get(message.id)
+        score = (view.passed_over or {}).get(message.id)
         score_text = "" if score is None else f"({score:.2f}) "
-        text = Text(f"{_who(told, message)}  {score_text}{words}", "dim")
+        text = Text(f"{_who(view, message)}  {score_text}{words}", "dim")
         output.write(_lead(message, "·", "dim"), text, in_one_row=True)
         return
-    speaker = Text(_who(told, message), "bold magenta" if message.role == "assistant" else "bold")
+    speaker = Text(_who(view, message), "bold magenta" if message.role == "assistant" else "bold")
     output.write(
         _lead(message, *(("▶", "bold yellow") if is_call else ("●", "bold green"))), _join_parts(speaker, f"  {words}")
     )
@@ -258,38 +258,38 @@ def _bar(score: float) -> Text:
     return Text.assemble(("▰" * full, style), ("▱" * (_BAR - full), "dim"))
 
 
-def _who(told: Told, message: Message) -> str:
+def _who(view: TimelineView, message: Message) -> str:
     """Return the speaker, and whom the message replies to."""
-    label = _speaker(told, message)
+    label = _speaker(view, message)
     if message.reply_to_id is None:
         return f"{label} ↩ something older" if message.context_snapshot else label
-    parent = next((other for other in told.said if other.id == message.reply_to_id), None)
-    if parent is None and told.anchor is not None and told.anchor.id == message.reply_to_id:
-        parent = told.anchor
+    parent = next((other for other in view.messages if other.id == message.reply_to_id), None)
+    if parent is None and view.anchor is not None and view.anchor.id == message.reply_to_id:
+        parent = view.anchor
     if parent is None:
         return f"{label} ↩ something older"
     at = parent.created_at.astimezone()
     is_same_day = at.date() == message.created_at.astimezone().date()
-    return f"{label} ↩ {_speaker(told, parent)}, {at:%H:%M}" + ("" if is_same_day else f" on {at.day} {at:%b}")
+    return f"{label} ↩ {_speaker(view, parent)}, {at:%H:%M}" + ("" if is_same_day else f" on {at.day} {at:%b}")
 
 
-def _speaker(told: Told, message: Message) -> str:
+def _speaker(view: TimelineView, message: Message) -> str:
     if message.role == "assistant":
-        return f"◆ {told.agent_name}"
+        return f"◆ {view.agent_name}"
     name = plain(message.author.name.replace("◆", ""), limit=40) if message.author else ""
     return (name or "somebody") + (" (a bot)" if message.is_bot else "")
 
 
-def _reply(output: _Output, told: Told, reply: Message) -> None:
-    speaker = Text(_speaker(told, reply), "bold magenta")
+def _reply(output: _Output, view: TimelineView, reply: Message) -> None:
+    speaker = Text(_speaker(view, reply), "bold magenta")
     words = plain(words_of(reply), limit=WORDS_OF_REPLY)
     output.write(_lead(reply, "◀", "bold magenta"), _join_parts(speaker, f"  {words}"))
-    if not told.is_stored:
+    if not view.is_stored:
         output.write(output.margin, Text("said then, and made from what was chosen then", "dim"))
 
 
-def _draw_used(output: _Output, told: Told) -> None:
-    for name, items in (("Memories", told.memories), ("Notes", told.notes)):
+def _draw_used(output: _Output, view: TimelineView) -> None:
+    for name, items in (("Memories", view.memories), ("Notes", view.notes)):
         if items:
             output.skip()
             output.write("", Text(name, "bold"))
@@ -299,13 +299,13 @@ def _draw_used(output: _Output, told: Told) -> None:
                 Text.assemble((plain(item.id), "blue"), f"  {plain(item.words)}"),
                 in_one_row=True,
             )
-    if told.looked_up:
+    if view.looked_up:
         output.skip()
-        output.write("", Text(f"The model looked further by itself: {plain(', '.join(told.looked_up))}."))
+        output.write("", Text(f"The model looked further by itself: {plain(', '.join(view.looked_up))}."))
 
 
-def _legend(output: _Output, told: Told) -> None:
-    shown_reasons = {reason for why in told.chosen.values() for reason in why.reasons}
+def _legend(output: _Output, view: TimelineView) -> None:
+    shown_reasons = {reason for why in view.chosen.values() for reason in why.reasons}
     told_reasons = [
         (reason, words) for reason, words in REASONS.items() if reason in shown_reasons and reason != "trigger"
     ]

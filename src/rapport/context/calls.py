@@ -40,7 +40,7 @@ class SeparatedChat:
     """People's messages, calls with a subject included. A reply to the agent is linked to the messages it was about."""
     exchanges: Sequence[Exchange]
     """In the order of their calls."""
-    stands_for: Mapping[str, Sequence[str]]
+    subject_ids: Mapping[str, Sequence[str]]
     """For each message, the ids of the lines that it stands for. A line stands for itself."""
     words: Collection[str]
     """The subject words of all lines."""
@@ -65,13 +65,13 @@ class SeparatedChat:
             (
                 message
                 for message in newest_first
-                if get_author_id(message) == asker and _names_a_subject(message, self.stands_for)
+                if get_author_id(message) == asker and _names_a_subject(message, self.subject_ids)
             ),
             None,
         )
-        latest = next((message for message in newest_first if self.stands_for[message.id]), None)
+        latest = next((message for message in newest_first if self.subject_ids[message.id]), None)
         line = self.lines[-1] if self.lines else None
-        return _find_subject_lines(call, own_message, latest, line, self.stands_for)
+        return _find_subject_lines(call, own_message, latest, line, self.subject_ids)
 
     def find_continued_exchanges(self, call: Message) -> list[Exchange]:
         """Return the exchanges that a call may continue: the one directly before it, with those which that one continued, and
@@ -102,7 +102,7 @@ class SeparatedChat:
 
     def link_to_line(self, message: Message) -> Message:
         """Return the message for the scorer: a reply to the agent, or to a call, becomes a reply to the messages it was about."""
-        return _link_to_line(message, self.stands_for)
+        return _link_to_line(message, self.subject_ids)
 
 
 def separate_calls(
@@ -119,36 +119,36 @@ def separate_calls(
     words = {word for one in plain_messages for word in find_subject_words(one.text)}
     lines: list[Message] = []
     exchanges: dict[str, Exchange] = {}
-    stands_for: dict[str, Sequence[str]] = {}
+    subject_ids: dict[str, Sequence[str]] = {}
     latest_by: dict[str, Message] = {}
     latest: Message | None = None
     for number, message in enumerate(messages):
         own_words = find_subject_words(message.text) if message.id in calls else ()
         call = answers.get(message.id)
         if message.role == "assistant" and (call or not anchor or message.id != anchor.id):
-            stands_for[message.id] = stands_for.get(call.id, ()) if call else ()
+            subject_ids[message.id] = subject_ids.get(call.id, ()) if call else ()
         elif message.id not in calls or message.id in replied or any(word in words for word in own_words):
             words.update(own_words)
-            stands_for[message.id] = (message.id,)
-            lines.append(_link_to_line(message, stands_for))
+            subject_ids[message.id] = (message.id,)
+            lines.append(_link_to_line(message, subject_ids))
         elif message.reply_to_id is not None:
-            stands_for[message.id] = stands_for.get(message.reply_to_id, ())
+            subject_ids[message.id] = subject_ids.get(message.reply_to_id, ())
         else:
             own_message, line = latest_by.get(get_author_id(message)), lines[-1] if lines else None
-            stands_for[message.id] = _find_subject_lines(message, own_message, latest, line, stands_for)
+            subject_ids[message.id] = _find_subject_lines(message, own_message, latest, line, subject_ids)
         if message.id in calls:
             before = messages[number - 1] if number else None
             continues = before.id if before and before.role == "assistant" else None
-            exchanges[message.id] = Exchange(message, (), stands_for[message.id], continues)
+            exchanges[message.id] = Exchange(message, (), subject_ids[message.id], continues)
         elif message.role == "assistant":
             key = call.id if call and call.id in exchanges else message.id
-            exchange = exchanges.get(key) or Exchange(None, (), stands_for[message.id], None)
+            exchange = exchanges.get(key) or Exchange(None, (), subject_ids[message.id], None)
             exchanges[key] = replace(exchange, answers=[*exchange.answers, message])
-        if _names_a_subject(message, stands_for):
+        if _names_a_subject(message, subject_ids):
             latest_by[get_author_id(message)] = message
-        if stands_for[message.id]:
+        if subject_ids[message.id]:
             latest = message
-    return SeparatedChat(messages, lines, list(exchanges.values()), stands_for, words)
+    return SeparatedChat(messages, lines, list(exchanges.values()), subject_ids, words)
 
 
 def _match_answers(messages: Sequence[Message], handles: Collection[str]) -> dict[str, Message | None]:
@@ -180,16 +180,16 @@ def _find_calls(
     }
 
 
-def _link_to_line(message: Message, stands_for: Mapping[str, Sequence[str]]) -> Message:
+def _link_to_line(message: Message, subject_ids: Mapping[str, Sequence[str]]) -> Message:
     replied = message.reply_to_id
-    if replied is None or (line_ids := stands_for.get(replied)) is None or replied in line_ids:
+    if replied is None or (line_ids := subject_ids.get(replied)) is None or replied in line_ids:
         return message
     return replace(message, reply_to_id=line_ids[-1] if line_ids else None)
 
 
-def _names_a_subject(message: Message, stands_for: Mapping[str, Sequence[str]]) -> bool:
+def _names_a_subject(message: Message, subject_ids: Mapping[str, Sequence[str]]) -> bool:
     """Return True if it shows its author's subject: it is a line, or a call that replies to a message."""
-    line_ids = stands_for[message.id]
+    line_ids = subject_ids[message.id]
     return message.role == "user" and bool(line_ids) and (message.id in line_ids or message.reply_to_id is not None)
 
 
@@ -198,7 +198,7 @@ def _find_subject_lines(
     own_message: Message | None,
     latest: Message | None,
     line: Message | None,
-    stands_for: Mapping[str, Sequence[str]],
+    subject_ids: Mapping[str, Sequence[str]],
 ) -> list[str]:
     """Return the ids of the lines that a call is about.
 
@@ -208,6 +208,6 @@ def _find_subject_lines(
     if latest is None or line is None:
         return []
     if own_message is None:
-        return list(stands_for[latest.id])
+        return list(subject_ids[latest.id])
     is_away = call.created_at - own_message.created_at > AWAY_AFTER and call.created_at - line.created_at <= AWAY_AFTER
-    return list(dict.fromkeys([*stands_for[own_message.id], *([line.id] if is_away else ())]))
+    return list(dict.fromkeys([*subject_ids[own_message.id], *([line.id] if is_away else ())]))

@@ -113,7 +113,7 @@ def _pick_relevant(call: Message, candidates: CandidateMessages, options: Select
     separated = separate_calls(window, options.handles, anchor=candidates.anchor)
     by_id = {one.id: one for one in window}
     subject_ids = (
-        list(separated.stands_for[candidates.anchor.id]) if candidates.anchor else separated.find_subject_lines(call)
+        list(separated.subject_ids[candidates.anchor.id]) if candidates.anchor else separated.find_subject_lines(call)
     )
     anchor = candidates.anchor or (by_id[subject_ids[-1]] if has_no_question and subject_ids else None)
     lines = _limit_lines(separated.lines, {*subject_ids, *(message.id for message in candidates.around)})

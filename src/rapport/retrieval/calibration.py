@@ -33,11 +33,11 @@ MAX_PASSAGES = 2_000
 MIN_NOTES = 5
 """With fewer notes there are too few others to compare with."""
 QUESTIONS = 100
-MOST_OF_A_PASSAGE = 3
+MAX_QUESTIONS_PER_PASSAGE = 3
 """The maximum number of questions made from one passage, when there are few passages."""
-ENOUGH_ASKED = 20
+MIN_MODEL_QUESTIONS = 20
 """With fewer questions from the chat model than this, rules make them instead."""
-PATIENCE = 5
+MAX_FAILURES_IN_A_ROW = 5
 """Consecutive failures after which the chat model is not asked any more."""
 SECONDS_TO_ASK = 30.0
 DEFAULT_COUNTS = 20
@@ -216,10 +216,10 @@ async def _questions(passages: Sequence[Sampled], chance: random.Random, ask: As
     """Return pairs of note id and question, from as many notes as possible."""
     sample = _spread(passages, chance)
     model_questions = await _ask_model_for_questions(sample, ask) if ask is not None else []
-    if len(model_questions) >= min(ENOUGH_ASKED, len(sample)):
+    if len(model_questions) >= min(MIN_MODEL_QUESTIONS, len(sample)):
         return model_questions
     common = Counter(word for _, title, chunk, _ in passages for word in set(_words(_whole(title, chunk))))
-    repeated = (sample * MOST_OF_A_PASSAGE)[:QUESTIONS]
+    repeated = (sample * MAX_QUESTIONS_PER_PASSAGE)[:QUESTIONS]
     questions = [(note_id, _make_question(title, chunk, common, chance)) for note_id, title, chunk, _ in repeated]
     return [(note_id, question) for note_id, question in questions if question]
 
@@ -269,7 +269,7 @@ async def _ask_model_for_questions(sample: Sequence[Sampled], ask: Ask) -> list[
     questions: list[tuple[str, str]] = []
     failures = 0
     for note_id, title, chunk, _ in sample:
-        if failures == PATIENCE:
+        if failures == MAX_FAILURES_IN_A_ROW:
             break
         try:
             async with asyncio.timeout(SECONDS_TO_ASK):

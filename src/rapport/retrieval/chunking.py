@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from rapport.domain.note import Chunk
-from rapport.retrieval.outline import Block, Section, Shape, clip_heading, outline_of
+from rapport.retrieval.outline import Block, Section, Shape, clip_heading, read_outline
 
 TARGET_TOKENS = 150
 """The size up to which neighbours are joined: about 450 characters of English. The vector of a longer text is too vague."""
@@ -29,9 +29,9 @@ _TARGET, _LOOSE, _MAX, _TINY, _LEAD = (
 )
 
 
-POINT_TOKENS = 8
+MIN_SENTENCE_TOKENS = 8
 """A shorter sentence says too little alone and is embedded with the next one."""
-_POINT = 10 * POINT_TOKENS
+_POINT = 10 * MIN_SENTENCE_TOKENS
 
 
 class _Weights(dict[str, int]):
@@ -83,17 +83,17 @@ class _Unit(NamedTuple):
     """A sentence or a line, not a part of one."""
 
 
-def chunks_of(text: str, *, title: str = "") -> list[Chunk]:
+def split_chunks(text: str, *, title: str = "") -> list[Chunk]:
     """Return the passages of a note, in order: every word is in one, none is over `MAX_TOKENS`, and no sentence is cut that fits.
 
     A first heading that only repeats the title is not in the paths: every chunk has the title anyway.
     """
     source = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     measured = _Measured(source)
-    return [chunk for section in outline_of(source, title=title) for chunk in _chunks_of(measured, section)]
+    return [chunk for section in read_outline(source, title=title) for chunk in _chunks_of(measured, section)]
 
 
-def size_of(text: str) -> int:
+def estimate_size(text: str) -> int:
     """Return the estimated number of tokens of a text, rounded up; never much too low in any script."""
     return -(-_weight(text) // 10)
 
@@ -117,7 +117,7 @@ def make_embedding_text(title: str, chunk: Chunk, text: str) -> str:
     return f"{' > '.join(headings)}\n{text}" if headings else text
 
 
-def points_of(chunk: Chunk) -> list[str]:
+def split_sentences(chunk: Chunk) -> list[str]:
     """Return the sentences of a passage; each is embedded separately.
 
     A question is mostly about one sentence, while the vector of a whole passage mixes everything in it.

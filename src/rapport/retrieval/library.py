@@ -15,7 +15,7 @@ from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.note import NOTE_ID, Chunk, Note, Vector
 from rapport.domain.text_checks import has_visible_text
-from rapport.retrieval.chunking import chunks_of, make_embedding_text, points_of
+from rapport.retrieval.chunking import make_embedding_text, split_chunks, split_sentences
 from rapport.retrieval.files.document import fit_on_one_line
 from rapport.retrieval.note_ids import make_note_id
 from rapport.storage.database import Database
@@ -24,14 +24,14 @@ from rapport.storage.notes.notes import NewNote, Notes
 from rapport.storage.vector_index import ensure_vector_index, has_vector_index
 
 MAX_NOTE_CHARACTERS = 500_000
-MAX_POINTS = 40_000
+MAX_SENTENCES = 40_000
 """Limit of embedded sentences per note. Prose of the maximal length has about 6,000; only very short lines exceed this."""
 MAX_UNDER_WAY = 4_000_000
 """The number of characters of notes that are embedded at a time: each note is held in memory with its vectors until it is stored.
 
-One owner may use half of it. An owner without a running note may exceed it, up to SPARE times as much in total.
+One owner may use half of it. An owner without a running note may exceed it, up to OVERCOMMIT_FACTOR times as much in total.
 """
-SPARE = 4
+OVERCOMMIT_FACTOR = 4
 BATCH = 16
 """The number of passages that are embedded between two progress reports."""
 MAX_NOTES_OF_ONE_NAME = 1_000
@@ -226,7 +226,7 @@ class Library:
         is_too_much = (
             own_characters + characters > self.max_under_way / 2 or total_characters + characters > self.max_under_way
         )
-        if (own_characters and is_too_much) or total_characters > SPARE * self.max_under_way:
+        if (own_characters and is_too_much) or total_characters > OVERCOMMIT_FACTOR * self.max_under_way:
             raise Busy("The server is taking in as many notes as it can; send this one again later.", retry_after=30)
         self._under_way[owner_id] += characters
         try:
@@ -313,14 +313,14 @@ def _check_content(text: str, title: str, file_name: str | None) -> _Content:
 def _cut(content: _Content) -> Sequence[_Cut]:
     """Return the passages of a note; raise InvalidInput if there are none, TooLarge if they have too many sentences."""
     passages = [
-        (chunk, [make_embedding_text(content.title, chunk, point) for point in points_of(chunk)])
-        for chunk in chunks_of(content.text, title=content.title)
+        (chunk, [make_embedding_text(content.title, chunk, point) for point in split_sentences(chunk)])
+        for chunk in split_chunks(content.text, title=content.title)
     ]
     if not passages:
         raise InvalidInput(NO_TEXT)
-    if (point_count := sum(len(texts) for _, texts in passages)) > MAX_POINTS:
+    if (point_count := sum(len(texts) for _, texts in passages)) > MAX_SENTENCES:
         raise TooLarge(
-            f"The note falls into {point_count:,} headings and short lines; at most {MAX_POINTS:,} fit into one."
+            f"The note falls into {point_count:,} headings and short lines; at most {MAX_SENTENCES:,} fit into one."
             " Split it into several."
         )
     return passages

@@ -52,7 +52,7 @@ class Section:
     blocks: list[Block] = field(default_factory=list["Block"])
 
 
-def outline_of(text: str, *, title: str = "") -> list[Section]:
+def read_outline(text: str, *, title: str = "") -> list[Section]:
     """Return the non-empty sections of a note in order; a heading without content becomes a text."""
     return _Outline(text, title).read()
 

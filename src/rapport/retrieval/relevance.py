@@ -30,7 +30,7 @@ COVERED_FROM, COVERED_FULLY = 0.45, 0.75
 """The shares of the question's telling words, weighted by rarity, from which they count, and from which they count fully."""
 RAISED_BY = 1 / 5
 LOWERED_BY = 1 / 10
-CLOSE_RIVAL = 1 / 24
+MIN_LEAD = 1 / 24
 """These three are fractions of the range between the embedder's threshold and 1, because the ranges of embedders differ.
 With the bundled embedder they are 0.12, 0.06 and 0.025."""
 _SAME = 1e-6
@@ -54,7 +54,7 @@ def relevance(found: PassageSearchResult, *, min_similarity: float) -> float:
         if raised:
             return found.best + raised
     has_words = any(passage.coverage for passage in found.passages[:TOP])
-    has_rival = found.rival is not None and found.best - found.rival < CLOSE_RIVAL * range_above
+    has_rival = found.rival is not None and found.best - found.rival < MIN_LEAD * range_above
     if has_rival and not has_words:
         return found.best - LOWERED_BY * range_above
     return found.best

@@ -44,7 +44,7 @@ class RunningTurn:
 class Page:
     """Messages that were read from the database, shared by all subscriptions that need the same ones at that time."""
 
-    said: Sequence[MessageStored]
+    messages: Sequence[MessageStored]
 
 
 @dataclass(slots=True, eq=False)
@@ -141,7 +141,7 @@ class ConversationFeed:
             async with database.statement() as connection:
                 rows = await NewMessages(connection).list_after(self.owner_id, self.conversation_id, seq)
             page = Page([MessageStored(number, message) for number, message in rows])
-            if page.said:
+            if page.messages:
                 self._pages[seq] = page
             return page
         finally:
@@ -212,12 +212,12 @@ class Subscription:
     async def _read_messages(self, feed: ConversationFeed, newest: int) -> AsyncGenerator[MessageStored]:
         while self.seq < newest:
             page = await feed.after(self.seq, self._database)
-            for stored in page.said:
+            for stored in page.messages:
                 if stored.seq > newest:
                     return
                 self.seq = stored.seq
                 yield stored
-            if not page.said:
+            if not page.messages:
                 self.seq = newest  # the messages were deleted
 
     def _read_draft(self) -> Iterator[LiveEvent]:

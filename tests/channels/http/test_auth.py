@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rapport.app import App
-from rapport.cli.serve import refuse_open_door
+from rapport.cli.serve import refuse_public_address_without_keys
 from rapport.domain.errors import Permanent
 from rapport.domain.ids import new_id
 from rapport.storage.access.api_keys import ApiKeys
@@ -305,18 +305,18 @@ async def test_a_server_that_others_can_reach_never_lets_anybody_in_without_a_ke
 async def test_a_server_that_others_can_reach_does_not_start_without_a_key(world: World) -> None:
     for host in ("0.0.0.0", "::", "192.168.1.7", "rapport.example", ""):
         with pytest.raises(Permanent, match=r"rapport keys create NAME.*HOST=127\.0\.0\.1") as refused:
-            await refuse_open_door(bound_to(world, host))
+            await refuse_public_address_without_keys(bound_to(world, host))
         assert f"HOST={host} can be reached by others" in str(refused.value)
     for host in ("127.0.0.1", "localhost", "::1", "[::1]", "127.8.8.8"):
-        await refuse_open_door(bound_to(world, host))
+        await refuse_public_address_without_keys(bound_to(world, host))
 
     others = bound_to(world, "0.0.0.0")
     key_id, _ = await make_key(world, "ana")
-    await refuse_open_door(others)
+    await refuse_public_address_without_keys(others)
     async with world.database.statement() as connection:
         await ApiKeys(connection).revoke(key_id)
     with pytest.raises(Permanent):
-        await refuse_open_door(others)
+        await refuse_public_address_without_keys(others)
 
 
 def bound_to(world: World, host: str) -> App:

@@ -45,7 +45,7 @@ REASON_CHARACTERS = 100
 """The length of a close reason: the frame has room for 123 bytes."""
 GOING_AWAY = 1012
 """The server restarts, or the subscription has ended: the client may reconnect."""
-NOT_LET_IN = 4401
+ACCESS_DENIED = 4401
 """The key was revoked, or the session has ended: reconnecting needs another one."""
 
 
@@ -151,7 +151,7 @@ class _Connection:
         except WebSocketDisconnect:
             pass
         except Unauthorized as error:
-            await self._close(NOT_LET_IN, str(error))
+            await self._close(ACCESS_DENIED, str(error))
         tasks.cancel_scope.cancel()
 
     async def _handle_frame(self, text: str | None, tasks: "anyio.abc.TaskGroup") -> None:
@@ -241,7 +241,7 @@ class _Connection:
                         await self._send_event(event)
             await self._close(GOING_AWAY)
         except Unauthorized as error:
-            await self._close(NOT_LET_IN, str(error))
+            await self._close(ACCESS_DENIED, str(error))
         except WebSocketDisconnect:
             pass
 

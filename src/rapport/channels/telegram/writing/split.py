@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import regex
 
-ROOM = 32
+MIN_TEXT_UNITS = 32
 """The minimal number of UTF-16 units of a part that tags must leave for its words."""
 
 OUTER, INNER = 0, 1
@@ -106,7 +106,7 @@ class Flow:
         return parts
 
     def _drop_costly_tags(self, tags: Tags) -> Tags:
-        while tags and sum(tag.cost for tag in tags) > self._limit - ROOM:
+        while tags and sum(tag.cost for tag in tags) > self._limit - MIN_TEXT_UNITS:
             longest = max(tags, key=lambda tag: tag.cost)
             replacement = () if longest.simpler is None else (longest.simpler,)
             index = tags.index(longest)
