@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypedDict
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
+from rapport.replies.written_calls import OfferedTools
+
 MAX_TOOL_ROUNDS = 3
 """The number of rounds of tool calls that a model has before it must answer."""
 MAX_CALLS_PER_MESSAGE = 8
@@ -67,6 +69,10 @@ CHAT_TOOLS = [
 ]
 """Tools by which a model reads more of a group chat than its context (CTX-7)."""
 CHAT_TOOL_NAMES = frozenset(tool["function"]["name"] for tool in CHAT_TOOLS)
+
+
+ALL_TOOLS = OfferedTools.from_schemas([UPSERT_MEMORY, *CHAT_TOOLS])
+"""Every tool of a model: calls of them that a model writes as text are cut out of its replies."""
 
 
 class ChatToolbox(Protocol):

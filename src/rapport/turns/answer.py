@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from rapport.agents.failures import ModelFailed
 from rapport.agents.graph import Answer
 from rapport.agents.profiles import get_agent
+from rapport.agents.tools import ALL_TOOLS
 from rapport.context.summary_rules import is_crowded
 from rapport.domain import failpoints
 from rapport.domain.draft import Draft
@@ -21,6 +22,7 @@ from rapport.memory.memory_store import Prepared
 from rapport.memory.query import query_for
 from rapport.replies.citations import CitationFilter
 from rapport.replies.defusing import make_storable
+from rapport.replies.machinery import MachineryFilter
 from rapport.replies.reply_kinds import make_fallback_reply, make_guard_reply
 from rapport.storage.messages.neighbours import load_linked
 from rapport.storage.work.events import Events, Superseded
@@ -147,9 +149,10 @@ def _choose_lookup(turn: Turn, prompt_input: PromptInput) -> Lookup:
 
 
 def _stream_to(draft: Draft, findings: Findings) -> OnToken:
-    """Return a callback that adds tokens to the draft, without citations of notes that were not retrieved."""
+    """Return a callback that adds tokens to the draft, without machinery and citations of notes that were not retrieved."""
+    machinery = MachineryFilter(ALL_TOOLS)
     citations = CitationFilter({passage.note_id for passage in findings.passages})
-    return lambda token: draft.add(citations.feed(make_storable(token)))
+    return lambda token: draft.add(citations.feed(machinery.feed(make_storable(token))))
 
 
 async def _commit(turn: Turn, reply: Reply, plan: Plan | None, memories: Sequence[Prepared], *, push: bool) -> Finished:

@@ -8,10 +8,12 @@ from dataclasses import replace
 import structlog
 
 from rapport.agents.graph import Answer
+from rapport.agents.tools import ALL_TOOLS
 from rapport.domain.event import Reply
 from rapport.domain.memory import MemoryCandidate
 from rapport.followups.leaks import leak_in
 from rapport.replies.defusing import make_storable
+from rapport.replies.machinery import cut_machinery
 from rapport.replies.reply_kinds import make_model_reply
 from rapport.turns.findings import Findings
 
@@ -23,13 +25,21 @@ class PromptLeaked(Exception):
 
 
 def check_reply(answer: Answer, findings: Findings, *, hidden_prompts: Collection[str] = ()) -> Reply:
-    """Return the answer as a reply, without citations of notes that were not retrieved.
+    """Return the answer as a reply, without machinery and without citations of notes that were not retrieved.
+
+    Its content is empty if nothing visible is left: the caller must not show it.
 
     Raise PromptLeaked if `hidden_prompts` are given and the text talks about them (AUTO-9).
     """
-    reply = make_model_reply(answer.text, findings.passages)
+    reply = make_model_reply(cut_machinery(answer.text, ALL_TOOLS).text, findings.passages)
     if hidden_prompts and (leak := leak_in(str(reply.content), prompts=hidden_prompts)) is not None:
         log.warning("autonomy.leak", kind=leak)
         raise PromptLeaked(leak)
-    candidates = [MemoryCandidate(make_storable(saved["content"]), saved["key"], "agent") for saved in answer.saved]
+    candidates = [
+        MemoryCandidate(text, saved["key"], "agent") for saved in answer.saved if (text := _clean(saved["content"]))
+    ]
     return replace(reply, model_failed=False, memory_candidates=candidates)
+
+
+def _clean(memory: str) -> str:
+    return cut_machinery(make_storable(memory), ALL_TOOLS).text.strip()

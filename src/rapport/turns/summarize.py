@@ -9,6 +9,7 @@ from typing import Protocol
 import structlog
 
 from rapport.agents.failures import ModelFailed
+from rapport.agents.tools import ALL_TOOLS
 from rapport.context.summary_rules import (
     MAX_SUMMARY_CHARACTERS,
     SUMMARY_PROMPT,
@@ -18,6 +19,7 @@ from rapport.context.summary_rules import (
 )
 from rapport.domain.conversation import Message
 from rapport.replies.defusing import defuse, make_storable
+from rapport.replies.machinery import cut_machinery
 from rapport.storage.database import Database
 from rapport.storage.messages.summaries import Summaries
 
@@ -72,7 +74,8 @@ async def _write_summary(previous: Message | None, messages: Sequence[Message], 
     text = previous.text if previous else ""
     for part in split_transcript(messages):
         text_to_cover = f"Summary so far:\n{text}\n\n{part}" if text else part
-        text = defuse(make_storable(await writer.ask(SUMMARY_PROMPT, text_to_cover))).strip()[:MAX_SUMMARY_CHARACTERS]
+        written = make_storable(await writer.ask(SUMMARY_PROMPT, text_to_cover))
+        text = defuse(cut_machinery(written, ALL_TOOLS).text).strip()[:MAX_SUMMARY_CHARACTERS]
         if not text:  # an empty summary would replace the earlier one
             raise ModelFailed("empty", "nothing that can be stored is left of the summary")
     return text
