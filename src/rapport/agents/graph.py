@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypedDict, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, TypedDict, TypeVar, cast
 
 import structlog
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from rapport.agents.failures import ModelFailed, backoff, classify_failure
+from rapport.agents.failures import ModelFailed, classify_failure
 from rapport.agents.health import ModelHealth
+from rapport.agents.model_client import ModelClient, OnToken, log_failure
 from rapport.agents.model_record import ModelRecord
-from rapport.agents.pictures import drop_pictures, has_pictures
+from rapport.agents.rounds import Rounds
 from rapport.agents.tools import (
     MAX_TOOL_ROUNDS,
-    UPSERT_MEMORY,
     ChatToolbox,
     MaySave,
     PlannedFollowUp,
@@ -39,17 +38,10 @@ from rapport.domain.server_note import NO_NOTE, ServerNote, add_note
 
 log = structlog.get_logger()
 
-OnToken: TypeAlias = Callable[[str], None]
-Model: TypeAlias = "Runnable[LanguageModelInput, AIMessage]"
 Form = TypeVar("Form", bound=BaseModel)
 
-RETRIES = 2
-REFUSALS = frozenset({"http_400", "http_404", "http_422", "http_501"})
-"""Status codes of servers whose model does not support tools."""
 MIN_MESSAGES_TO_SHORTEN = 4
 """A prompt of fewer messages that is too long for the model is not asked again with half of them."""
-MAX_HELD_CHARACTERS = 200
-"""Number of characters to hold back while a round may still end with a chat tool call."""
 
 
 class TurnState(TypedDict, total=False):
@@ -86,14 +78,6 @@ class Answer:
         return str(self.message.text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """A model with the options of every request."""
-
-    model: Model
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
 class LangGraphAgent:
     """Runs a model on a window of messages; safe to repeat after a crash, because its nodes have no side effects."""
 
@@ -107,10 +91,8 @@ class LangGraphAgent:
         record: ModelRecord | None = None,
     ) -> None:
         self._model = model
-        self._plain = _Offer(model)
         self.record = record or ModelRecord()
-        self._takes_tools = _offer(model, [UPSERT_MEMORY]) is not None
-        self._offers: dict[tuple[str, ...], _Offer] = {}
+        self._client = ModelClient(model, self.record)
         self._forms: dict[type[BaseModel], Runnable[LanguageModelInput, Any]] = {}
         self._deadline = deadline
         self._health = health or ModelHealth()
@@ -165,7 +147,7 @@ class LangGraphAgent:
     @property
     def calls_tools(self) -> bool:
         """Return True if the model may be offered tools: to save facts, to plan a follow-up, to read more of a group chat."""
-        return self._takes_tools and self.record.may_have_tools
+        return self._client.calls_tools
 
     async def decide(self, system: str, text: str, form: type[Form]) -> Form:
         """Return the model's decision in the given form. Raise ModelFailed, also if its answer does not have the form."""
@@ -177,7 +159,7 @@ class LangGraphAgent:
             async with self._within_deadline():
                 decision = await bound_model.ainvoke([SystemMessage(system), HumanMessage(text)])
         except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes
-            failure = _log_failure(classify_failure(error))
+            failure = log_failure(classify_failure(error))
             # A model without structured output may answer other requests well.
             self._health.count(failure)
             raise failure from None
@@ -189,7 +171,8 @@ class LangGraphAgent:
         """Return one plain answer outside any turn. Raises ModelFailed."""
         try:
             async with self._within_deadline():
-                return str((await self._ask([SystemMessage(system), HumanMessage(text)], None)).text)
+                asked = await self._client.ask([SystemMessage(system), HumanMessage(text)], None)
+                return str(asked.message.text)
         except ModelFailed as failure:
             self._health.record_failure(failure)
             raise
@@ -206,7 +189,7 @@ class LangGraphAgent:
         system, messages = SystemMessage(state["system"]), list(state["messages"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
         context = runtime.context
         messages[-1] = add_note(messages[-1], context.note)
-        rounds = _Rounds(context.on_token, looks_up=context.looks_up)
+        rounds = Rounds(context.on_token, looks_up=context.looks_up)
         try:
             reply = await self._ask_in_rounds([system, *messages], context.tools, rounds)
         except ModelFailed as failure:
@@ -216,14 +199,20 @@ class LangGraphAgent:
             reply = await self._ask_in_rounds([system, *messages[len(messages) // 2 :]], context.tools, rounds)
         return {"reply": reply, "saved": context.tools.saved, "follow_up": context.tools.follow_up}
 
-    async def _ask_in_rounds(self, messages: list[BaseMessage], tools: Toolbox, rounds: _Rounds) -> AIMessage:
+    async def _ask_in_rounds(self, messages: list[BaseMessage], tools: Toolbox, rounds: Rounds) -> AIMessage:
         """Return the model's answer. Another call is made only for the result of a look-up, or if there is no text yet."""
         try:
             for _ in range(MAX_TOOL_ROUNDS):
-                if (offer := self._offer(tools)) is None:
+                if not self.calls_tools or not tools.offered:
                     break
-                reply = await self._ask_with_tools(messages, rounds.on_token, offer)
+                asked = await self._client.ask_with_tools(messages, rounds.on_token, tools.offered)
+                reply = asked.message
+                if asked.written:  # it can't call tools in the provider's form: it is not asked to go on with them
+                    self.record.text_calls += 1
+                    await tools.use_written(asked.written)
                 if not has_calls(reply):
+                    if not str(reply.text).strip():
+                        break
                     return rounds.join_rounds(reply)
                 self.record.tool_calls += 1
                 results = await tools.use(reply)
@@ -232,179 +221,8 @@ class LangGraphAgent:
                 rounds.end_round(str(reply.text))
                 messages += [make_repeatable(reply), *results]
             rounds.begin_last_round()
-            return rounds.join_rounds(await self._ask(messages, rounds.on_token))
+            return rounds.join_rounds((await self._client.ask(messages, rounds.on_token)).message)
         except ModelFailed as failure:
             if failure.kind != "empty" or not rounds.text:
                 raise
             return AIMessage(rounds.text)  # all of its text was beside tool calls
-
-    def _offer(self, tools: Toolbox) -> _Offer | None:
-        """Return the model with the tools that it may use in this run; None without any."""
-        if not self.calls_tools or not (offered := tools.offered):
-            return None
-        names = tuple(str(tool["function"]["name"]) for tool in offered)
-        if names not in self._offers and (offer := _offer(self._model, offered)) is not None:
-            self._offers[names] = offer
-        return self._offers.get(names)
-
-    async def _ask_with_tools(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer) -> AIMessage:
-        """Return one answer of a model that may use tools. If the server refuses tools, ask without them from now on."""
-        try:
-            return await self._ask(messages, on_token, offer)
-        except ModelFailed as failure:
-            if failure.kind not in REFUSALS:
-                raise
-            reply = await self._ask(messages, on_token)
-            log.warning("agent.no_tools", reason=str(failure))
-            self._takes_tools = False
-            return reply
-
-    async def _ask(
-        self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None = None
-    ) -> AIMessage:
-        """Return one answer. If the server refuses pictures, ask without them from now on."""
-        if not self.record.takes_pictures:
-            messages = drop_pictures(messages)
-        try:
-            return await self._request(messages, on_token, offer)
-        except ModelFailed as failure:
-            # llama.cpp answers a picture that its model can't read with status 500.
-            is_refusal = failure.kind in REFUSALS or "image" in failure.detail.casefold()
-            if not is_refusal or not has_pictures(messages):
-                raise
-            reply = await self._request(drop_pictures(messages), on_token, offer)
-            log.warning("agent.no_pictures", reason=str(failure))
-            self.record.refused_pictures += 1
-            return reply
-
-    async def _request(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None) -> AIMessage:
-        """Return one answer, with up to two retries where a retry can help (RES-2)."""
-        target = offer or self._plain
-        for attempt in itertools.count(1):
-            tokens = None if on_token is None else _Relay(on_token)
-            try:
-                if tokens is None:
-                    return _refuse_empty(await target.model.ainvoke(messages, **target.options))
-                return await self._stream(target, messages, tokens)
-            except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
-                failure = error
-            wait = backoff(failure, attempt) if attempt <= RETRIES else None
-            if wait is None:
-                raise _log_failure(classify_failure(failure)) from None
-            if tokens is not None and tokens.relayed:
-                # A client has received the beginning of this attempt, which another attempt does not continue: it is not
-                # streamed, and the client gets the finished reply.
-                on_token = None
-            await asyncio.sleep(wait)
-        raise AssertionError("unreachable: the loop returns or raises")
-
-    async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
-        answer: AIMessageChunk | None = None
-        async for piece in target.model.astream(messages, **target.options):
-            chunk = cast("AIMessageChunk", piece)
-            answer = chunk if answer is None else answer + chunk
-            if text := str(chunk.text):
-                on_token(text)
-        if answer is None:
-            return _refuse_empty(AIMessage(""))
-        return _refuse_empty(
-            AIMessage(
-                answer.content,
-                usage_metadata=answer.usage_metadata,
-                id=answer.id,
-                tool_calls=answer.tool_calls,
-                invalid_tool_calls=answer.invalid_tool_calls,
-            )
-        )
-
-
-class _Rounds:
-    """Join the text of all tool rounds of one answer, with a blank line between rounds.
-
-    Text beside a call that saves a fact is part of the answer. Text beside a chat tool call only announces the call and counts
-    if there is no other text: so the beginning of a round is held back while it may still end with such a call.
-    """
-
-    def __init__(self, on_token: OnToken | None, *, looks_up: bool) -> None:
-        self._on_token = on_token
-        self._looks_up = looks_up
-        self._parts: list[str] = []
-        self._held: str | None = "" if looks_up else None
-        self._has_relayed = False
-        self._owes_break = False
-
-    @property
-    def text(self) -> str:
-        return "\n\n".join(self._parts)
-
-    @property
-    def on_token(self) -> OnToken | None:
-        return None if self._on_token is None else self._relay
-
-    def end_round(self, text: str) -> None:
-        """Record the text of a round that ended with a tool call."""
-        if stripped := text.strip():
-            self._parts.append(stripped)
-            self._owes_break = self._has_relayed
-        self._held = "" if self._looks_up else None
-
-    def begin_last_round(self) -> None:
-        """Stop holding text back: the last round can't call tools."""
-        self._held = None
-
-    def join_rounds(self, reply: AIMessage) -> AIMessage:
-        """Return the last round's reply with the text of earlier rounds, unless it repeats that text."""
-        last = str(reply.text).strip()
-        earlier = [] if self._looks_up and last else [part for part in self._parts if part not in last]
-        if not earlier:
-            return reply
-        return AIMessage(
-            "\n\n".join([*earlier, last] if last else earlier), usage_metadata=reply.usage_metadata, id=reply.id
-        )
-
-    def _relay(self, token: str) -> None:
-        assert self._on_token is not None
-        if self._held is not None:
-            self._held += token
-            if len(self._held) <= MAX_HELD_CHARACTERS:
-                return
-            token, self._held = self._held, None
-        self._on_token(f"\n\n{token}" if self._owes_break else token)
-        self._owes_break = False
-        self._has_relayed = True
-
-
-class _Relay:
-    """Forward tokens, and record whether any was forwarded."""
-
-    def __init__(self, on_token: OnToken) -> None:
-        self._on_token = on_token
-        self.relayed = False
-
-    def __call__(self, token: str) -> None:
-        self.relayed = True
-        self._on_token(token)
-
-
-def _log_failure(failure: ModelFailed) -> ModelFailed:
-    """Log the details at DEBUG level, because they may quote messages, and return the failure."""
-    log.debug("model.error", errorType=failure.kind, problem=failure.problem, detail=failure.detail)
-    return failure
-
-
-def _refuse_empty(reply: AIMessage) -> AIMessage:
-    """Return the reply; raise ModelFailed if it is empty."""
-    if not has_calls(reply) and not str(reply.text).strip():
-        raise ModelFailed("empty", "the model answered with nothing")
-    return reply
-
-
-def _offer(model: BaseChatModel, tools: Sequence[dict[str, Any]]) -> _Offer | None:
-    """Return the model with these tools; None if it can't call any."""
-    try:
-        bound = model.bind_tools(tools)
-    except NotImplementedError:
-        return None
-    if isinstance(bound, RunnableBinding) and bound.bound is model and not bound.config:
-        return _Offer(model, dict(bound.kwargs))  # the arguments of the binding, without its cost in every request
-    return _Offer(bound)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypedDict
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
 from rapport.domain.follow_up import MEANINGS, TRIGGER_TYPES
+from rapport.replies.written_calls import OfferedTools, WrittenCall
 
 MAX_TOOL_ROUNDS = 3
 """The number of rounds of tool calls that a model has before it must answer."""
@@ -84,6 +85,8 @@ CHAT_TOOLS = [
 ]
 """Tools by which a model reads more of a group chat than its context (CTX-7)."""
 CHAT_TOOL_NAMES = frozenset(tool["function"]["name"] for tool in CHAT_TOOLS)
+ALL_TOOLS = OfferedTools.from_schemas([UPSERT_MEMORY, FOLLOW_UP, *CHAT_TOOLS])
+"""Every tool of a model: calls of them that a model writes as text are cut out of its replies."""
 
 
 class ChatToolbox(Protocol):
@@ -152,6 +155,12 @@ class Toolbox:
             for call in reply.invalid_tool_calls
         ]
         return answers
+
+    async def use_written(self, calls: Sequence[WrittenCall]) -> None:
+        """Run calls that the model wrote as text, as far as it needs no result of them."""
+        for call in calls[:MAX_CALLS_PER_MESSAGE]:
+            if call.name not in CHAT_TOOL_NAMES:
+                await self._use_one(call.name, call.arguments)
 
     async def _use_one(self, name: str, arguments: Mapping[str, Any]) -> str:
         if self._may_save is not None and name == "upsert_memory":

@@ -8,10 +8,12 @@ from dataclasses import replace
 import structlog
 
 from rapport.agents.graph import Answer
+from rapport.agents.tools import ALL_TOOLS
 from rapport.domain.event import Reply
 from rapport.domain.memory import MemoryCandidate
 from rapport.followups.leaks import leak_in
 from rapport.replies.defusing import make_storable
+from rapport.replies.machinery import cut_machinery
 from rapport.replies.reply_kinds import make_model_reply
 from rapport.turns.findings import Findings
 
@@ -31,5 +33,11 @@ def check_reply(answer: Answer, findings: Findings, *, hidden_prompts: Collectio
     if hidden_prompts and (leak := leak_in(str(reply.content), prompts=hidden_prompts)) is not None:
         log.warning("autonomy.leak", kind=leak)
         raise PromptLeaked(leak)
-    candidates = [MemoryCandidate(make_storable(saved["content"]), saved["key"], "agent") for saved in answer.saved]
+    candidates = [
+        MemoryCandidate(text, saved["key"], "agent") for saved in answer.saved if (text := _clean(saved["content"]))
+    ]
     return replace(reply, model_failed=False, memory_candidates=candidates, follow_up=answer.follow_up)
+
+
+def _clean(memory: str) -> str:
+    return cut_machinery(make_storable(memory), ALL_TOOLS).text.strip()

@@ -9,6 +9,7 @@ from dataclasses import replace
 import structlog
 
 from rapport.agents.failures import ModelFailed
+from rapport.agents.tools import ALL_TOOLS
 from rapport.context.situation import Situation
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.embedder import Embedder
@@ -20,6 +21,7 @@ from rapport.followups.own_words import find_own_messages, is_founded
 from rapport.followups.reflection_form import REFLECTION_PROMPT, Reflection, is_unfounded, plan_from, transcript
 from rapport.memory.memory_store import Prepared
 from rapport.replies.defusing import make_storable
+from rapport.replies.machinery import cut_machinery
 from rapport.storage.followups.preferences import Preferences
 from rapport.storage.followups.reflections import PausedConversation, Reflections
 from rapport.storage.followups.timers import Timers
@@ -131,7 +133,7 @@ async def _select_memories(
     texts = [message.text for message in own_messages]
     own_ids = {message.id for message in own_messages}
     new_messages = [message for message in paused.fresh if message.id in own_ids and message.text.strip()]
-    stripped = [make_storable(memory).strip() for memory in memories[:MAX_MEMORIES]]
+    stripped = [cut_machinery(make_storable(memory), ALL_TOOLS).text.strip() for memory in memories[:MAX_MEMORIES]]
     founded = [memory for memory in stripped if memory and is_founded(memory, texts)]
     if (refused := sum(map(bool, stripped)) - len(founded)) > 0:
         log.info("memory.unfounded", count=refused)

@@ -1,0 +1,192 @@
+"""Ask a model: with retries, without what it can't do, and without the machinery that it writes into its text."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
+
+import structlog
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.runnables import Runnable, RunnableBinding
+
+from rapport.agents.failures import ModelFailed, backoff, classify_failure
+from rapport.agents.model_record import ModelRecord
+from rapport.agents.pictures import drop_pictures, has_pictures
+from rapport.agents.tools import ALL_TOOLS, UPSERT_MEMORY, has_calls
+from rapport.replies.machinery import MachineryFilter, cut_machinery
+from rapport.replies.written_calls import WrittenCall
+
+log = structlog.get_logger()
+
+OnToken: TypeAlias = Callable[[str], None]
+Model: TypeAlias = "Runnable[LanguageModelInput, AIMessage]"
+
+RETRIES = 2
+REFUSALS = frozenset({"http_400", "http_404", "http_422", "http_501"})
+"""Status codes of servers whose model does not support tools or pictures."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A model with the options of every request."""
+
+    model: Model
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One answer of the model, and the tool calls that it wrote as text."""
+
+    message: AIMessage
+    written: Sequence[WrittenCall] = ()
+
+
+class ModelClient:
+    """Asks one model, and records what it can do."""
+
+    def __init__(self, model: BaseChatModel, record: ModelRecord) -> None:
+        self._model = model
+        self._record = record
+        self._plain = _Offer(model)
+        self._takes_tools = _offer(model, [UPSERT_MEMORY]) is not None
+        self._offers: dict[tuple[str, ...], _Offer] = {}
+
+    @property
+    def calls_tools(self) -> bool:
+        """Return True if the model may be offered tools."""
+        return self._takes_tools and self._record.may_have_tools
+
+    async def ask_with_tools(
+        self, messages: list[BaseMessage], on_token: OnToken | None, tools: Sequence[dict[str, Any]]
+    ) -> Asked:
+        """Return one answer of a model that may use these tools. Raise ModelFailed.
+
+        If the server refuses tools, ask without them from now on. An answer without text and calls had only machinery.
+        """
+        try:
+            return await self.ask(messages, on_token, self._find_offer(tools))
+        except ModelFailed as failure:
+            if failure.kind not in REFUSALS:
+                raise
+            asked = await self.ask(messages, on_token)
+            log.warning("agent.no_tools", reason=str(failure))
+            self._takes_tools = False
+            return asked
+
+    def _find_offer(self, tools: Sequence[dict[str, Any]]) -> _Offer | None:
+        names = tuple(str(tool["function"]["name"]) for tool in tools)
+        if names not in self._offers and (offer := _offer(self._model, tools)) is not None:
+            self._offers[names] = offer
+        return self._offers.get(names)
+
+    async def ask(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None = None) -> Asked:
+        """Return one answer. If the server refuses pictures, ask without them from now on."""
+        if not self._record.takes_pictures:
+            messages = drop_pictures(messages)
+        try:
+            return await self._request(messages, on_token, offer)
+        except ModelFailed as failure:
+            # llama.cpp answers a picture that its model can't read with status 500.
+            is_refusal = failure.kind in REFUSALS or "image" in failure.detail.casefold()
+            if not is_refusal or not has_pictures(messages):
+                raise
+            reply = await self._request(drop_pictures(messages), on_token, offer)
+            log.warning("agent.no_pictures", reason=str(failure))
+            self._record.refused_pictures += 1
+            return reply
+
+    async def _request(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None) -> Asked:
+        """Return one answer, with up to two retries where a retry can help (RES-2)."""
+        target = offer or self._plain
+        for attempt in itertools.count(1):
+            tokens = None if on_token is None else _Relay(on_token)
+            try:
+                if tokens is None:
+                    reply = _refuse_nothing(await target.model.ainvoke(messages, **target.options))
+                else:
+                    reply = await self._stream(target, messages, tokens)
+                asked = _cut_machinery(reply)
+                return asked if offer is not None else replace(asked, message=_refuse_nothing(asked.message))
+            except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
+                failure = error
+            wait = backoff(failure, attempt) if attempt <= RETRIES else None
+            if wait is None:
+                raise log_failure(classify_failure(failure)) from None
+            if tokens is not None and tokens.relayed:
+                # A client has received the beginning of this attempt, which another attempt does not continue: it is not
+                # streamed, and the client gets the finished reply.
+                on_token = None
+            await asyncio.sleep(wait)
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
+        answer: AIMessageChunk | None = None
+        visible = MachineryFilter(ALL_TOOLS)
+        async for piece in target.model.astream(messages, **target.options):
+            chunk = cast("AIMessageChunk", piece)
+            answer = chunk if answer is None else answer + chunk
+            if text := visible.feed(str(chunk.text)):
+                on_token(text)
+        if text := visible.finish():
+            on_token(text)
+        if answer is None:
+            return _refuse_nothing(AIMessage(""))
+        return _refuse_nothing(
+            AIMessage(
+                answer.content,
+                usage_metadata=answer.usage_metadata,
+                id=answer.id,
+                tool_calls=answer.tool_calls,
+                invalid_tool_calls=answer.invalid_tool_calls,
+            )
+        )
+
+
+class _Relay:
+    """Forward tokens, and record whether any was forwarded."""
+
+    def __init__(self, on_token: OnToken) -> None:
+        self._on_token = on_token
+        self.relayed = False
+
+    def __call__(self, token: str) -> None:
+        self.relayed = True
+        self._on_token(token)
+
+
+def log_failure(failure: ModelFailed) -> ModelFailed:
+    """Log the details at DEBUG level, because they may quote messages, and return the failure."""
+    log.debug("model.error", errorType=failure.kind, problem=failure.problem, detail=failure.detail)
+    return failure
+
+
+def _cut_machinery(reply: AIMessage) -> Asked:
+    """Return the reply without tool calls written as text, thoughts and special tokens, and those calls."""
+    text = str(reply.text)
+    visible = cut_machinery(text, ALL_TOOLS)
+    if visible.text == text:
+        return Asked(reply)
+    return Asked(reply.model_copy(update={"content": visible.text}), visible.calls)
+
+
+def _refuse_nothing(reply: AIMessage) -> AIMessage:
+    """Return the reply; raise ModelFailed if it is empty."""
+    if not has_calls(reply) and not str(reply.text).strip():
+        raise ModelFailed("empty", "the model answered with nothing")
+    return reply
+
+
+def _offer(model: BaseChatModel, tools: Sequence[dict[str, Any]]) -> _Offer | None:
+    """Return the model with these tools; None if it can't call any."""
+    try:
+        bound = model.bind_tools(tools)
+    except NotImplementedError:
+        return None
+    if isinstance(bound, RunnableBinding) and bound.bound is model and not bound.config:
+        return _Offer(model, dict(bound.kwargs))  # the arguments of the binding, without its cost in every request
+    return _Offer(bound)
