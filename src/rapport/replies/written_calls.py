@@ -22,7 +22,7 @@ _STRUCTURE = re.compile(r"[\[\](){}\"']")
 _STRINGS = {'"': re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL), "'": re.compile(r"'(?:[^'\\]|\\.)*+'", re.DOTALL)}
 _OPENS_VALUE = re.compile(r"[\[{]")
 _PARAMETER = re.compile(
-    r"<(?:\W\w{1,20}\W|\w{1,20}:)?parameter\s*(?:=|name=)\s*[\"']?(\w+)[\"']?[^<>]{0,60}>([^<]*+(?:<(?!\W*\w*\W?parameter)[^<]*+)*+)<"
+    r"<(?:\W\w{1,20}\W|\w{1,20}:)?parameter\s*(?:=|name=)\s*[\"']?(\w+)[\"']?[^<>]{0,60}>([^<]*+(?:<(?!/?(?:\W\w{1,20}\W|\w{1,20}:)?parameter)[^<]*+)*+)<"
     r"|<arg_key>\s*(\w+)\s*</arg_key>\s*<arg_value>([^<]*+(?:<(?!/arg_value|arg_key)[^<]*+)*+)<"
     r"|<(\w+)>([^<]*+)</\w+>"
 )
