@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import urllib.parse
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -183,7 +184,8 @@ class LeanChatOpenAI(ChatOpenAI):
                     "Authorization": f"Bearer {self.openai_api_key.get_secret_value()}",
                     "Content-Type": "application/json",
                 },
-                trust_env=bool(urllib.request.getproxies()),  # read for every request, so only if a proxy is configured
+                # aiohttp then reads proxies and netrc in a thread for every request: only if a proxy is used at all.
+                trust_env=_uses_proxy(self.openai_api_base or ""),
             )
         return self._session
 
@@ -192,6 +194,12 @@ class LeanChatOpenAI(ChatOpenAI):
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _uses_proxy(url: str) -> bool:
+    """Return True if the environment names a proxy for this address."""
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(parts.hostname or "")
 
 
 _ANSWER = AIMessage("")
