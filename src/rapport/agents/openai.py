@@ -190,6 +190,7 @@ class LeanChatOpenAI(ChatOpenAI):
                 # No total limit: a long answer may take long (the turn has a deadline). A silent connection may not.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=self.silence),
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+                cookie_jar=aiohttp.DummyCookieJar(),
                 headers={
                     "Authorization": f"Bearer {self.openai_api_key.get_secret_value()}",
                     "Content-Type": "application/json",
