@@ -177,13 +177,14 @@ class LeanChatOpenAI(ChatOpenAI):
 
     @asynccontextmanager
     async def _post(self, payload: dict[str, Any]) -> AsyncGenerator[aiohttp.ClientResponse]:
-        session = self._http()
+        session = self.make_session()
         async with session.post(f"{self.openai_api_base}/chat/completions", data=_as_json(payload)) as response:
             if response.status >= 400:
                 raise ProviderError(response.status, await response.text(errors="replace"), response.headers)
             yield response
 
-    def _http(self) -> aiohttp.ClientSession:
+    def make_session(self) -> aiohttp.ClientSession:
+        """Return the model's HTTP session, which is made at the first request."""
         if self._session is None:
             assert isinstance(self.openai_api_key, SecretStr)
             self._session = aiohttp.ClientSession(
