@@ -355,6 +355,18 @@ class Watching(AsyncCallbackHandler):
         self.heard.append("answered")
 
 
+@pytest.mark.parametrize(("bypassed", "is_used"), [("", True), ("*", False), ("model.test", False)])
+async def test_the_environment_is_read_for_each_request_only_if_a_proxy_is_used(
+    monkeypatch: pytest.MonkeyPatch, bypassed: str, is_used: bool
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", bypassed)
+    async with model_at("http://model.test/v1") as model:
+        assert model.make_session().trust_env is is_used
+
+
 async def test_callbacks_see_every_call_and_do_not_change_the_answer(provider: Provider) -> None:
     watching = Watching()
     async with model_at(provider.url) as model:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import urllib.parse
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,13 +17,14 @@ from typing import Any, cast
 import aiohttp
 import httpx
 import orjson
-from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun
+from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun, BaseCallbackManager
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, SystemMessage
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
@@ -79,18 +81,30 @@ class LeanChatOpenAI(ChatOpenAI):
         **kwargs: Any,
     ) -> AIMessage:
         """Skip LangChain's callback bookkeeping when no handler is registered."""
-        full_config = ensure_config(config)
         messages = self._convert_input(input).to_messages()
-        callbacks = AsyncCallbackManager.configure(full_config.get("callbacks"), self.callbacks, self.verbose)
         # Messages with pictures use LangChain's way, which converts their format.
-        if callbacks.handlers or not all(isinstance(message.content, str) for message in messages):
-            return await super().ainvoke(messages, full_config, stop=stop, **kwargs)
+        if self._has_handlers(config) or not all(isinstance(message.content, str) for message in messages):
+            return await super().ainvoke(messages, config, stop=stop, **kwargs)
         kwargs.pop("ls_structured_output_format", None)  # only callbacks need it
         result = await self._agenerate(messages, stop, **kwargs)
         answer = result.generations[0]
         facts = {**(result.llm_output or {}), **(answer.generation_info or {})}
         answer.message.response_metadata = {**facts, **answer.message.response_metadata}
         return cast("AIMessage", answer.message)
+
+    def _has_handlers(self, config: RunnableConfig | None) -> bool:
+        """Return True if anybody listens to this call: a handler of the call, of the graph around it, or a tracer."""
+        inherited = (config or var_child_runnable_config.get() or {}).get("callbacks")
+        if isinstance(inherited, BaseCallbackManager) and not self.callbacks:
+            return bool(inherited.handlers)  # the graph has looked for tracers
+        callbacks = ensure_config(config).get("callbacks")
+        return bool(AsyncCallbackManager.configure(callbacks, self.callbacks, self.verbose).handlers)
+
+    def _convert_input(self, model_input: LanguageModelInput) -> PromptValue:
+        """Skip the validation of messages that are messages already."""
+        if isinstance(model_input, list) and all(isinstance(message, BaseMessage) for message in model_input):
+            return ChatPromptValue.model_construct(messages=model_input)
+        return super()._convert_input(model_input)
 
     async def _agenerate(
         self,
@@ -152,38 +166,38 @@ class LeanChatOpenAI(ChatOpenAI):
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Return LangChain's payload. LangChain scans every character of the model's messages, so the texts of plain answers
-        are inserted afterwards."""
+        """Return LangChain's payload. LangChain inspects every character of a message, so plain texts are inserted here."""
         messages = self._convert_input(input_).to_messages()
-        answers = {number: message.content for number, message in enumerate(messages) if _is_plain_answer(message)}
-        placeholders = [_ANSWER if number in answers else message for number, message in enumerate(messages)]
-        payload: dict[str, Any] = super()._get_request_payload(placeholders, stop=stop, **kwargs)
-        if "messages" not in payload:  # another API with another format
+        payload: dict[str, Any] = super()._get_request_payload([_PLACEHOLDER], stop=stop, **kwargs)
+        if "messages" not in payload or not all(_is_plain(message) for message in messages):
             return super()._get_request_payload(messages, stop=stop, **kwargs)
-        for number, content in answers.items():
-            payload["messages"][number]["content"] = content
+        roles = {**_ROLES, "system": payload["messages"][0]["role"]}  # some models call it another way
+        payload["messages"] = [{"role": roles[message.type], "content": message.content} for message in messages]
         return payload
 
     @asynccontextmanager
     async def _post(self, payload: dict[str, Any]) -> AsyncGenerator[aiohttp.ClientResponse]:
-        session = self._http()
+        session = self.make_session()
         async with session.post(f"{self.openai_api_base}/chat/completions", data=_as_json(payload)) as response:
             if response.status >= 400:
                 raise ProviderError(response.status, await response.text(errors="replace"), response.headers)
             yield response
 
-    def _http(self) -> aiohttp.ClientSession:
+    def make_session(self) -> aiohttp.ClientSession:
+        """Return the model's HTTP session, which is made at the first request."""
         if self._session is None:
             assert isinstance(self.openai_api_key, SecretStr)
             self._session = aiohttp.ClientSession(
                 # No total limit: a long answer may take long (the turn has a deadline). A silent connection may not.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=self.silence),
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+                cookie_jar=aiohttp.DummyCookieJar(),
                 headers={
                     "Authorization": f"Bearer {self.openai_api_key.get_secret_value()}",
                     "Content-Type": "application/json",
                 },
-                trust_env=bool(urllib.request.getproxies()),  # read for every request, so only if a proxy is configured
+                # aiohttp then reads proxies and netrc in a thread for every request: only if a proxy is used at all.
+                trust_env=_uses_proxy(self.openai_api_base or ""),
             )
         return self._session
 
@@ -194,14 +208,23 @@ class LeanChatOpenAI(ChatOpenAI):
             self._session = None
 
 
-_ANSWER = AIMessage("")
+def _uses_proxy(url: str) -> bool:
+    """Return True if the environment names a proxy for this address."""
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(parts.hostname or "")
 
 
-def _is_plain_answer(message: BaseMessage) -> bool:
-    """Return True if this is a message of the model with only text."""
-    if type(message) is not AIMessage or not isinstance(message.content, str):
+_PLACEHOLDER = SystemMessage("")
+_ROLES = {"human": "user", "ai": "assistant"}
+
+
+def _is_plain(message: BaseMessage) -> bool:
+    """Return True if this is a message of the system, a person or the model with only text."""
+    if message.name or not isinstance(message.content, str):
         return False
-    return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs or message.name)
+    if isinstance(message, AIMessage):
+        return not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
+    return message.type in ("system", "human") and "name" not in message.additional_kwargs
 
 
 def _take_invalid_calls(choice: Any) -> list[InvalidToolCall]:

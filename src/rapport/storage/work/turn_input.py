@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rapport.domain.conversation import Message
+from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.follow_up import PastFollowUp
 from rapport.domain.note import NoteCounts
@@ -30,10 +31,13 @@ _NEWEST = f"""
         WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND role <> 'system-summary' AND NOT synthetic
           AND {{where}}
         ORDER BY created_at DESC, id DESC LIMIT %(limit)s) newest"""
-_WHOLE_CHAT = _NEWEST.replace(
-    "{where}", "(SELECT thread_id FROM call) IS NULL AND created_at > (SELECT summarized_until FROM here){before}"
-)
-_TOPIC = _NEWEST.replace("{where}", "thread_id = (SELECT thread_id FROM call){before}")
+_UNCOVERED = "created_at > (SELECT summarized_until FROM here){before}"
+_DIRECT_CHAT = f"({_NEWEST.replace('{where}', _UNCOVERED)})"
+# A topic is read by its own index. One of the two branches finds nothing.
+_GROUP_CHAT = f"""
+    ({_NEWEST.replace("{where}", f"(SELECT thread_id FROM call) IS NULL AND {_UNCOVERED}")})
+    UNION ALL
+    ({_NEWEST.replace("{where}", "thread_id = (SELECT thread_id FROM call){before}")})"""
 
 # One backward scan of messages_order or messages_topic, and the message and the summary by key: flat, however long the
 # conversation is. Both keys in one IN would scan messages_order while the table has no statistics. Groups use no summary:
@@ -52,9 +56,7 @@ WITH here AS (
     SELECT created_at, CASE (SELECT kind FROM here) WHEN 'group' THEN thread_id END AS thread_id
     FROM messages WHERE conversation_id = %(conversation)s AND id = %(upto)s
 ), chat AS (
-    ({_WHOLE_CHAT})
-    UNION ALL
-    ({_TOPIC})
+    {{chat}}
     UNION ALL
     SELECT {_MESSAGE} FROM messages
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = %(upto)s
@@ -66,10 +68,17 @@ SELECT is_resting, autonomy_enabled, has_memories, past_followups, coalesce(chun
        min_similarity, is_muted, time_zone, chat.*
 FROM here LEFT JOIN chat ON true LEFT JOIN note_counts ON owner_id = %(owner)s AND embedder = %(embedder)s
 """
-# psycopg caches the conversion of a statement only up to 4,096 characters: hence no indentation.
-_SHORT_LOAD = re.sub(r"\n\s*", "\n", _LOAD).strip()
-_LOAD_MESSAGE = _SHORT_LOAD.replace("{before}", " AND (role <> 'user' OR created_at < (SELECT created_at FROM call))")
-_LOAD_SILENCE = _SHORT_LOAD.replace("{before}", "")
+_BEFORE = " AND (role <> 'user' OR created_at < (SELECT created_at FROM call))"
+
+
+def _make_load(chat: str, before: str) -> bytes:
+    # psycopg caches the conversion of a statement only up to 4,096 characters: hence no indentation.
+    return re.sub(r"\n\s*", "\n", _LOAD.replace("{chat}", chat).replace("{before}", before)).strip().encode()
+
+
+_CHATS: Mapping[ConversationKind, str] = {"direct": _DIRECT_CHAT, "group": _GROUP_CHAT}
+_LOAD_MESSAGE = {kind: _make_load(chat, _BEFORE) for kind, chat in _CHATS.items()}
+_LOAD_SILENCE = {kind: _make_load(chat, "") for kind, chat in _CHATS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,7 @@ async def load_turn_input(
     With `question`, the synthetic message of a follow-up that is not stored, all messages so far count as earlier.
     """
     cursor = await connection.execute(
-        (_LOAD_MESSAGE if question is None else _LOAD_SILENCE).encode(),
+        (_LOAD_MESSAGE if question is None else _LOAD_SILENCE)[event.kind],
         {
             "conversation": event.conversation_id,
             "owner": event.owner_id,

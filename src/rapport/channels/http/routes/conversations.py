@@ -19,7 +19,13 @@ from rapport.channels.http.rendering.json_views import (
     json_response,
     message_view,
 )
-from rapport.channels.http.requests.json_bodies import AuthorBody, NewConversation, NewMessage, StrictRoute
+from rapport.channels.http.requests.json_bodies import (
+    AuthorBody,
+    NewConversation,
+    NewMessage,
+    StrictRoute,
+    make_direct_route,
+)
 from rapport.core.core import Core
 from rapport.domain.chat_archive import KEY_PREFIX
 from rapport.domain.conversation import Author, Conversation, Incoming
@@ -53,18 +59,6 @@ def conversation_routes(
         await core.runner.erase(owner, conversation_id)
         return Response(status_code=204)
 
-    @router.post(
-        "/{conversation_id}/messages",
-        response_model=MessageView,
-        responses={
-            202: {
-                "model": StoredView,
-                "description": "Stored without a reply: a group message that doesn't address the agent",
-            },
-            429: {"description": "Too many messages: nothing was stored; `retryAfter` says when to try again"},
-        },
-        summary="Send a message; the response is the agent's reply (`Accept: text/event-stream` streams it)",
-    )
     async def send(request: Request, conversation_id: str, body: NewMessage, owner: str = owner_id) -> Response:
         streaming = "text/event-stream" in request.headers.get("accept", "")
         incoming = parse_incoming(owner, conversation_id, body, max_characters=max_characters)
@@ -76,6 +70,25 @@ def conversation_routes(
         if streaming:
             return turn_stream(ticket)
         return json_response(message_view(await ticket.reply(), operator=is_operator(owner)))
+
+    async def send_directly(request: Request, body: NewMessage) -> Response:
+        return await send(request, request.path_params["conversation_id"], body, await caller(request))
+
+    router.add_api_route(
+        "/{conversation_id}/messages",
+        send,
+        methods=["POST"],
+        route_class_override=make_direct_route(NewMessage, send_directly),
+        response_model=MessageView,
+        responses={
+            202: {
+                "model": StoredView,
+                "description": "Stored without a reply: a group message that doesn't address the agent",
+            },
+            429: {"description": "Too many messages: nothing was stored; `retryAfter` says when to try again"},
+        },
+        summary="Send a message; the response is the agent's reply (`Accept: text/event-stream` streams it)",
+    )
 
     @router.post("/{conversation_id}/cancel", response_model=CancelledView, summary="Stop the running turn")
     async def cancel(conversation_id: str, owner: str = owner_id) -> Response:
