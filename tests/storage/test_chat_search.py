@@ -17,6 +17,7 @@ from rapport.storage.messages.message_vectors import MessageVectors, Stretch
 from rapport.storage.messages.neighbours import load_vector
 from tests.storage.explained import MODES, Explained, PlanMode
 from tests.storage.test_neighbours import NOON, Chat, chat, long_chat
+from tests.support.cases import every_case
 
 __all__ = ["chat"]  # the fixture
 
@@ -163,7 +164,7 @@ async def test_words_are_found_in_any_form_and_rare_ones_count_for_more(chat: Ch
     assert found[0].similarity is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "asked"),
     [
         ("Der Schlüssel liegt unter der Fußmatte", "wo liegt der Schlüssel?"),
@@ -182,7 +183,7 @@ async def test_words_of_other_languages_and_with_marks_are_found(
     assert texts(await by_words(database, chat, asked)) == [said]
 
 
-@pytest.mark.parametrize("words", ["", "...", "the and of", "'", "\\", "a' | 'b", "!!(", "a:*", "x " * 200, "😀"])
+@every_case("words", ["", "...", "the and of", "'", "\\", "a' | 'b", "!!(", "a:*", "x " * 200, "😀"])
 async def test_no_question_breaks_the_search(chat: Chat, database: Database, words: str) -> None:
     await chat.says("nothing of it")
     assert await by_words(database, chat, words) == []

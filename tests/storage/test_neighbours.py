@@ -25,6 +25,7 @@ from rapport.storage.messages.neighbours import (
 )
 from rapport.storage.work.turn_input import PICTURES, load_turn_input
 from tests.storage.explained import MODES, Explained
+from tests.support.cases import every_case
 
 NOON = datetime(2024, 5, 6, 12, 0, tzinfo=UTC)
 IMAGE = {"type": "image", "url": "https://example.org/cat.png"}
@@ -215,7 +216,7 @@ async def test_what_a_reply_has_brought_along_is_its_anchor(chat: Chat) -> None:
     assert (found.chain, found.around) == ((), (found.anchor,))
 
 
-@pytest.mark.parametrize("when", [None, "2099-01-01T00:00:00+00:00", "yesterday", "2024-05-03T09:00:00"])
+@every_case("when", [None, "2099-01-01T00:00:00+00:00", "yesterday", "2024-05-03T09:00:00"])
 async def test_a_snapshot_of_no_known_time_stands_just_before_the_call(chat: Chat, when: str | None) -> None:
     snapshot = {"text": "this?"} if when is None else {"text": "this?", "created_at": when}
     call = a_call(chat, context_snapshot=snapshot)

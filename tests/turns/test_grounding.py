@@ -353,7 +353,7 @@ async def test_a_name_is_no_citation_either(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["librarian", "companion"])
-@pytest.mark.parametrize(
+@every_case(
     ("written", "kept"),
     [
         ("Thirty days. Sources: refunds", "Thirty days."),
