@@ -100,7 +100,7 @@ def new_dir() -> Generator[Callable[[], Path]]:
             pid = int(pid_file.read_text().split()[0])
             if psutil.pid_exists(pid) and psutil.Process(pid).name() == "postgres":
                 os.kill(pid, signal.SIGQUIT)
-                psutil.wait_procs([psutil.Process(pid)], timeout=5)
+                psutil.wait_procs([psutil.Process(pid)], timeout=LIMIT_SECONDS)
         shutil.rmtree(directory)
 
 

@@ -26,6 +26,7 @@ from rapport.domain.model_problems import MODEL_PROBLEMS
 from rapport.logs import configure_logging
 from rapport.storage.access.api_keys import ApiKeys
 from tests.support.cases import every_case
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world
 
 FALLBACK = (
@@ -101,7 +102,7 @@ async def peer(answer: Answer, *names: str) -> AsyncGenerator[Peer]:
 
 @asynccontextmanager
 async def world_of(url: str, database_url: str, **changes: Any) -> AsyncGenerator[World]:
-    model = make_openai("mock", timeout=2, environment={**ENVIRONMENT, "OPENAI_BASE_URL": url})
+    model = make_openai("mock", timeout=LIMIT_SECONDS, environment={**ENVIRONMENT, "OPENAI_BASE_URL": url})
     async with open_world(database_url, model=model, model_name="openai:mock", **changes) as world:
         yield world
 
@@ -353,9 +354,9 @@ def test_the_advice_names_what_to_change() -> None:
 
 
 async def checked(name: str, url: str) -> str | None:
-    model = make_openai("mock", timeout=2, environment={**ENVIRONMENT, "OPENAI_BASE_URL": url})
+    model = make_openai("mock", timeout=LIMIT_SECONDS, environment={**ENVIRONMENT, "OPENAI_BASE_URL": url})
     try:
-        return await probe(name, model, environment={**ENVIRONMENT, "OPENAI_BASE_URL": url}, timeout=5)
+        return await probe(name, model, environment={**ENVIRONMENT, "OPENAI_BASE_URL": url}, timeout=LIMIT_SECONDS)
     finally:
         await close_model(model)
 
