@@ -105,9 +105,9 @@ async def test_in_a_direct_chat_a_topic_hides_nothing_and_repeats_nothing(databa
         for mode in MODES:
             explained = Explained(connection, mode)
             material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
-        assert material is not None
-        assert material.summary is not None
-        assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(91, 101)]
+            assert material is not None
+            assert material.summary is not None
+            assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(91, 101)]
 
 
 async def test_a_turn_reads_its_window_even_if_nothing_was_ever_summed_up(database: Database) -> None:

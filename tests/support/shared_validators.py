@@ -17,8 +17,10 @@ def share_validators() -> None:
 
     def make_once(field: v2.ModelField) -> None:
         parts = v2.asdict(field.field_info)
-        attributes = tuple((name, type(value), value) for name, value in parts["attributes"].items())
-        key = (parts["annotation"], tuple(parts["metadata"]), attributes, repr(field.config))
+        values: dict[str, Any] = parts["attributes"]
+        # The types too: 1, 1.0 and True are equal.
+        attributes: Any = tuple((name, value.__class__, value) for name, value in values.items())
+        key: Any = (parts["annotation"], tuple(parts["metadata"]), attributes, repr(field.config))
         try:
             shared = made.get(key)
         except TypeError:  # a default that cannot be a key
@@ -29,4 +31,4 @@ def share_validators() -> None:
             shared = made[key] = field._type_adapter  # pyright: ignore[reportPrivateUsage]
         field._type_adapter = shared  # pyright: ignore[reportPrivateUsage]
 
-    v2.ModelField.__post_init__ = make_once
+    v2.ModelField.__post_init__ = make_once  # pyright: ignore[reportAttributeAccessIssue]
