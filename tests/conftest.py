@@ -105,16 +105,23 @@ def new_data(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     return made
 
 
+@pytest.fixture(scope="session")
+def administration(postgres: EmbeddedPostgres) -> Generator[psycopg.Connection]:
+    """The connection on which databases are created and dropped."""
+    with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
+        yield connection
+
+
 @pytest.fixture
-def empty_database(postgres: EmbeddedPostgres) -> Generator[str]:
+def empty_database(postgres: EmbeddedPostgres, administration: psycopg.Connection) -> Generator[str]:
     """The URL of a database with nothing in it."""
-    yield from _database(postgres, template="template0")
+    yield from _database(postgres, administration, template="template0")
 
 
 @pytest.fixture
-def database_url(postgres: EmbeddedPostgres) -> Generator[str]:
+def database_url(postgres: EmbeddedPostgres, administration: psycopg.Connection) -> Generator[str]:
     """The URL of a migrated database that only this test uses."""
-    yield from _database(postgres, template=TEMPLATE)
+    yield from _database(postgres, administration, template=TEMPLATE)
 
 
 @pytest.fixture
@@ -147,13 +154,12 @@ def rapport(home: Home, database_url: str) -> Run:
     return run
 
 
-def _database(postgres: EmbeddedPostgres, *, template: str) -> Generator[str]:
+def _database(postgres: EmbeddedPostgres, administration: psycopg.Connection, *, template: str) -> Generator[str]:
     name = f"test_{new_id().lower()}"
-    with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
-        # Copying files takes half the time of writing every page to the log, when the files are in memory.
-        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY'.encode())
-        yield postgres.url_for(name)
-        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
+    # Copying files takes half the time of writing every page to the log, when the files are in memory.
+    administration.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY'.encode())
+    yield postgres.url_for(name)
+    administration.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
 
 
 def _make_template(postgres: EmbeddedPostgres) -> None:
@@ -163,6 +169,8 @@ def _make_template(postgres: EmbeddedPostgres) -> None:
         # Tests kill processes, not the machine: waiting for the disk would prove nothing.
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("ALTER SYSTEM SET full_page_writes = off")
+        # It would analyze a large table in the middle of a test of its plans.
+        connection.execute("ALTER SYSTEM SET autovacuum = off")
         connection.execute("SELECT pg_reload_conf()")
         connection.execute(f"CREATE DATABASE {TEMPLATE}_new".encode())
         asyncio.run(_migrate(postgres.url_for(f"{TEMPLATE}_new")))

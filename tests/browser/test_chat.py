@@ -10,7 +10,7 @@ from playwright.async_api import Route, expect
 
 from tests.support.world import World, until
 
-from .visitor import IN_A_BROWSER, ON_A_PHONE, Visitor
+from .visitor import IN_A_BROWSER, ON_A_DESKTOP, ON_A_PHONE, Visitor
 
 pytestmark = IN_A_BROWSER
 
@@ -112,6 +112,7 @@ async def test_an_answer_that_arrives_with_the_history_is_shown_once(visitor: Vi
     await visitor.page.unroute_all(behavior="ignoreErrors")
 
 
+@ON_A_PHONE
 async def test_a_reply_shows_what_it_replies_to(visitor: Visitor, world: World) -> None:
     thread = await world.conversation()
     for said in ("The first thing", "The second thing"):
@@ -131,6 +132,7 @@ async def test_a_reply_shows_what_it_replies_to(visitor: Visitor, world: World) 
     assert told["About that one"]["reply_to_id"] == told["The first thing"]["id"]
 
 
+@ON_A_DESKTOP
 async def test_several_speak_in_a_group_and_call_the_agent_by_completion(visitor: Visitor, world: World) -> None:
     thread = await world.conversation(kind="group", title="Lunch")
     await world.post(thread, "Where do we eat?", author={"id": "ana", "name": "Ana Sousa"})

@@ -10,7 +10,7 @@ from tests.channels.http.test_auth import make_key, until_closed
 from tests.channels.http.test_session import secret_of
 from tests.support.world import World, until
 
-from .visitor import IN_A_BROWSER, ON_A_PHONE, Visitor
+from .visitor import IN_A_BROWSER, ON_A_DESKTOP, ON_A_PHONE, Visitor
 
 pytestmark = IN_A_BROWSER
 
@@ -18,6 +18,7 @@ REFUNDS = "Customers may send goods back within 30 days of purchase and get thei
 HOW_LONG = "How long can I return something I bought?"
 
 
+@ON_A_PHONE
 async def test_an_answer_shows_the_passage_it_rests_on(visitor: Visitor, world: World) -> None:
     text = f"# Shop rules\n\nWe open at nine.\n\n{REFUNDS}\n\nBags stay at the door."
     await world.http.post("/api/notes", json={"id": "shop", "title": "The shop", "text": text})
@@ -69,6 +70,7 @@ async def test_the_messages_given_to_an_answer_are_highlighted(visitor: Visitor,
     await expect(visitor.messages.nth(-2)).to_be_focused()
 
 
+@ON_A_PHONE
 async def test_follow_ups_are_counted_down_postponed_cancelled_and_muted(visitor: Visitor, world: World) -> None:
     thread = await world.conversation(title="Plans")
     await world.says(thread, "Thanks, good night.")
@@ -118,6 +120,7 @@ async def quiet_hours(following: Locator, world: World) -> None:
     await expect(following).to_contain_text("Not set.")
 
 
+@ON_A_DESKTOP
 async def test_memories_are_told_changed_and_forgotten(visitor: Visitor, world: World) -> None:
     await visitor.open("memory")
     memory = visitor.shown("memory")
@@ -151,6 +154,7 @@ async def test_memories_are_told_changed_and_forgotten(visitor: Visitor, world: 
     await until(forgotten)
 
 
+@ON_A_DESKTOP
 async def test_notes_are_chosen_dropped_read_and_deleted(visitor: Visitor, world: World) -> None:
     page = visitor.page
     await visitor.open("notes")
@@ -213,6 +217,7 @@ async def test_insight_counts_what_happened(visitor: Visitor, world: World) -> N
     await expect(insight.locator("table")).to_contain_text("To pick up the conversation")
 
 
+@ON_A_PHONE
 async def test_the_samples_come_and_go_and_each_thing_to_try_takes_one_click(visitor: Visitor, world: World) -> None:
     await visitor.open("start")
     await visitor.page.locator("[data-try='1']").click()

@@ -12,7 +12,8 @@ IN_A_BROWSER = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 """The mark of every module here: the browser and its servers use one event loop."""
 
 ON_A_PHONE = pytest.mark.parametrize("screen", ["phone"], indirect=True)
-"""The mark of tests whose claim does not depend on the layout; the others run on both screens."""
+ON_A_DESKTOP = pytest.mark.parametrize("screen", ["desktop"], indirect=True)
+"""The marks of tests whose claim does not depend on the layout; the others run on both screens."""
 
 Screen: TypeAlias = Literal["phone", "desktop"]
 SCREENS: dict[Screen, dict[str, Any]] = {

@@ -15,8 +15,9 @@ from rapport.storage.database import Database
 from rapport.storage.messages.chat_search import EXACT_VECTORS, MAX_EXACT_VECTORS, list_participants, search_chat
 from rapport.storage.messages.message_vectors import MessageVectors, Stretch
 from rapport.storage.messages.neighbours import load_vector
-from tests.storage.explained import MODES, Explained, PlanMode, plans
+from tests.storage.explained import MODES, Explained, PlanMode
 from tests.storage.test_neighbours import NOON, Chat, chat, long_chat
+from tests.support.cases import every_case
 
 __all__ = ["chat"]  # the fixture
 
@@ -80,30 +81,39 @@ FROM (SELECT *, substr(id, 2)::int AS number FROM messages WHERE conversation_id
 """
 
 
-async def test_a_large_group_is_searched_by_the_index_and_a_small_one_beside_it_by_its_key(database: Database) -> None:
-    large, small = await long_chat(database, EXACT_VECTORS + 2_000), await long_chat(database, 50)
+async def store_vectors(database: Database, chats: dict[str, int]) -> None:
+    """Store a vector for every message of the chats; the index is made afterwards, in a third of the time."""
     async with database.transaction() as connection:
-        await connection.execute("SET LOCAL statement_timeout = '120s'")
-        for where, count in ((large, EXACT_VECTORS + 2_000), (small, 50)):
+        await connection.execute("SET LOCAL statement_timeout = '300s'")
+        found = await connection.execute("SELECT pg_get_indexdef('message_vectors_near_384'::regclass) AS statement")
+        row = await found.fetchone()
+        assert row is not None
+        await connection.execute("DROP INDEX message_vectors_near_384")
+        for where, count in chats.items():
             await connection.execute(_VECTORS, {"chat": where})
             await connection.execute(
                 "INSERT INTO embedding_progress (conversation_id, embedder, owner_id, vectors) VALUES (%s, 'e', 'local', %s)",
                 (where, count),
             )
-    async with database.statement() as connection:
+        await connection.execute(row.statement)
         await connection.execute("ANALYZE message_vectors")
+
+
+async def test_a_large_group_is_searched_by_the_index_unless_it_is_a_small_part_of_all(database: Database) -> None:
+    """A small group is compared one by one; so is a large one among two million vectors, where the index would meet four
+    hundred of others for each of this group's."""
+    count = EXACT_VECTORS + 1_000
+    large, small = await long_chat(database, count), await long_chat(database, 50)
+    await store_vectors(database, {large: count, small: 50})
+    async with database.statement() as connection:
         vector = await load_vector(connection, "local", large, "m000000000013", embedder="e")
         assert vector is not None
-        # Of the small one all are compared; beside so few others, by whichever way.
-        for (where, walked), mode in product(((large, 150), (small, 2 * MAX_EXACT_VECTORS)), MODES):
+
+        async def search(where: str, mode: PlanMode) -> tuple[Explained, bool]:
+            """Return the plan, and whether the index was used."""
             explained = Explained(connection, mode)
             found = await search_chat(
-                explained.as_connection,
-                "local",
-                where,
-                embedder="e",
-                vector=vector,
-                before=datetime.now(UTC),
+                explained.as_connection, "local", where, embedder="e", vector=vector, before=datetime.now(UTC)
             )
             assert found[0].message.id == "m000000000013"
             assert found[0].similarity == pytest.approx(1.0, abs=0.001)
@@ -111,44 +121,21 @@ async def test_a_large_group_is_searched_by_the_index_and_a_small_one_beside_it_
             assert near == sorted(near, reverse=True)
             assert len(found) == 8
             assert {one.message.conversation_id for one in found} == {where}
+            used = {node.get("Index Name") for node in explained.nodes() if node.get("Actual Loops")}
+            return explained, "message_vectors_near_384" in used
+
+        # Of the small one all are compared; beside so few others, by whichever way.
+        for (where, walked), mode in product(((large, 150), (small, 2 * MAX_EXACT_VECTORS)), MODES):
+            explained, uses_index = await search(where, mode)
+            assert uses_index is (where == large)
             assert explained.walked("message_vectors") <= walked
-            by = {node.get("Index Name") for node in explained.nodes() if node.get("Actual Loops")}
-            assert ("message_vectors_near_384" in by) is (where == large)
             assert explained.walked("messages") <= 2 * 50 + 8
-
-
-@plans
-async def test_a_group_that_is_a_small_part_of_all_is_compared_one_by_one(database: Database, mode: PlanMode) -> None:
-    """Among two million vectors the index would meet four hundred of others for each of this group's."""
-    where, count = await long_chat(database, EXACT_VECTORS + 1_000), EXACT_VECTORS + 1_000
-    async with database.transaction() as connection:
-        await connection.execute("SET LOCAL statement_timeout = '120s'")
-        await connection.execute(_VECTORS, {"chat": where})
         await connection.execute(
-            "INSERT INTO embedding_progress (conversation_id, embedder, owner_id, vectors) VALUES (%s, 'e', 'local', %s)",
-            (where, count),
+            "SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'message_vectors',"
+            " 'reltuples', 2000000::real)"
         )
-
-    async def searched(among: int) -> set[str | None]:
-        async with database.statement() as connection:
-            await connection.execute("ANALYZE message_vectors")
-            await connection.execute(
-                "SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'message_vectors',"
-                " 'reltuples', %s::real)",
-                (among,),
-            )
-            vector = await load_vector(connection, "local", where, "m000000000013", embedder="e")
-            assert vector is not None
-            explained = Explained(connection, mode)
-            found = await search_chat(
-                explained.as_connection, "local", where, embedder="e", vector=vector, before=datetime.now(UTC)
-            )
-        assert found[0].message.id == "m000000000013"
-        assert len(found) == 8
-        return {node.get("Index Name") for node in explained.nodes() if node.get("Actual Loops")}
-
-    assert "message_vectors_near_384" in await searched(among=count)
-    assert "message_vectors_near_384" not in await searched(among=2_000_000)
+        for mode in MODES:
+            assert not (await search(large, mode))[1]
 
 
 # ---- by words
@@ -177,7 +164,7 @@ async def test_words_are_found_in_any_form_and_rare_ones_count_for_more(chat: Ch
     assert found[0].similarity is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "asked"),
     [
         ("Der Schlüssel liegt unter der Fußmatte", "wo liegt der Schlüssel?"),
@@ -196,7 +183,7 @@ async def test_words_of_other_languages_and_with_marks_are_found(
     assert texts(await by_words(database, chat, asked)) == [said]
 
 
-@pytest.mark.parametrize("words", ["", "...", "the and of", "'", "\\", "a' | 'b", "!!(", "a:*", "x " * 200, "😀"])
+@every_case("words", ["", "...", "the and of", "'", "\\", "a' | 'b", "!!(", "a:*", "x " * 200, "😀"])
 async def test_no_question_breaks_the_search(chat: Chat, database: Database, words: str) -> None:
     await chat.says("nothing of it")
     assert await by_words(database, chat, words) == []
@@ -261,20 +248,20 @@ async def test_participants_are_those_who_wrote_lately(chat: Chat, database: Dat
     assert {(one.id, one.name) for one in found} == {("ana", "Ana"), ("ben", "ben")}
 
 
-@plans
-async def test_words_are_found_by_their_index_alone(database: Database, mode: PlanMode) -> None:
+async def test_words_are_found_by_their_index_alone(database: Database) -> None:
     """Every message has "message", one in forty of each of two chats "User"-like numbers: only what has the word is read."""
     where, _beside = await long_chat(database), await long_chat(database)
     async with database.statement() as connection:
-        explained = Explained(connection, mode)
-        found = await search_chat(
-            explained.as_connection, "local", where, embedder="e", words="number 777", before=datetime.now(UTC)
-        )
-        assert [one.message.text.split(" and")[0] for one in found] == ["message 777"]
-        by = {node.get("Index Name") for node in explained.nodes() if node.get("Actual Loops")}
-        assert "messages_words" in by
-        assert explained.walked("messages") <= 10
-        assert "messages" not in explained.whole_scans()
+        for mode in MODES:
+            explained = Explained(connection, mode)
+            found = await search_chat(
+                explained.as_connection, "local", where, embedder="e", words="number 777", before=datetime.now(UTC)
+            )
+            assert [one.message.text.split(" and")[0] for one in found] == ["message 777"]
+            by = {node.get("Index Name") for node in explained.nodes() if node.get("Actual Loops")}
+            assert "messages_words" in by
+            assert explained.walked("messages") <= 10
+            assert "messages" not in explained.whole_scans()
 
 
 async def test_a_word_that_nearly_every_message_has_costs_a_bounded_look(database: Database) -> None:

@@ -40,10 +40,11 @@ async def order(database: Database) -> list[str]:
 
 async def test_messages_that_arrive_late_keep_the_platforms_order(database: Database) -> None:
     chat = await a_group(database)
+    began = datetime.now(UTC)
     async with database.statement() as connection:
         await connection.execute(_REPLIED)
     placed = await hears(database, chat, "first", age=50)
-    assert placed > datetime.now(UTC) - timedelta(seconds=10)  # after what the agent has just said
+    assert placed > began - timedelta(seconds=10)  # after what the agent has just said
     async with database.statement() as connection:
         await connection.execute(_PASSES, {"passed": timedelta(seconds=20)})
     await hears(database, chat, "second", age=69)

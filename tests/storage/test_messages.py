@@ -12,7 +12,7 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.messages import RECENT_MESSAGES, Messages
 from rapport.storage.vector_index import ensure_vector_index, has_vector_index
-from tests.storage.explained import Explained, PlanMode, plans
+from tests.storage.explained import MODES, Explained
 
 # Everybody's, of ids that look like ours; every 20th is the agent's.
 _TALK = """
@@ -45,72 +45,72 @@ async def a_talk(database: Database, count: int) -> str:
     return chat
 
 
-@plans
-async def test_a_part_leads_to_its_message_without_a_walk_of_what_was_sent(database: Database, mode: PlanMode) -> None:
+async def test_a_part_leads_to_its_message_without_a_walk_of_what_was_sent(database: Database) -> None:
     chats = [await a_talk(database, 4_000) for _ in range(5)]
     await run(database, _PARTS)
     async with database.statement() as connection:
         await connection.execute("ANALYZE messages, outbox")
-        explained = Explained(connection, mode)
-        found = await Messages(explained.as_connection).find_by_platform_id("local", chats[2], "2001")
-        assert found is not None
-        assert (found.conversation_id, found.id) == (chats[2], numbered(2_000))
-        assert explained.whole_scans() == []
-        assert explained.walked("messages") == 1
-        assert explained.walked("outbox") == 1
-        assert explained.pages() <= 40
-        messages = Messages(connection)
-        assert await messages.find_by_platform_id("eve", chats[2], "2001") is None
-        assert await messages.find_by_platform_id("local", chats[2], "2002") is None
-        assert await messages.find_by_platform_id("local", chats[2], '"2001"') is None
+        for mode in MODES:
+            explained = Explained(connection, mode)
+            found = await Messages(explained.as_connection).find_by_platform_id("local", chats[2], "2001")
+            assert found is not None
+            assert (found.conversation_id, found.id) == (chats[2], numbered(2_000))
+            assert explained.whole_scans() == []
+            assert explained.walked("messages") == 1
+            assert explained.walked("outbox") == 1
+            assert explained.pages() <= 40
+            messages = Messages(connection)
+            assert await messages.find_by_platform_id("eve", chats[2], "2001") is None
+            assert await messages.find_by_platform_id("local", chats[2], "2002") is None
+            assert await messages.find_by_platform_id("local", chats[2], '"2001"') is None
 
 
-@plans
-async def test_the_latest_reply_is_the_first_that_a_short_walk_meets(database: Database, mode: PlanMode) -> None:
+async def test_the_latest_reply_is_the_first_that_a_short_walk_meets(database: Database) -> None:
     chat = await a_talk(database, 10_010)
     async with database.statement() as connection:
         await connection.execute("ANALYZE messages")
-        explained = Explained(connection, mode)
-        found = await Messages(explained.as_connection).find_latest_reply("local", chat)
-        assert found is not None
-        assert found.id == numbered(10_000)
-        assert explained.walked("messages") <= 20
-        assert explained.pages() <= 30
-        assert await Messages(connection).find_latest_reply("eve", chat) is None
+        for mode in MODES:
+            explained = Explained(connection, mode)
+            found = await Messages(explained.as_connection).find_latest_reply("local", chat)
+            assert found is not None
+            assert found.id == numbered(10_000)
+            assert explained.walked("messages") <= 20
+            assert explained.pages() <= 30
+            assert await Messages(connection).find_latest_reply("eve", chat) is None
 
 
-@plans
-async def test_where_nothing_was_answered_for_long_the_walk_ends(database: Database, mode: PlanMode) -> None:
+async def test_where_nothing_was_answered_for_long_the_walk_ends(database: Database) -> None:
     chat = await a_talk(database, RECENT_MESSAGES + 5_000)
     await run(database, "UPDATE messages SET role = 'user' WHERE id > %(early)s", early=numbered(100))
     async with database.statement() as connection:
         await connection.execute("VACUUM ANALYZE messages")
-        explained = Explained(connection, mode)
-        assert await Messages(explained.as_connection).find_latest_reply("local", chat) is None
-        assert explained.walked("messages") <= RECENT_MESSAGES
-        assert explained.sorted() == 0
+        for mode in MODES:
+            explained = Explained(connection, mode)
+            assert await Messages(explained.as_connection).find_latest_reply("local", chat) is None
+            assert explained.walked("messages") <= RECENT_MESSAGES
+            assert explained.sorted() == 0
 
 
-@plans
-async def test_ids_are_found_by_their_beginnings(database: Database, mode: PlanMode) -> None:
+async def test_ids_are_found_by_their_beginnings(database: Database) -> None:
     one, other = await a_talk(database, 5_000), await a_talk(database, 20)
     await run(database, "UPDATE messages SET role = 'system-summary' WHERE id = %(id)s", id=numbered(4_000))
     async with database.statement() as connection:
         await connection.execute("ANALYZE messages, conversations")
-        explained = Explained(connection, mode)
-        found = await Messages(explained.as_connection).find_by_prefix("local", numbered(3_000))
-        assert found == [(one, numbered(3_000))]
-        assert explained.walked("messages") <= 2
-        messages = Messages(connection)
-        assert sorted(await messages.find_by_prefix("local", numbered(7))) == sorted(
-            [(one, numbered(7)), (other, numbered(7))]
-        )
-        assert await messages.find_by_prefix("local", numbered(7), other) == [(other, numbered(7))]
-        assert await messages.find_by_prefix("local", numbered(42)[:-1], other) == []
-        assert len(await messages.find_by_prefix("local", numbered(42)[:-1], one)) == 5
-        assert await messages.find_by_prefix("local", numbered(4_000)) == []
-        assert await messages.find_by_prefix("eve", numbered(7)) == []
-        assert await messages.find_by_prefix("local", "%") == []
+        for mode in MODES:
+            explained = Explained(connection, mode)
+            found = await Messages(explained.as_connection).find_by_prefix("local", numbered(3_000))
+            assert found == [(one, numbered(3_000))]
+            assert explained.walked("messages") <= 2
+            messages = Messages(connection)
+            assert sorted(await messages.find_by_prefix("local", numbered(7))) == sorted(
+                [(one, numbered(7)), (other, numbered(7))]
+            )
+            assert await messages.find_by_prefix("local", numbered(7), other) == [(other, numbered(7))]
+            assert await messages.find_by_prefix("local", numbered(42)[:-1], other) == []
+            assert len(await messages.find_by_prefix("local", numbered(42)[:-1], one)) == 5
+            assert await messages.find_by_prefix("local", numbered(4_000)) == []
+            assert await messages.find_by_prefix("eve", numbered(7)) == []
+            assert await messages.find_by_prefix("local", "%") == []
 
 
 # ---- what takes long may take long

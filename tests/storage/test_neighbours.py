@@ -24,7 +24,8 @@ from rapport.storage.messages.neighbours import (
     load_recent,
 )
 from rapport.storage.work.turn_input import PICTURES, load_turn_input
-from tests.storage.explained import Explained, PlanMode, plans
+from tests.storage.explained import MODES, Explained
+from tests.support.cases import every_case
 
 NOON = datetime(2024, 5, 6, 12, 0, tzinfo=UTC)
 IMAGE = {"type": "image", "url": "https://example.org/cat.png"}
@@ -215,7 +216,7 @@ async def test_what_a_reply_has_brought_along_is_its_anchor(chat: Chat) -> None:
     assert (found.chain, found.around) == ((), (found.anchor,))
 
 
-@pytest.mark.parametrize("when", [None, "2099-01-01T00:00:00+00:00", "yesterday", "2024-05-03T09:00:00"])
+@every_case("when", [None, "2099-01-01T00:00:00+00:00", "yesterday", "2024-05-03T09:00:00"])
 async def test_a_snapshot_of_no_known_time_stands_just_before_the_call(chat: Chat, when: str | None) -> None:
     snapshot = {"text": "this?"} if when is None else {"text": "this?", "created_at": when}
     call = a_call(chat, context_snapshot=snapshot)
@@ -233,36 +234,36 @@ async def test_a_call_without_a_reply_runs_no_query_for_links(database: Database
     assert explained.plan == {}
 
 
-@plans
-async def test_links_are_found_without_walking_the_chat(database: Database, mode: PlanMode) -> None:
+async def test_links_are_found_without_walking_the_chat(database: Database) -> None:
     """To the fifth message there are two hundred replies."""
     where = await long_chat(database)
-    for anchor, topic in product((5, 97, 10_001, LONG - 19), (None, "t1")):
-        call = a_call(where, minutes=LONG + 1, reply_to_id=f"m{anchor:012}", thread_id=topic)
+    for mode in MODES:
+        for anchor, topic in product((5, 97, 10_001, LONG - 19), (None, "t1")):
+            call = a_call(where, minutes=LONG + 1, reply_to_id=f"m{anchor:012}", thread_id=topic)
+            async with database.statement() as connection:
+                explained = Explained(connection, mode)
+                found = await load_linked(explained.as_connection, "local", where, call)
+            assert found.anchor is not None
+            if (anchor, topic) == (10_001, None):
+                assert len(found.around) == 41
+            if (anchor, topic) == (5, None):
+                assert len(found.chain) >= MAX_REPLIES_PER_MESSAGE
+            assert "messages" not in explained.whole_scans()
+            assert explained.walked("messages") <= 200
+            assert explained.sorted() <= 100
+            assert explained.pages() <= 1_000
+
+
+async def test_a_parent_is_found_by_what_its_platform_calls_it(database: Database) -> None:
+    where = await long_chat(database)
+    for mode in MODES:
         async with database.statement() as connection:
             explained = Explained(connection, mode)
-            found = await load_linked(explained.as_connection, "local", where, call)
-        assert found.anchor is not None
-        if (anchor, topic) == (10_001, None):
-            assert len(found.around) == 41
-        if (anchor, topic) == (5, None):
-            assert len(found.chain) >= MAX_REPLIES_PER_MESSAGE
-        assert "messages" not in explained.whole_scans()
-        assert explained.walked("messages") <= 200
-        assert explained.sorted() <= 100
-        assert explained.pages() <= 1_000
-
-
-@plans
-async def test_a_parent_is_found_by_what_its_platform_calls_it(database: Database, mode: PlanMode) -> None:
-    where = await long_chat(database)
-    async with database.statement() as connection:
-        explained = Explained(connection, mode)
-        found = await Messages(explained.as_connection).find_by_platform_id("local", where, "p10001")
-    assert found is not None
-    assert found.id == "m000000010001"
-    assert explained.walked("messages") == 1
-    assert explained.pages() <= 10
+            found = await Messages(explained.as_connection).find_by_platform_id("local", where, "p10001")
+        assert found is not None
+        assert found.id == "m000000010001"
+        assert explained.walked("messages") == 1
+        assert explained.pages() <= 10
 
 
 # ---- the latest
@@ -280,24 +281,26 @@ async def test_the_latest_of_a_topic_or_of_everything(chat: Chat, database: Data
     assert [message.text for message in there] == ["3", "5", "7"]
 
 
-@plans
-async def test_a_turn_of_a_group_reads_its_latest_messages_in_one_walk(database: Database, mode: PlanMode) -> None:
+async def test_a_turn_of_a_group_reads_its_latest_messages_in_one_walk(database: Database) -> None:
     where = await long_chat(database)
     chat = Chat(database, where)
     for number, topic in enumerate([None, "t1", "t16"], 1):
         call = await chat.says("@bot?", minutes=LONG + number, id_=f"call{number}", thread_id=topic)
         event = ClaimedEvent(call, where, "local", 1, 1, "companion", "group", "api", "somebody")
-        async with database.statement() as connection:
-            explained = Explained(connection, mode)
-            material = await load_turn_input(explained.as_connection, event, limit=MAX_RECENT_MESSAGES, embedder="none")
-        assert material is not None
-        assert (len(material.earlier), material.summary) == (MAX_RECENT_MESSAGES, None)
-        if topic is not None:
-            assert {message.thread_id for message in material.earlier} == {topic}
-        assert material.earlier == sorted(material.earlier, key=lambda message: message.created_at)
-        assert "messages" not in explained.whole_scans()
-        assert explained.walked("messages") <= MAX_RECENT_MESSAGES + 10
-        assert explained.pages() <= 250
+        for mode in MODES:
+            async with database.statement() as connection:
+                explained = Explained(connection, mode)
+                material = await load_turn_input(
+                    explained.as_connection, event, limit=MAX_RECENT_MESSAGES, embedder="none"
+                )
+            assert material is not None
+            assert (len(material.earlier), material.summary) == (MAX_RECENT_MESSAGES, None)
+            if topic is not None:
+                assert {message.thread_id for message in material.earlier} == {topic}
+            assert material.earlier == sorted(material.earlier, key=lambda message: message.created_at)
+            assert "messages" not in explained.whole_scans()
+            assert explained.walked("messages") <= MAX_RECENT_MESSAGES + 10
+            assert explained.pages() <= 250
 
 
 async def test_a_group_is_told_what_an_earlier_summary_covers(chat: Chat, database: Database) -> None:

@@ -13,7 +13,7 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.summaries import Summaries
 from rapport.storage.work.turn_input import load_turn_input
-from tests.storage.explained import Explained, PlanMode, plans
+from tests.storage.explained import MODES, Explained, PlanMode, plans
 
 LONG = 10_000
 WINDOW = 12
@@ -75,55 +75,55 @@ async def with_statistics(database: Database) -> None:
 analysed = pytest.mark.parametrize("is_analysed", [True, False], ids=["analysed", "without statistics"])
 
 
-@plans
 @analysed
-async def test_a_turn_reads_its_window_and_no_more(database: Database, mode: PlanMode, is_analysed: bool) -> None:
+async def test_a_turn_reads_its_window_and_no_more(database: Database, is_analysed: bool) -> None:
     """Of 10,000 messages that summaries cover none is looked at."""
     conversation = await a_talk(database, count=LONG)
     if is_analysed:
         await with_statistics(database)
     event = await a_question(database, conversation)
-    async with database.statement() as connection:
-        explained = Explained(connection, mode)
-        material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
-    assert material is not None
-    assert material.summary is not None
-    assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(LONG - 9, LONG + 1)]
-    assert "messages" not in explained.whole_scans()
-    assert explained.walked("messages") <= 20
-    assert explained.sorted() <= WINDOW
-    assert explained.pages() <= 50
+    for mode in MODES:
+        async with database.statement() as connection:
+            explained = Explained(connection, mode)
+            material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
+        assert material is not None
+        assert material.summary is not None
+        assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(LONG - 9, LONG + 1)]
+        assert "messages" not in explained.whole_scans()
+        assert explained.walked("messages") <= 20
+        assert explained.sorted() <= WINDOW
+        assert explained.pages() <= 50
 
 
-@plans
-async def test_in_a_direct_chat_a_topic_hides_nothing_and_repeats_nothing(database: Database, mode: PlanMode) -> None:
+async def test_in_a_direct_chat_a_topic_hides_nothing_and_repeats_nothing(database: Database) -> None:
     """Neither what was said outside of it nor what the summary stands for."""
     conversation = await a_talk(database, count=100)
     async with database.statement() as connection:
         await connection.execute("UPDATE messages SET thread_id = '7' WHERE substr(id, 13)::int % 3 = 0")
     event = await a_question(database, conversation, thread_id="7")
     async with database.statement() as connection:
-        explained = Explained(connection, mode)
-        material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
-    assert material is not None
-    assert material.summary is not None
-    assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(91, 101)]
+        for mode in MODES:
+            explained = Explained(connection, mode)
+            material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
+            assert material is not None
+            assert material.summary is not None
+            assert [message.id for message in material.earlier] == [f"m{n:012}" for n in range(91, 101)]
 
 
-@plans
-async def test_a_turn_reads_its_window_even_if_nothing_was_ever_summed_up(database: Database, mode: PlanMode) -> None:
+async def test_a_turn_reads_its_window_even_if_nothing_was_ever_summed_up(database: Database) -> None:
     """As behind a guard, or while the model fails: no sort of what nobody will be told."""
     conversation = await a_talk(database, count=LONG, uncovered=LONG)
     await with_statistics(database)
     event = await a_question(database, conversation)
-    async with database.statement() as connection:
-        explained = Explained(connection, mode)
-        material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
-    assert material is not None
-    assert len(material.earlier) == WINDOW
-    assert explained.walked("messages") <= 20
-    assert explained.sorted() == 0
-    assert explained.pages() <= 50
+    for mode in MODES:
+        async with database.statement() as connection:
+            explained = Explained(connection, mode)
+            material = await load_turn_input(explained.as_connection, event, limit=WINDOW, embedder="none")
+        assert material is not None
+        assert len(material.earlier) == WINDOW
+        assert explained.walked("messages") <= 20
+        assert explained.sorted() == 0
+        assert explained.pages() <= 50
 
 
 @plans
@@ -156,18 +156,16 @@ async def test_summing_up_walks_what_is_not_covered_yet(database: Database, mode
         assert explained.pages() <= 250  # the indexes of five changed rows included, that of their words too
 
 
-@plans
-async def test_a_backlog_is_read_in_order_and_only_as_far_as_it_is_asked_for(
-    database: Database, mode: PlanMode
-) -> None:
+async def test_a_backlog_is_read_in_order_and_only_as_far_as_it_is_asked_for(database: Database) -> None:
     conversation = await a_talk(database, count=LONG, uncovered=LONG)
     await with_statistics(database)
-    async with database.statement() as connection:
-        explained = Explained(connection, mode)
-        backlog = await Summaries(explained.as_connection).load_backlog("local", conversation, limit=500)
-    assert [message.id for message in backlog.messages] == [f"m{n:012}" for n in range(1, 501)]
-    assert explained.walked("messages") <= 510
-    assert explained.sorted() <= 1
+    for mode in MODES:
+        async with database.statement() as connection:
+            explained = Explained(connection, mode)
+            backlog = await Summaries(explained.as_connection).load_backlog("local", conversation, limit=500)
+        assert [message.id for message in backlog.messages] == [f"m{n:012}" for n in range(1, 501)]
+        assert explained.walked("messages") <= 510
+        assert explained.sorted() <= 1
 
 
 async def test_of_a_backlog_only_the_words_are_read(database: Database) -> None:

@@ -39,7 +39,10 @@ from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
+from tests.support.shared_validators import share_validators
 from tests.support.waiting import LIMIT_SECONDS
+
+share_validators()
 
 
 class Step:
@@ -270,7 +273,7 @@ def settings_for(url: str, **changes: Any) -> Settings:
         "log_format": "json",
         "data_dir": Path("/nonexistent"),
         "database_url": url,
-        "database_connections": 6,
+        "database_connections": 4,
         "model": "scripted",
         "embeddings": "bundled",
         "model_timeout": 30.0,
