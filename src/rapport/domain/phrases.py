@@ -38,7 +38,7 @@ def load_phrases(package: str, key: str, *, only: Iterable[str] = ()) -> list[st
     table, _, name = key.rpartition(".")
     languages = [held for language, held in load_languages(package).items() if not only or language in only]
     return [
-        _expand(phrase, held.get("parts", {}))
+        expand(phrase, held.get("parts", {}))
         for held in languages
         for phrase in (held.get(table, {}) if table else held).get(name, ())
     ]
@@ -61,6 +61,9 @@ def _whole(phrase: str) -> str:
     return f"{begins}(?:{phrase}){ends}"
 
 
-def _expand(phrase: str, parts: Mapping[str, str]) -> str:
-    phrase = _PART.sub(lambda found: f"(?:{parts[found[1]]})", phrase)
-    return phrase.replace("(?:", "(").replace("(", "(?:").replace("… ", _GAP)
+def expand(phrase: str, parts: Mapping[str, str]) -> str:
+    """Return the phrase as a pattern without groups; the name of a part that is not known stays."""
+    phrase = _PART.sub(lambda found: f"({parts[found[1]]})" if found[1] in parts else found[0], phrase)
+    if _PART.search(phrase) and any(name in parts for name in _PART.findall(phrase)):
+        return expand(phrase, parts)
+    return re.sub(r"\((?!\?)", "(?:", phrase).replace("… ", _GAP)
