@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 from rapport.domain.conversation import Message
@@ -52,8 +51,7 @@ class _Rule:
     key: str | None
 
 
-@cache
-def _rules() -> tuple[Pattern, tuple[_Rule, ...]]:
+def _load_rules() -> tuple[Pattern, tuple[_Rule, ...]]:
     """Return a pattern that any rule's clause matches, and the rules."""
     found: list[_Rule] = []
     written: list[str] = []
@@ -81,6 +79,9 @@ def _capture(text: str, language: Mapping[str, Any]) -> str:
 
 def _with_groups(plain: str, captures: Mapping[str, str]) -> str:
     return re.sub(r"<(\w+)>", lambda found: f"(?P<{found[1]}>{expand(captures[found[1]], captures)})", plain)
+
+
+_ANY_RULE, _RULES = _load_rules()
 
 
 def remarks_in(message: Message) -> list[MemoryCandidate]:
@@ -118,10 +119,9 @@ def _facts_in(statement: Statement) -> Iterator[Fact]:
 
 
 def _by_rule(text: str) -> Fact | None:
-    any_rule, rules = _rules()
-    if not any_rule.fullmatch(text):
+    if not _ANY_RULE.fullmatch(text):
         return None
-    for rule in rules:
+    for rule in _RULES:
         if (match := rule.pattern.fullmatch(text)) and (fact := _fact(rule, {**match.groupdict(), "said": text})):
             return fact
     return None

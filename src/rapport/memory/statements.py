@@ -41,9 +41,9 @@ _QUOTES = frozenset('"“”„«»`')
 _QUOTED_ASIDE = re.compile(r"(?<!\w)'[^'\n]|[\w,.]'(?!\w)")
 _PARTS = re.compile(r",?\s+(?:and|but|plus)\s+(?:also\s+)?|,\s+|\s+(?:und|et|y)\s+")
 _CLAUSE = re.compile(
-    r",?\s+(?:and|but|so|plus|because)\s+(?=(?:i|i'm|i've|my|our|we)\b)|,\s+(?=(?:i|i'm|my|our|we)\b)", re.IGNORECASE
+    r",?\s+(?:and|but|so|plus|because)\s+(?=(?:i|i'm|i've|my|our|we|call me)\b)|,\s+(?=(?:i|i'm|my|our|we)\b)", re.IGNORECASE
 )
-_SUBJECT = re.compile(r"(?:i'm|i am|im|i|we|ich|je|my|our)\b|j'", re.IGNORECASE)
+_SUBJECT = re.compile(r"(?:i'm|i am|im|i|we|ich|je|my|our|call me)\b|j'", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
