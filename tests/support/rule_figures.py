@@ -16,7 +16,7 @@ from tests.memory.test_extraction import contents
 def count(name: str, of: Iterable[bool]) -> None:
     """Print how many of the cases are true."""
     cases = list(of)
-    print(f"{name:62} {sum(cases):4} of {len(cases)}")
+    print(f"{name:62} {sum(cases):4} of {len(cases)}")  # noqa: T201 - this is its purpose
 
 
 def count_stories() -> None:
@@ -38,24 +38,30 @@ def main() -> None:
     count_stories()
     count_texts("closings", planner.is_closing, planner.each_of(planner.CLOSING), planner.each_of(planner.OPEN))
     count_texts("bad news", planner.bad_news, planner.each_of(planner.BAD), planner.each_of(planner.FINE))
-    sets = (
+    sets: tuple[tuple[str, list[str], list[str]], ...] = (
         ("leaks 1", leaks.LEAKING, leaks.INNOCENT),
         ("leaks 2", leaks.SECOND_LEAKING, leaks.SECOND_INNOCENT),
         ("leaks 3", leaks.THIRD_LEAKING, leaks.THIRD_INNOCENT),
         ("leaks 4", fresh_leaks.FOURTH_LEAKING, fresh_leaks.FOURTH_INNOCENT),
-        ("leaks told", TOLD.strip().splitlines(), []),
+        ("leaks told", [*TOLD.strip().splitlines()], []),
     )
     for name, leaking, innocent in sets:
         count_texts(name, lambda reply: bool(caught([reply])), leaking, innocent)
     for name, examples in (("memory", said), ("memory fresh", said_fresh)):
         results = [(contents(text), expected) for text, expected in examples.KEPT]
         count(f"{name}: exactly right", (got == expected for got, expected in results))
-        count(f"{name}: in part", (got != expected and set(got) < set(expected) and bool(got) for got, expected in results))
+        count(
+            f"{name}: in part",
+            (got != expected and set(got) < set(expected) and bool(got) for got, expected in results),
+        )
         count(f"{name}: missed", (not got for got, _ in results))
         count(f"{name}: something wrong", (not set(got) <= set(expected) for got, expected in results))
         count(f"{name}: something made of nothing", (bool(contents(text)) for text in examples.NOTHING))
     for name, claims in (("own words", founded), ("own words fresh", founded_fresh)):
-        count(f"{name}: kept", (is_founded(memory, own, is_matter=memory == "finish tax return") for own, memory in claims.FOUNDED))
+        count(
+            f"{name}: kept",
+            (is_founded(memory, own, is_matter=memory == "finish tax return") for own, memory in claims.FOUNDED),
+        )
         count(f"{name}: attacks kept", (is_founded(memory, own) for own, memory in claims.ATTACKS))
 
 

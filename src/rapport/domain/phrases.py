@@ -23,7 +23,9 @@ _PART: Final = re.compile(r"<(\w+)>")
 def load_languages(package: str) -> Mapping[str, Mapping[str, Any]]:
     """Return what each language's file in the package's `data` folder holds, English first."""
     found = {file.name.removesuffix(".toml"): file for file in (files(package) / "data").iterdir()}
-    names = sorted((name for name in found if found[name].name.endswith(".toml")), key=lambda name: (name != "en", name))
+    names = sorted(
+        (name for name in found if found[name].name.endswith(".toml")), key=lambda name: (name != "en", name)
+    )
     return {name: tomllib.loads(found[name].read_text("utf-8")) for name in names}
 
 

@@ -58,10 +58,8 @@ _EQUIVALENT: dict[str, str] = {
     for form in (word, stem(word))
 }
 """Words that stand for each other, and their stems, by the first of their group."""
-_NUMBERS = {
-    word: str(number)
-    for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
-}
+_COUNTING = "zero one two three four five six seven eight nine ten eleven twelve"
+_NUMBERS = {word: str(number) for number, word in enumerate(_COUNTING.split())}
 
 
 def keep_own_text(text: str) -> str:

@@ -41,7 +41,8 @@ _QUOTES = frozenset('"“”„«»`')
 _QUOTED_ASIDE = re.compile(r"(?<!\w)'[^'\n]|[\w,.]'(?!\w)")
 _PARTS = re.compile(r",?\s+(?:and|but|plus)\s+(?:also\s+)?|,\s+|\s+(?:und|et|y)\s+")
 _CLAUSE = re.compile(
-    r",?\s+(?:and|but|so|plus|because)\s+(?=(?:i|i'm|i've|my|our|we|call me)\b)|,\s+(?=(?:i|i'm|my|our|we)\b)", re.IGNORECASE
+    r",?\s+(?:and|but|so|plus|because)\s+(?=(?:i|i'm|i've|my|our|we|call me)\b)|,\s+(?=(?:i|i'm|my|our|we)\b)",
+    re.IGNORECASE,
 )
 _SUBJECT = re.compile(r"(?:i'm|i am|im|i|we|ich|je|my|our|call me)\b|j'", re.IGNORECASE)
 
