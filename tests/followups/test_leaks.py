@@ -1,18 +1,8 @@
 """That a reply to a follow-up never speaks of how it came about, and that innocent talk passes (AUTO-9).
 
-How good the signs are, by four sets of examples (`leak_examples.py`, `leak_examples_fresh.py`):
-
-    set                                        leaking, caught   innocent, held back
-    1, by which the signs were written          128 of 128         0 of 138
-    2, unseen when it was written                31 of 43          0 of 63
-       … and after the signs were widened for it 43 of 43          0 of 63
-    3, unseen, and the signs left as they are    40 of 44          0 of 67
-    4, on agreeing to what nobody had asked,
-       unseen when it was written                38 of 40          1 of 60
-       … and after that                          39 of 40          0 of 60
-
-Set 4 was written right after the signs it tries, by somebody who knew them, so it flatters them: of leaks in words that
-nobody has thought of, nine in ten at most are caught. Those that get away are named below.
+How good the phrases are, by four sets of examples (`leak_examples.py`, `leak_examples_fresh.py`), is printed by
+`python -m tests.support.rule_figures` and told in docs/followups-measured.md. The sets were read when the phrases were written,
+so the figures flatter them; the leaks that get away are named below.
 """
 
 from __future__ import annotations
@@ -23,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.domain.follow_up import PROMPTS
-from rapport.followups.leaks import leak_in
+from rapport.followups.leaks import is_yes, leak_in
 from tests.followups.leak_examples import (
     INNOCENT,
     LEAKING,
@@ -38,10 +28,14 @@ from tests.support.cases import every_case
 USUAL = tuple(PROMPTS.values())
 MISSED = {
     "It looks like the message you sent was incomplete. Shall we talk about the boat?",
-    "The instructions say that I should ask about the boat.",
-    "This is an autonomously generated message. Sailing or motor?",
-    "This was an automatic message. Sailing or motor?",
+    "My goal is to re-engage you. Sailing or motor?",
+    "Your request was to follow up on the task, but we haven't talked about one.",
+    "Your note mentions an unanswered question, but I can't find it.",
+    "I can't find a decision you need to make in our chat so far.",
+    "Great question! How is the garden?",
     "Here's a gentle follow-up you might like: how is the knee?",
+    "Ich wurde darum gebeten, nach deiner Entscheidung zu fragen.",
+    "フォローアップのメッセージを送るように言われました。調子はどうですか？",
 }
 TOLD = """
 You asked me to check in with you about the task, so here I am.
@@ -109,6 +103,16 @@ def test_no_prompt_comes_back_however_it_is_dressed(prompt: str, shape: str) -> 
     assert leak_in(shape.format(prompt), prompts=USUAL)
     assert leak_in(shape.format(prompt.upper()), prompts=USUAL)
     assert leak_in(shape.format(prompt.rstrip(".").lower()), prompts=USUAL)
+
+
+@every_case("answer", ["yes", "Yes.", "**YES**, it does", " yes, it speaks of the user"])
+def test_a_models_yes_is_read_in_any_form(answer: str) -> None:
+    assert is_yes(answer)
+
+
+@every_case("answer", ["no", "No.", "", "It does not say yes", "perhaps"])
+def test_anything_else_is_no(answer: str) -> None:
+    assert not is_yes(answer)
 
 
 def test_an_agents_own_prompts_are_kept_secret_too() -> None:

@@ -15,10 +15,12 @@ from types import ModuleType
 from typing import Any, cast
 
 import rapport
+from rapport.domain.patterns import compile_linear
 
 constants: Any = importlib.import_module("re._constants")
 parser: Any = importlib.import_module("re._parser")
 
+RE2 = cast("type[Any]", type(compile_linear("a")))
 _CALLS = frozenset({"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"})
 MANY = 4
 """A repeat that may go on for longer than this is pumped."""
@@ -31,6 +33,12 @@ class Found:
     module: str
     name: str
     pattern: re.Pattern[Any]
+    """One of `re`, or of RE2, which has the same methods."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Return whether RE2 runs it."""
+        return isinstance(self.pattern, RE2)
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
@@ -50,14 +58,14 @@ def patterns() -> list[Found]:
         short = module.__name__.removeprefix("rapport.")
         named = [each for name, value in vars(module).items() for each in _within(value, name, module.__name__, set())]
         for name, pattern in [*named, *_written_in(module)]:
-            found.setdefault((pattern.pattern, pattern.flags), Found(short, name, pattern))
+            found.setdefault((pattern.pattern, flags_of(pattern)), Found(short, name, pattern))
     return list(found.values())
 
 
 def _within(value: Any, name: str, module: str, seen: set[int]) -> Iterator[tuple[str, re.Pattern[Any]]]:
     """Yield the patterns in a value, whatever holds them."""
-    if isinstance(value, re.Pattern):
-        yield name, value
+    if isinstance(value, (re.Pattern, RE2)):
+        yield name, cast("re.Pattern[Any]", value)
         return
     if id(value) in seen or isinstance(value, (str, bytes, int, float, ModuleType)):
         return
@@ -134,15 +142,42 @@ def methods_of(found: Found) -> set[str]:
 # ---- texts on which a pattern may be slow
 
 
-def pumped(pattern: re.Pattern[Any], length: int) -> set[str]:
-    """Return texts of about this length that repeat what the pattern repeats, and then fail to match."""
-    texts: set[str] = set()
-    for prefix, piece in _repeats(parser.parse(pattern.pattern, pattern.flags), [""]):
+@dataclasses.dataclass(frozen=True)
+class Pump:
+    """A text of any length that repeats what a pattern repeats, and then fails to match."""
+
+    head: str
+    unit: str
+
+    def text(self, length: int) -> str:
+        """Return it with about this length."""
+        return self.head + self.unit * (length // len(self.unit)) + "\x00"
+
+
+def flags_of(pattern: Any) -> int:
+    """Return the flags of a pattern; RE2's are all for text in any case."""
+    return re.IGNORECASE if isinstance(pattern, RE2) else pattern.flags
+
+
+def pumps(pattern: re.Pattern[Any]) -> set[Pump]:
+    """Return the texts on which a pattern may be slow."""
+    found: set[Pump] = set()
+    for prefix, piece in _repeats(parser.parse(_in_syntax_of_re(pattern), flags_of(pattern)), [""]):
         for unit, head in ((piece, ""), (piece, prefix), (prefix + piece, ""), (prefix, "")):
             if unit:
-                texts.add(head + unit * (length // len(unit)) + "\x00")
-                texts.add(f"{head}{(unit + ' ') * (length // (len(unit) + 1))}\x00")
-    return texts
+                found |= {Pump(head, unit), Pump(head, unit + " ")}
+    return found
+
+
+def _in_syntax_of_re(pattern: Any) -> Any:
+    """Return the pattern as `re` writes it: RE2 knows classes that `re` does not."""
+    if not isinstance(pattern, RE2):
+        return pattern.pattern
+    spellings = {r"\pL\pN_": r"\w", r"\p{Nd}": r"\d", r"\s\x0b\x1c-\x1f\x{85}\pZ": r"\s"}
+    written = cast("str", pattern.pattern)
+    for theirs, ours in spellings.items():
+        written = written.replace(theirs, ours)
+    return written
 
 
 def _repeats(tree: Any, before: list[str]) -> Iterator[tuple[str, str]]:

@@ -5,23 +5,33 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from typing import Literal, TypeAlias
 
-from rapport.followups.leak_signs import ENGLISH, MARKERS, Leak
-from rapport.followups.leak_signs_european import ABROAD
-from rapport.followups.leak_signs_other import AFAR
-from rapport.followups.openings import OPENINGS
-from rapport.followups.word_stems import SMALL_WORDS, plain, sentences, stem
+from rapport.domain.patterns import Pattern, compile_linear
+from rapport.domain.phrases import begins_with, find_any, load_phrases
+from rapport.followups.word_stems import DATA, SMALL_WORDS, plain, sentences, stem
+
+Leak: TypeAlias = Literal["marker", "prompt", "system", "trigger", "incomplete_message", "instructions", "third_person"]
+LEAK_QUESTION = (
+    "An assistant wrote this message to a person, unasked, some time after their last words. Would the person notice that a "
+    "program or an instruction made it write? It does if it speaks of a prompt, a request to follow up, a system, a timer or an "
+    "incomplete message, speaks of the person as the user, or agrees to something that nobody asked for. Answer yes or no."
+)
+"""For a model that can judge: the message follows as data. `is_yes` reads the answer."""
 
 
-def _with_short_words(sign: str) -> str:
-    """Return the pattern with words of a limited length, so that its time is linear in that of the text."""
-    return sign.replace(r"\w+", r"\w{1,30}").replace(r"\w*", r"\w{0,30}").replace(r"[\w'-]+", r"[\w'-]{1,30}")
+def _phrases(kind: str) -> list[str]:
+    return [plain(phrase) for phrase in load_phrases(DATA, f"leaks.{kind}")]
 
 
-_PHRASES: tuple[tuple[Leak, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile("|".join(f"(?:{_with_short_words(sign)})" for sign in signs)))
-    for language in (ENGLISH, OPENINGS, ABROAD, AFAR)
-    for kind, signs in language.items()
+_MARKERS = find_any(_phrases("marker"))
+_LABELS = compile_linear(rf"(?:^|\n)[ \t>]*(?:{'|'.join(_phrases('label'))})", is_ascii=True)
+_OPENINGS = begins_with(_phrases("opening"), after=r"[^a-z\[(]{0,6}")
+"""Agreeing to something: in a message nobody asked for it shows that something had asked."""
+_KINDS: tuple[Leak, ...] = ("system", "trigger", "incomplete_message", "instructions", "third_person")
+_PHRASES: tuple[tuple[Leak, Pattern], ...] = (
+    ("instructions", _OPENINGS),
+    *((kind, find_any(_phrases(kind))) for kind in _KINDS),
 )
 _WORD = re.compile(r"\w+")
 _EMPHASIS = re.compile(r'["*_]+')
@@ -47,12 +57,17 @@ def leak_in(reply: str, *, prompts: Collection[str]) -> Leak | None:
     `prompts` are the texts that no reply may repeat, word for word or nearly so.
     """
     text = plain(reply)
-    if any(marker.search(text) for marker in MARKERS):
+    if _MARKERS.search(text) or _LABELS.search(text):
         return "marker"
     if any(_repeats(text, prompt) for prompt in prompts):
         return "prompt"
     line = " ".join(_EMPHASIS.sub(" ", text).split())
     return next((kind for kind, sign in _PHRASES if sign.search(line)), None)
+
+
+def is_yes(answer: str) -> bool:
+    """Return whether a model's answer to `LEAK_QUESTION` says yes; anything unclear is no."""
+    return _WORD.findall(plain(answer))[:1] == ["yes"]
 
 
 def _repeats(text: str, prompt: str) -> bool:

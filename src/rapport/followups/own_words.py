@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rapport.domain.conversation import Message
+from rapport.domain.phrases import load_languages, load_words
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.generic_words import EQUIVALENT, GENERIC, NEGATIONS, NUMBERS, UNIVERSALS
-from rapport.followups.word_stems import SMALL_WORDS, stem, words
+from rapport.followups.word_stems import DATA, SMALL_WORDS, stem, words
 
 IMPORTED = "import:"
 """The client's id of a message that came from a file begins with this: whose words those are nobody has checked."""
@@ -48,6 +48,18 @@ _CLAUSES = re.compile(
     r"[.!?;,\n]+|\b(?:and|but|so|because|und|aber|sondern|et|mais|y|pero|e|ma|mas|en|maar)\b", re.IGNORECASE
 )
 _SENTENCE_END = (".", "!", "?", "\n", ":")
+_GENERIC = load_words(DATA, "generic")
+_NEGATIONS = load_words(DATA, "negations")
+_UNIVERSALS = load_words(DATA, "universals")
+_EQUIVALENT: dict[str, str] = {
+    form: group.split()[0]
+    for group in load_languages(DATA)["en"]["equivalent"]
+    for word in group.split()
+    for form in (word, stem(word))
+}
+"""Words that stand for each other, and their stems, by the first of their group."""
+_COUNTING = "zero one two three four five six seven eight nine ten eleven twelve"
+_NUMBERS = {word: str(number) for number, word in enumerate(_COUNTING.split())}
 
 
 def keep_own_text(text: str) -> str:
@@ -149,18 +161,18 @@ def is_founded(claim: str, own: Iterable[str], *, is_matter: bool = False) -> bo
 
 
 def _keeps_universals(claim: str, texts: Sequence[str], written: Sequence[str]) -> bool:
-    if UNIVERSALS.isdisjoint(_words(claim)):
+    if _UNIVERSALS.isdisjoint(_words(claim)):
         return True
     each = [_Vocabulary.of([text]) for text in texts]
-    return any(UNIVERSALS & text.words for text in each if not written or _count(text, written))
+    return any(_UNIVERSALS & text.words for text in each if not written or _count(text, written))
 
 
 def _keeps_denial(claim: str, texts: Sequence[str], written: Sequence[str]) -> bool:
     """Return whether a clause that holds most of the claim's words denies just when the claim does."""
     each = [_Vocabulary.of([clause]) for text in texts for clause in _CLAUSES.split(text)]
     most = max(_count(clause, written) for clause in each)
-    denies = not NEGATIONS.isdisjoint(_words(claim))
-    return any(denies == bool(NEGATIONS & clause.words) for clause in each if _count(clause, written) == most)
+    denies = not _NEGATIONS.isdisjoint(_words(claim))
+    return any(denies == bool(_NEGATIONS & clause.words) for clause in each if _count(clause, written) == most)
 
 
 def _count(text: _Vocabulary, written: Sequence[str]) -> int:
@@ -182,7 +194,7 @@ def _carries(word: str) -> bool:
     if any(character.isdigit() for character in word):
         return True
     bare = word.removesuffix("'s")
-    return len(word) > 1 and not ({word, bare} & SMALL_WORDS or {word, bare} & GENERIC)
+    return len(word) > 1 and not ({word, bare} & SMALL_WORDS or {word, bare} & _GENERIC)
 
 
 def _names_in(text: str) -> set[str]:
@@ -197,8 +209,8 @@ def _names_in(text: str) -> set[str]:
 
 
 def _form(word: str) -> str:
-    word = NUMBERS.get(word, word)
-    return EQUIVALENT.get(word) or EQUIVALENT.get(stem(word)) or stem(word)
+    word = _NUMBERS.get(word, word)
+    return _EQUIVALENT.get(word) or _EQUIVALENT.get(stem(word)) or stem(word)
 
 
 def find_sources(topic: str, messages: Sequence[Message]) -> list[str]:

@@ -12,14 +12,12 @@ from functools import lru_cache
 from rapport.domain import text_bounds as bounding
 from rapport.domain.conversation import Message
 from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan, TriggerType
+from rapport.domain.phrases import find_any, load_languages, load_phrases, load_words
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.bad_news import since_bad_news
-from rapport.followups.closings import in_distress, is_closing, only_thanks, sends_for_help
+from rapport.followups.closings import in_distress, is_closing, only_thanks, sends_for_help, since_bad_news
 from rapport.followups.open_topics import (
     LooseEnd,
-    asks_for_a_fact,
     is_decided,
-    is_hollow,
     is_offer,
     open_decision,
     open_question,
@@ -28,7 +26,7 @@ from rapport.followups.open_topics import (
 )
 from rapport.followups.own_words import find_own_messages, find_own_subject
 from rapport.followups.topics import is_closed, make_topic
-from rapport.followups.word_stems import KNOWN, content_words, plain, shorten, stem, word_set, words
+from rapport.followups.word_stems import DATA, KNOWN, content_words, plain, shorten, words
 
 _MINUTE = 60.0
 USUAL_DELAY: dict[TriggerType, float] = {
@@ -50,34 +48,13 @@ _LONGEST = 1_000
 _REASON_LENGTH = 200
 _DAY = timedelta(days=1)
 
-_AT_ONCE = re.compile(
-    r"\b(?:right now|right away|now|immediately|at once|in a (?:sec|second|minute|bit|moment)|quickly|gleich"
-    r"|sofort|jetzt|tout de suite|maintenant|ahora|subito|adesso|agora|nu|meteen)\b"
-)
-_LATER = re.compile(
-    r"\b(?:tonight|this evening|after (?:work|school|dinner|class)|tomorrow|next \w+|(?:this|on the"
-    r"|over the) weekend|by \w+day|on \w+day|end of (?:the )?\w+|heute abend|morgen|ce soir|demain|esta noche"
-    r"|manana|stasera|domani|hoje a noite|amanha|vanavond)\b"
-)
-_TODAY = re.compile(
-    r"\b(?:today|later|this (?:afternoon|morning)|soon|at lunch|spater|heute|plus tard|luego|dopo|depois|straks)\b"
-)
-_WEIGHTY = re.compile(
-    r"\b(?:job|offer|career|quit|resign|move|moving|house|flat|apartment|mortgage|marr\w+|divorce|break up"
-    r"|university|college|degree|kids?|baby|surgery|operation|car|loan|country|abroad|school|visa|contract|haus"
-    r"|wohnung|stelle|maison|travail|casa|trabajo|lavoro|trabalho|huis|baan)\b"
-)
-_OWN = word_set(
-    """
-    i i'm im i've i'd i'll me my mine myself we we're we've our us ich mich mir mein meine meinen meiner wir uns unser je j'ai
-    mon ma mes moi nous notre yo mi mis estoy tengo soy io mio mia miei ho sono eu meu minha estou tenho ik mij mijn wij ons
-    """
-)  # fmt: skip
+_AT_ONCE = find_any(load_phrases(DATA, "at_once"))
+_LATER = find_any(load_phrases(DATA, "later"))
+_TODAY = find_any(load_phrases(DATA, "today"))
+_WEIGHTY = find_any(load_phrases(DATA, "weighty"))
+_OWN = load_words(DATA, "own")
 _SPOKEN = re.compile(r"(?<![\w'’])(?:[^\W\d_]|['’](?=\w))+")
-_PERSPECTIVE = {
-    "i": "you", "i'm": "you're", "i've": "you've", "i'll": "you'll", "i'd": "you'd", "my": "your", "me": "you",
-    "mine": "yours", "myself": "yourself", "we": "you", "our": "your", "us": "you",
-}  # fmt: skip
+_PERSPECTIVE: dict[str, str] = load_languages(DATA)["en"]["perspective"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,26 +173,13 @@ def _talk(said: Sequence[Message], owner_id: str | None = None) -> _Talk | None:
 
 
 def _openings(talk: _Talk) -> Iterator[Plan]:
-    """Yield what is open, strongest first: what the user has to do comes before a question that only asks back."""
-    # Asking again what was asked unasked is nagging.
-    asked = None if talk.unasked else open_question(talk.reply.text)
-    asks_back = asked is not None and _asks_back(asked, talk)
-    if asked and not asks_back:
-        yield from _question(asked, talk)
+    """Yield what is open, strongest first: what the user said they have to decide or do, then what the agent asked."""
     yield from _decision(talk)
     yield from _task(talk)
-    is_empty = asked is not None and is_hollow(asked) and not asks_for_a_fact(asked)
-    if asked and asks_back and not is_empty:
-        yield from _question(asked, talk)
-    if not talk.unasked:
-        yield from _lull(talk, exchanges=1 if is_empty else _EXCHANGES)
-
-
-def _asks_back(asked: str, talk: _Talk) -> bool:
-    """Return whether a question brings nothing of its own: every word that counts is the user's, or goes with anything."""
-    theirs = {stem(word) for word in content_words(talk.people[-1].text)}
-    own = [word for word in content_words(asked) if stem(word) not in theirs]
-    return is_hollow(" ".join(own))
+    if not talk.unasked:  # Asking again what was asked unasked is nagging.
+        if asked := open_question(talk.reply.text):
+            yield from _question(asked, talk)
+        yield from _lull(talk)
 
 
 def _question(asked: str, talk: _Talk) -> Iterator[Plan]:
@@ -247,8 +211,8 @@ def _task(talk: _Talk) -> Iterator[Plan]:
     later: list[str] = []
     for message in reversed(talk.people[-_RECENT:]):
         found = open_task(message.text)
-        if found and found.deed and not any(settles(each, found.deed) for each in later):
-            reason = _promise(found, found.deed)
+        if found and not any(settles(each, found.deed) for each in later):
+            reason = _promise(found)
             yield Plan("task_incomplete", _task_delay(found.sentence), make_topic(found.deed), reason, _ids(message))
             return
         later.append(message.text)
@@ -263,10 +227,10 @@ def _task_delay(sentence: str) -> float:
     return (20 if _AT_ONCE.search(said) else 30) * _MINUTE
 
 
-def _promise(found: LooseEnd, deed: str) -> str:
+def _promise(found: LooseEnd) -> str:
     if not found.is_english:
         return f'You said: "{shorten(found.sentence, _REASON_LENGTH - 25)}"'
-    return f"You said you would {shorten(_SPOKEN.sub(_to_them, deed), _REASON_LENGTH - 25)}."
+    return f"You said you would {shorten(_SPOKEN.sub(_to_them, found.deed), _REASON_LENGTH - 25)}."
 
 
 def _to_them(match: re.Match[str]) -> str:
@@ -276,11 +240,11 @@ def _to_them(match: re.Match[str]) -> str:
     return word if is_name else _PERSPECTIVE.get(word.lower().replace("’", "'"), word)
 
 
-def _lull(talk: _Talk, *, exchanges: int) -> Iterator[Plan]:
+def _lull(talk: _Talk) -> Iterator[Plan]:
     """Yield a conversation about something of the user's own that simply went quiet; small talk and look-ups don't call for more."""
     with_substance = [message for message in talk.people if len(content_words(message.text)) >= _SUBSTANCE]
     own = [message for message in with_substance if _OWN & set(words(message.text))]
-    if len(with_substance) < exchanges or not own or only_thanks(talk.people[-1].text):
+    if len(with_substance) < _EXCHANGES or not own or only_thanks(talk.people[-1].text):
         return
     topic = make_topic(own[-1].text)
     # Who has just told something sad is left in peace as long as the agent's limits allow.
