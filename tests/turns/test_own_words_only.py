@@ -28,7 +28,7 @@ async def world(database_url: str, model: ScriptedModel, monkeypatch: pytest.Mon
     """A world with a model that can call tools, in which a reflection starts at once after a turn."""
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
-    async with open_world(database_url, model=chat_model(model)) as opened:
+    async with open_world(database_url, model=chat_model(model), reflection="always") as opened:
         yield opened
 
 
