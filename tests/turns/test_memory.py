@@ -565,8 +565,8 @@ async def test_only_what_is_new_is_kept_of_a_later_pause(pausing: World, model: 
 async def test_a_decision_is_dropped_when_somebody_speaks_meanwhile(pausing: World, model: ScriptedModel) -> None:
     here = await pausing.conversation()
     model.hold = asyncio.Event()
-    model.decisions.append({"follow_up": decided(), "memories": [FACT]})
-    await pausing.says(here, PEANUTS)
+    model.decisions.append({"follow_up": decided(), "memories": ["The user thinks about the landlord."]})
+    await pausing.says(here, "The landlord is on my mind.")
     await until(lambda: model.reflections)
     await pausing.says(here, "thanks, that's all, bye!")
     await until(lambda: model.reflections[0].broken)  # the call was given up
@@ -580,8 +580,8 @@ async def test_a_decision_is_dropped_when_somebody_speaks_to_another_server(
     async with open_world(database_url) as other:
         here = await pausing.conversation()
         model.hold = asyncio.Event()
-        model.decisions.append({"follow_up": decided(), "memories": [FACT]})
-        await pausing.says(here, PEANUTS)
+        model.decisions.append({"follow_up": decided(), "memories": ["The user thinks about the landlord."]})
+        await pausing.says(here, "The landlord is on my mind.")
         await until(lambda: model.reflections)
         await other.says(here, "thanks, that's all, bye!")
         model.hold.set()

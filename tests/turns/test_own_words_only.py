@@ -192,6 +192,7 @@ async def test_a_paraphrase_of_what_was_said_is_kept(world: World, model: Script
     here = await world.conversation()
     kept = ["User lives in Berlin", "The user prefers tea to coffee.", "The user's sister Rita lives in Porto."]
     calls = [ToolCall("upsert_memory", json.dumps({"content": content})) for content in kept]
+    model.answers.append(Uses([ToolCall("upsert_memory", "{}")], "Nice."))  # from its first call on, it decides alone
     await world.says(here, "I have a sister in Porto, her name is Rita.")
     await world.says(here, "I like tea more than coffee, and I live in Berlin.")
     model.answers += [Uses(calls), "Noted."]

@@ -117,8 +117,8 @@ async def test_nothing_of_the_note_is_stored(world: World) -> None:
     stored = await world.sql(
         "SELECT m::text FROM messages AS m UNION ALL SELECT m::text FROM memories AS m"
         " UNION ALL SELECT t::text FROM timers AS t UNION ALL SELECT e::text FROM events AS e"
-        " UNION ALL SELECT convert_from(blob, 'LATIN1') FROM checkpoint_writes"
-        " UNION ALL SELECT convert_from(blob, 'LATIN1') FROM checkpoint_blobs"
+        " UNION ALL SELECT encode(blob, 'escape') FROM checkpoint_writes"
+        " UNION ALL SELECT encode(blob, 'escape') FROM checkpoint_blobs"
     )
     assert len(stored) > 30
     assert not [row for row in stored if "[Server note" in str(row) or "November 2026" in str(row)]
@@ -184,7 +184,9 @@ async def test_a_group_is_told_times_in_its_owners_zone(world: World) -> None:
     assert "(times in Asia/Kathmandu):" in quoted
     assert f"[Ann, {said:%a %H:%M}] Shall we eat at six?" in quoted
     head = f"[Ben, {asked:%a} {asked.day} {asked:%b %Y %H:%M} Asia/Kathmandu]"
-    assert call == f"{head} @bot what do you think?\n\n(Answer what Ben asks here; it is about the talk above.)"
+    assert call == f"{head} @bot what do you think?\n\n(" + (
+        "Ben asks for your view on the talk above. Give Ben your view on it, in a few sentences.)"
+    )
     assert "can't set reminders" in system(world)
     assert "remember lasting facts" not in system(world)
     assert "write first" not in system(world)

@@ -19,7 +19,7 @@ from rapport.turns.speak_first import (
     write_plain_trigger,
 )
 from tests.support.cases import every_case
-from tests.support.world import World, open_world
+from tests.support.world import World, open_world, until
 
 NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 LANDLORD = "I have to call the landlord about the heating."
@@ -214,8 +214,9 @@ async def test_a_model_that_answers_triggers_gets_the_plain_one_at_first_also_af
         where = await silent_about_the_landlord(world)
         world.model.will_say(REQUEST, ABOUT_IT)
         assert (await world.silence(where)).state == "delivered"
-        [(facts,)] = await world.sql("SELECT facts FROM model_records WHERE model = 'scripted' AND server = ''")
-        assert facts["answered_triggers"] == 1
+        stored = "SELECT model, server, (facts ->> 'answered_triggers')::int FROM model_records"
+        await until(lambda: world.sql(stored))  # soon after the follow-up
+        assert await world.sql(stored) == [("scripted", "", 1)]
     async with open_world(database_url) as world:
         here = await silent_about_the_landlord(world)
         world.model.will_say(ABOUT_IT)
