@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
+from tests.e2e.scripted import Answer, Call, ScriptedModel, Uses, plans, remembers, scripted_model
 
 from bench.targets import Ours
-from tests.e2e.scripted import Answer, Call, ScriptedModel, Uses, plans, remembers, scripted_model
 
 CALLS_GOAL, SHARE_GOAL = 1.15, 0.80
 FIRST_TURN = 8
@@ -144,7 +144,13 @@ def render_prompt(call: Call) -> str:
 def compare_prompts(calls: Sequence[Call]) -> list[float]:
     """Return for each turn from the second the share of its prompt that is the beginning of the previous turn's, too."""
     prompts = [render_prompt(call) for call in calls if not call.is_summary]
-    return [len(os.path.commonprefix([before, now])) / len(now) for before, now in itertools.pairwise(prompts)]
+    return [_count_common(before, now) / len(now) for before, now in itertools.pairwise(prompts)]
+
+
+def _count_common(one: str, other: str) -> int:
+    """Return how many characters both texts begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def report(calls: Sequence[Call]) -> bool:

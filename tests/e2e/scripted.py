@@ -197,7 +197,9 @@ class ScriptedModel:
 
 def _call(request: web.Request, body: dict[str, Any]) -> Call:
     messages: list[dict[str, Any]] = body["messages"]
-    split = [(str(one["role"]), *split_whole_note(str(one["content"] or ""))) for one in messages if one["role"] != "system"]
+    split = [
+        (str(one["role"]), *split_whole_note(str(one["content"] or ""))) for one in messages if one["role"] != "system"
+    ]
     window = [(role, words) for role, _, words in split]
     return Call(
         text=next((text for role, text in reversed(window) if role == "user"), ""),

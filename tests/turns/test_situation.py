@@ -184,9 +184,8 @@ async def test_a_group_is_told_times_in_its_owners_zone(world: World) -> None:
     assert "(times in Asia/Kathmandu):" in quoted
     assert f"[Ann, {said:%a %H:%M}] Shall we eat at six?" in quoted
     head = f"[Ben, {asked:%a} {asked.day} {asked:%b %Y %H:%M} Asia/Kathmandu]"
-    assert call == f"{head} @bot what do you think?\n\n(" + (
-        "Ben asks for your view on the talk above. Give Ben your view on it, in a few sentences.)"
-    )
+    task = "Ben asks for your view on the talk above. Give Ben your view on it, in a few sentences."
+    assert call == f"{head} @bot what do you think?\n\n({task})"
     assert "can't set reminders" in system(world)
     assert "remember lasting facts" not in system(world)
     assert "write first" not in system(world)
