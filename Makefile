@@ -11,7 +11,7 @@ CHECKED := --ignore=tests/test_conventions.py --ignore=tests/test_promises.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools serve chat doctor test test-fast check format bench bench-retrieval bench-timers bench-memory bench-data bench-context bench-stalled bench-telegram training-data train-context e2e e2e-crash e2e-llm browser screenshots lock clean
+.PHONY: help setup test-tools serve chat doctor test test-fast check format bench bench-retrieval bench-timers bench-memory bench-data bench-context bench-stalled bench-telegram bench-calls training-data train-context e2e e2e-crash e2e-llm browser screenshots lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -83,6 +83,9 @@ bench-telegram: $(VENV)/.installed-dev ## updates of Telegram three times each, 
 
 bench-stalled: $(VENV)/.installed-dev ## 500 clients that stop reading: what they cost, and when they are gone (about two minutes)
 	$(BIN)/python -m bench.stalled
+
+bench-calls: $(VENV)/.installed-dev ## the model calls of a long conversation, and how much of each prompt a cache can use (about a minute)
+	$(BIN)/python -m bench.model_calls
 
 TRAINING := .venv-train
 

@@ -37,6 +37,7 @@ from rapport.agents.failures import ModelFailed
 from rapport.agents.graph import LangGraphAgent, RunContext
 from rapport.agents.models import close_model, make_model
 from rapport.agents.openai import LeanChatOpenAI
+from rapport.agents.tools import Toolbox
 from rapport.domain.errors import Permanent
 from rapport.replies.reply_kinds import FALLBACK
 from tests.support.waiting import LIMIT_SECONDS
@@ -375,7 +376,7 @@ async def test_callbacks_see_every_call_and_do_not_change_the_answer(provider: P
         await agent.graph.ainvoke(
             {"system": "be kind", "messages": [HumanMessage("hello")]},
             {"configurable": {"thread_id": "1"}, "callbacks": [watching]},
-            context=RunContext(None, may_save=None),
+            context=RunContext(None, Toolbox()),
         )
         unwatched = await model.ainvoke([HumanMessage("hello")])
     assert watching.heard == ["asked", "answered"] * 2

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from rapport.context.summary_rules import (
     MAX_CHAT_HISTORY,
-    MAX_KEPT_MESSAGES,
     MAX_TOKENS,
+    SLACK,
     collect_source_ids,
     estimate_tokens,
-    is_crowded,
+    find_summary_due,
+    fit_window,
+    get_window_limit,
     select_messages_to_cover,
     split_transcript,
 )
@@ -25,6 +27,7 @@ from rapport.domain.conversation import Author, Message, Role
 from tests.support.cases import every_case
 
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
+MAX_KEPT_MESSAGES = MAX_CHAT_HISTORY - 2
 
 
 def talk(roles_and_texts: Sequence[tuple[Role, str]]) -> list[Message]:
@@ -61,12 +64,47 @@ def test_a_beginning_is_covered_and_the_two_newest_questions_never(messages: lis
     assert questions(left)[-2:] == questions(messages)[-2:]
 
 
-@given(TALKS)
-def test_nothing_is_covered_before_it_is_time(messages: list[Message]) -> None:
-    crowded = len(messages) > MAX_CHAT_HISTORY or tokens(messages) > MAX_TOKENS
-    assert is_crowded(messages) == crowded
+@given(TALKS, st.booleans())
+def test_nothing_is_covered_before_it_is_time(messages: list[Message], has_summary: bool) -> None:
+    threshold = MAX_CHAT_HISTORY + (SLACK if has_summary else 0)
+    crowded = len(messages) > threshold or tokens(messages) > MAX_TOKENS
+    assert (find_summary_due(messages, has_summary=has_summary) != "never") == crowded
     if not crowded:
-        assert not select_messages_to_cover(messages)
+        assert not select_messages_to_cover(messages, has_summary=has_summary)
+
+
+def test_a_later_summary_has_slack_and_waits_for_a_pause() -> None:
+    def due(count: int, *, has_summary: bool, **more: int) -> str:
+        return find_summary_due(talk([("user", "hello")] * count), has_summary=has_summary, **more)
+
+    assert [due(count, has_summary=False) for count in (12, 13, 40)] == ["never", "now", "now"]
+    later = {count: due(count, has_summary=True) for count in (13, 17, 18, 22, 23, 40)}
+    assert later == {13: "never", 17: "never", 18: "after_pause", 22: "after_pause", 23: "now", 40: "now"}
+    assert [due(count, has_summary=False, max_history=4) for count in (4, 5)] == ["never", "now"]
+    assert [due(count, has_summary=True, max_history=4) for count in (9, 10, 15)] == ["never", "after_pause", "now"]
+
+
+@given(TALKS, st.booleans())
+def test_too_many_tokens_are_summed_up_at_once(messages: list[Message], has_summary: bool) -> None:
+    if tokens(messages) > MAX_TOKENS:
+        assert find_summary_due(messages, has_summary=has_summary) == "now"
+
+
+@given(TALKS)
+def test_a_window_fits_into_the_token_limit_and_has_the_newest_questions(messages: list[Message]) -> None:
+    window = list(fit_window(messages))
+    assert window == messages[len(messages) - len(window) :]
+    if tokens(messages) <= MAX_TOKENS:
+        assert window == messages
+    elif len(questions(messages)) >= 2 and window[0] not in questions(messages)[-2:]:
+        assert tokens(window) <= MAX_TOKENS
+    assert questions(window)[-2:] == questions(messages)[-2:]
+
+
+def test_a_window_may_be_longer_than_what_a_summary_leaves() -> None:
+    """No turn waits for a summary, so there is room for the messages until it is written."""
+    assert get_window_limit() == 34
+    assert get_window_limit(4) == 18
 
 
 @given(TALKS)
@@ -74,7 +112,7 @@ def test_what_is_left_is_short_unless_the_newest_questions_reach_further_back(me
     covered = select_messages_to_cover(messages)
     left = messages[len(covered) :]
     reaches_back = len(questions(messages)) < 2 or (bool(left) and left[0] in questions(messages)[-2:])
-    if is_crowded(messages) and not reaches_back:
+    if find_summary_due(messages, has_summary=False) != "never" and not reaches_back:
         assert len(left) <= MAX_KEPT_MESSAGES
         assert tokens(left) <= MAX_TOKENS
 
@@ -92,6 +130,7 @@ def test_no_more_is_covered_than_has_to_be(messages: list[Message]) -> None:
 def test_covering_again_covers_nothing_more(messages: list[Message]) -> None:
     left = messages[len(select_messages_to_cover(messages)) :]
     assert not select_messages_to_cover(left)
+    assert not select_messages_to_cover(left, has_summary=True)
 
 
 @given(SHORT_TALKS)
@@ -101,10 +140,11 @@ def test_a_talk_that_grows_is_always_covered_in_time(messages: list[Message]) ->
     covered: list[Message] = []
     for message in messages:
         left.append(message)
-        step = select_messages_to_cover(left)
+        step = select_messages_to_cover(left, has_summary=bool(covered))
         covered += step
         left = left[len(step) :]
-        assert len(left) <= MAX_CHAT_HISTORY or left[0] in questions(left)[-2:] or len(questions(left)) < 2
+        limit = MAX_CHAT_HISTORY + (SLACK if covered else 0)
+        assert len(left) <= limit or left[0] in questions(left)[-2:] or len(questions(left)) < 2
     assert covered + left == messages
 
 

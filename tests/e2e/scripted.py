@@ -18,7 +18,7 @@ from aiohttp import web
 from langchain_core.language_models import BaseChatModel
 
 from rapport.agents.openai import make_openai
-from rapport.domain.server_note import strip_note
+from tests.support.server_notes import split_whole_note
 from tests.support.waiting import LIMIT_SECONDS
 
 REFLECTION = "Reflection"
@@ -40,6 +40,8 @@ class Call:
     broken: bool = False
     """Whether the caller disconnected before the answer was complete."""
     system: str = ""
+    note: str = ""
+    """The server's note around the newest message."""
     tools: Sequence[str] = ()
     """The names of the functions that it may call."""
     body: str = ""
@@ -49,6 +51,11 @@ class Call:
     def is_summary(self) -> bool:
         """Return whether it asks for a summary instead of a reply."""
         return self.system.startswith("Summarize conversation so far")
+
+    @property
+    def told(self) -> str:
+        """Return all that the server tells the model: the system prompt, and the note around the newest message."""
+        return f"{self.system}\n{self.note}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,12 @@ NOTHING_TO_DO: Decision = {"follow_up": None, "memories": ()}
 
 def reply_to(text: str) -> str:
     return f"re: {text}"
+
+
+def plans(matter: str, trigger_type: str = "task_incomplete", delay_seconds: Any = 600) -> ToolCall:
+    """Return a call that plans a follow-up."""
+    arguments = {"trigger_type": trigger_type, "delay_seconds": delay_seconds, "matter": matter}
+    return ToolCall("follow_up", json.dumps(arguments))
 
 
 def remembers(content: str, **more: Any) -> Uses:
@@ -184,7 +197,10 @@ class ScriptedModel:
 
 def _call(request: web.Request, body: dict[str, Any]) -> Call:
     messages: list[dict[str, Any]] = body["messages"]
-    window = [(str(one["role"]), strip_note(str(one["content"] or ""))) for one in messages if one["role"] != "system"]
+    split = [
+        (str(one["role"]), *split_whole_note(str(one["content"] or ""))) for one in messages if one["role"] != "system"
+    ]
+    window = [(role, words) for role, _, words in split]
     return Call(
         text=next((text for role, text in reversed(window) if role == "user"), ""),
         window=window,
@@ -192,6 +208,7 @@ def _call(request: web.Request, body: dict[str, Any]) -> Call:
         began=time.monotonic(),
         system="\n".join(str(one["content"]) for one in messages if one["role"] == "system"),
         tools=[tool["function"]["name"] for tool in body.get("tools") or ()],
+        note="".join(note for _, note, _ in split),
         body=json.dumps(body, ensure_ascii=False),
     )
 

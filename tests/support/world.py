@@ -32,13 +32,13 @@ from rapport.domain.channel import OutcomeUnknown
 from rapport.domain.follow_up import Timer, TriggerType
 from rapport.domain.ids import new_id
 from rapport.domain.outgoing import Outgoing
-from rapport.domain.server_note import strip_note
 from rapport.domain.synthetic import is_synthetic
 from rapport.runtime.worker import Worker
 from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
+from tests.support.server_notes import strip_whole_note
 from tests.support.shared_validators import share_validators
 from tests.support.waiting import LIMIT_SECONDS
 
@@ -147,9 +147,9 @@ class ScriptedModel(BaseChatModel):
 def _unnoted(message: BaseMessage) -> BaseMessage:
     content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
     if isinstance(content, str):
-        return message.model_copy(update={"content": strip_note(content)})
-    has_note = content and content[0].get("type") == "text" and not strip_note(content[0]["text"])
-    return message.model_copy(update={"content": content[1:]}) if has_note else message
+        return message.model_copy(update={"content": strip_whole_note(content)})
+    blocks = [block for block in content if block.get("type") != "text" or strip_whole_note(block["text"])]
+    return message.model_copy(update={"content": blocks})
 
 
 @dataclass

@@ -34,7 +34,7 @@ from rapport.ingest.import_messages import import_archive
 from rapport.memory.recall import HEADING, QuestionEmbedder
 from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
 from tests.agents.test_metadata import Forgetful, Lossy
-from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
+from tests.e2e.scripted import Call, ScriptedModel, chat_model, scripted_model
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 
@@ -114,9 +114,9 @@ async def checkpoint_of(world: World, timer: Timer) -> list[BaseMessage]:
     return state.values["messages"]
 
 
-def lines_remembered(system: str) -> list[str]:
-    """The memories of a system prompt."""
-    _, _, block = system.partition(HEADING)
+def lines_remembered(call: Call) -> list[str]:
+    """The memories that the model was given: in a follow-up's system prompt, otherwise in the newest message's note."""
+    _, _, block = call.told.partition(HEADING)
     return [line.removeprefix("- ") for line in block.strip().splitlines() if line.startswith("- ")]
 
 
@@ -172,13 +172,13 @@ async def test_us1_3_prompts_do_not_accumulate_triggers(world: World, model: Scr
     here = await world.conversation()
     await world.says(here, "I have to finish my report.")
     for number, kind in enumerate(TRIGGER_TYPES[:3]):
-        model.answers.append(f"Thought number {number}.")
+        model.answers.append(f"Is the report done, number {number}?")
         await spoke_up(world, here, kind)
         *earlier, current = model.calls[-1].window
         assert current == ("user", PROMPTS[kind])
         assert [text for role, text in earlier if role == "user"] == ["I have to finish my report."]
         assert [text for role, text in earlier if role == "assistant"][1:] == [
-            f"Thought number {one}." for one in range(number)
+            f"Is the report done, number {one}?" for one in range(number)
         ]
 
 
@@ -198,10 +198,10 @@ async def test_us2_1_memories_are_looked_up_by_the_last_real_words(world: World,
     await remembering(world, WORK, HOLIDAY, *MACHINERY)
     here = await world.conversation()
     await world.says(here, "My bridge project at work drags on.")
-    by_a_person = lines_remembered(model.calls[-1].system)
+    by_a_person = lines_remembered(model.calls[-1])
     model.answers.append("How is the bridge?")
     await spoke_up(world, here, "check_in")
-    assert lines_remembered(model.calls[-1].system) == by_a_person
+    assert lines_remembered(model.calls[-1]) == by_a_person
     assert by_a_person[0] == WORK
     assert not set(by_a_person) & set(MACHINERY)
 
@@ -215,7 +215,7 @@ async def test_us2_2_without_words_of_a_person_the_summary_is_what_is_looked_up(
     model.answers.append("Did you book a ferry?")
     with everything_logged() as logs:
         await spoke_up(world, here, "check_in")
-    assert lines_remembered(model.calls[-1].system)[0] == HOLIDAY
+    assert lines_remembered(model.calls[-1])[0] == HOLIDAY
     assert [line["source"] for line in lines_of(logs, FALLBACK)] == ["summary"]
     assert lines_of(logs, EMPTY_THREAD) == []
 
@@ -225,9 +225,9 @@ async def test_us2_3_after_words_about_a_holiday_memories_are_about_travel(world
     here = await world.conversation()
     await world.says(here, "Where should we go on vacation this summer?")
     for kind in TRIGGER_TYPES[:3]:
-        model.answers.append(f"The sea would be nice, says {kind[:4]}.")
+        model.answers.append(f"Would the sea be nice, says {kind[:4]}?")
         await spoke_up(world, here, kind)
-        recalled = lines_remembered(model.calls[-1].system)
+        recalled = lines_remembered(model.calls[-1])
         assert recalled[0] == HOLIDAY
         assert not set(recalled) & set(MACHINERY)
 
@@ -591,7 +591,7 @@ async def test_fr_010_an_empty_thread_is_one_error_and_the_turn_goes_on(world: W
     assert error["trigger_type"] == "waiting_for_decision"
     assert (error["conversationId"], error["agentId"]) == (here, "companion")
     assert lines_of(logs, FALLBACK) == []
-    assert lines_remembered(model.calls[-1].system) == []
+    assert lines_remembered(model.calls[-1]) == []
     assert model.calls[-1].window == [("user", PROMPTS["waiting_for_decision"])]
 
 
@@ -672,10 +672,10 @@ async def test_sc_002_memories_are_as_near_in_a_follow_up_as_in_a_turn(world: Wo
     for number, (fact, words) in enumerate(TOPICS):
         here = await world.conversation()
         await world.says(here, words)
-        assert lines_remembered(model.calls[-1].system)[0] == fact
+        assert lines_remembered(model.calls[-1])[0] == fact
         model.answers.append(f"Any news, {number}?")
         await spoke_up(world, here, TRIGGER_TYPES[number % 4])
-        assert lines_remembered(model.calls[-1].system)[0] == fact
+        assert lines_remembered(model.calls[-1])[0] == fact
         kept = await world.sql(
             "SELECT metadata FROM messages WHERE conversation_id = %s AND role = 'assistant' ORDER BY created_at", here
         )

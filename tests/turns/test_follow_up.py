@@ -57,11 +57,11 @@ async def test_a_follow_up_is_an_ordinary_message_that_replies_to_nothing(world:
 async def test_history_has_no_word_of_the_trigger_and_pages_stay_whole(world: World) -> None:
     where = await asked_about_pizza(world)
     for number in range(3):
-        world.model.will_say(f"Unasked {number}.")
+        world.model.will_say(f"More pizza, number {number}.")
         await world.sql("UPDATE conversations SET last_followup_at = NULL")
         await world.silence(where)
     everything = await world.history(where)
-    assert [one["content"] for one in everything][2:] == ["Unasked 0.", "Unasked 1.", "Unasked 2."]
+    assert [one["content"] for one in everything][2:] == [f"More pizza, number {number}." for number in range(3)]
     assert (await world.sql("SELECT count(*) FROM messages WHERE synthetic")) == [(3,)]
     paged: list[Any] = []
     before = None

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from rapport.builtin import BuiltinChatModel
-from rapport.context.summary_rules import MAX_CHAT_HISTORY
+from rapport.context.summary_rules import get_window_limit
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.followups.leaks import leak_in
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
@@ -21,7 +21,7 @@ from tests.turns.test_autonomous_messages import META, checkpoint_of, everything
 
 TURNS = 200
 FOLLOW_UPS = 60
-WINDOW = 1 + MAX_CHAT_HISTORY + 1
+WINDOW = 1 + get_window_limit() + 1
 """Messages that the model is given at most: a summary, what was said last, and what is to be answered."""
 
 SUBJECTS = [

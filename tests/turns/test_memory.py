@@ -14,13 +14,14 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from rapport.agents.profiles import COMPANION
 from rapport.agents.tools import MAX_TOOL_ROUNDS
 from rapport.domain.follow_up import PROMPTS
 from rapport.domain.memory import CAPACITY, MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.memory.recall import HEADING, Recall
 from tests.e2e.harness import Client, Home, Sent, make_home
-from tests.e2e.scripted import Answer, Decision, ScriptedModel, ToolCall, Uses, chat_model, remembers, scripted_model
+from tests.e2e.scripted import Decision, ScriptedModel, ToolCall, Uses, chat_model, remembers, scripted_model
 from tests.support.world import World, open_world, until
 
 PEANUTS = "I'm allergic to peanuts."
@@ -123,7 +124,7 @@ async def test_a_model_with_tools_decides_what_is_remembered(
     [question, _] = await world.history(here)
     assert (memory["content"], memory["key"], memory["origin"]) == ("The user lives in Lisbon.", "home", "agent")
     assert (memory["conversation_id"], memory["message_id"]) == (here, question["id"])
-    assert [call.tools for call in model.calls] == [["upsert_memory"]] * 2
+    assert [call.tools for call in model.calls] == [["upsert_memory", "follow_up"]] * 2
     assert model.calls[1].window[-1] == ("tool", "Saved.")
 
 
@@ -135,25 +136,25 @@ async def test_a_key_has_one_value_and_is_never_its_own_duplicate(world: World, 
     assert await facts(world) == ["The user lives in Porto."]
 
 
-async def test_words_beside_a_tool_call_are_part_of_the_answer(world: World, model: ScriptedModel) -> None:
-    model.answers += [Uses(remembers(FACT).calls, "It's 42."), "Noted."]
-    tokens, final = await streamed(world, await world.conversation(), "What is six times seven? " + PEANUTS)
-    assert final["content"] == tokens == "It's 42.\n\nNoted."
-
-
-async def test_words_that_are_said_again_are_said_once(world: World, model: ScriptedModel) -> None:
-    model.answers += [Uses(remembers(FACT).calls, "Noted."), "Noted. Take care!"]
-    assert (await world.says(await world.conversation(), PEANUTS))["content"] == "Noted. Take care!"
-
-
-@pytest.mark.parametrize("after", [[""] * 4, [remembers(FACT)] * MAX_TOOL_ROUNDS], ids=["nothing", "more calls"])
-async def test_words_beside_a_tool_call_are_the_reply_when_none_come_after(
-    world: World, model: ScriptedModel, after: list[Answer]
+async def test_words_beside_a_tool_call_are_the_answer_and_no_further_call_is_made(
+    world: World, model: ScriptedModel
 ) -> None:
-    model.answers += [Uses(remembers(FACT).calls, "I'll keep that in mind."), *after]
-    reply = await world.says(await world.conversation(), PEANUTS)
-    assert (reply["content"], reply["fallbackUsed"]) == ("I'll keep that in mind.", False)
+    model.answers += [Uses(remembers(FACT).calls, "It's 42."), "This is never asked for."]
+    tokens, final = await streamed(world, await world.conversation(), "What is six times seven? " + PEANUTS)
+    assert final["content"] == tokens == "It's 42."
+    assert final["fallbackUsed"] is False
     assert await facts(world) == [FACT]
+    assert len(model.calls) == 1
+
+
+async def test_until_the_model_has_called_a_tool_the_rules_extract_facts(world: World, model: ScriptedModel) -> None:
+    here = await world.conversation()
+    await world.says(here, PEANUTS)
+    assert [(one["content"], one["origin"]) for one in await remembered(world)] == [(FACT, "extracted")]
+    model.answers.append(Uses(remembers("The user lives in Lisbon.").calls, "Lisbon is lovely."))
+    await world.says(here, "I live in Lisbon. My name is Ana.")
+    await world.says(here, "I have a dog called Rex.")  # now it is the model's to save it
+    assert await facts(world) == [FACT, "The user lives in Lisbon."]
 
 
 NOT_ARGUMENTS = [
@@ -203,15 +204,12 @@ async def test_a_model_that_calls_tools_without_end_has_to_answer(
     assert await facts(world) == [FACT]
 
 
-@pytest.mark.parametrize("words", ["I have noted it.", ""])
-async def test_a_model_that_never_stops_calling_tools_is_cut_off(
-    world: World, model: ScriptedModel, words: str
-) -> None:
-    model.answers += [Uses(remembers(FACT).calls, words)] * (MAX_TOOL_ROUNDS + 4)
+async def test_a_model_that_never_stops_calling_tools_is_cut_off(world: World, model: ScriptedModel) -> None:
+    model.answers += [remembers(FACT)] * (MAX_TOOL_ROUNDS + 4)
     reply = await world.says(await world.conversation(), PEANUTS)
     assert len(model.calls) <= MAX_TOOL_ROUNDS + 3
-    assert reply["content"].startswith(words or "Temporary issue generating response.")
-    assert reply["fallbackUsed"] is not bool(words)
+    assert reply["content"].startswith("Temporary issue generating response.")
+    assert reply["fallbackUsed"] is True
 
 
 @listening_or_not
@@ -343,7 +341,8 @@ async def test_it_is_recalled_in_a_later_conversation(world: World, model: Scrip
     await world.says(await world.conversation(), PEANUTS)
     later = await world.conversation()
     await world.says(later, "Can I eat this peanut bar?")
-    assert model.calls[-1].system.endswith(f"{HEADING}\n- {FACT}")
+    assert f"\n{HEADING}\n- {FACT}" in model.calls[-1].note
+    assert FACT not in model.calls[-1].system
     assert model.calls[-1].window == [("user", "Can I eat this peanut bar?")]
     # What it rested on is kept with the reply, by id, and isn't shown.
     [memory] = await remembered(world)
@@ -359,7 +358,7 @@ async def test_it_is_recalled_when_the_agent_speaks_unasked(world: World, model:
     await world.says(here, PEANUTS)
     model.answers += ["Did you find something without peanuts?"]
     assert (await world.silence(here, "task_incomplete")).state == "delivered"
-    assert FACT in model.calls[-1].system
+    assert FACT in model.calls[-1].told
 
 
 async def test_neither_a_group_nor_the_librarian_hears_of_it(world: World, model: ScriptedModel) -> None:
@@ -371,14 +370,14 @@ async def test_neither_a_group_nor_the_librarian_hears_of_it(world: World, model
     asked = "@bot are allergies to peanuts common?"
     for settings in ({"kind": "group"}, {"agent_id": "librarian"}, {"kind": "group", "agent_id": "librarian"}):
         await world.says(await world.conversation(**settings), asked)
-        assert HEADING not in model.calls[-1].system
-        assert FACT not in model.calls[-1].system
+        assert HEADING not in model.calls[-1].told
+        assert FACT not in model.calls[-1].told
     group = await world.conversation(kind="group")
     await world.sql("UPDATE conversations SET autonomy_enabled = true WHERE id = %s", group)
     await world.says(group, asked)
     model.answers += ["Anybody hungry?"]
     assert (await world.silence(group)).state == "delivered"
-    assert FACT not in model.calls[-1].system
+    assert FACT not in model.calls[-1].told
 
 
 async def test_another_owner_s_memories_never_appear(world: World, model: ScriptedModel) -> None:
@@ -388,9 +387,9 @@ async def test_another_owner_s_memories_never_appear(world: World, model: Script
     await world.app.memory.create("local", "librarian", MemoryCandidate("The user loves peanuts and Quentin."))
     await world.app.memory.create("local", "companion", MemoryCandidate("The user eats peanuts every day."))
     await world.says(await world.conversation(), "Peanuts?")
-    assert "every day" in model.calls[-1].system
-    assert "Zebulon" not in model.calls[-1].system
-    assert "Quentin" not in model.calls[-1].system
+    assert "every day" in model.calls[-1].told
+    assert "Zebulon" not in model.calls[-1].told
+    assert "Quentin" not in model.calls[-1].told
     found = (await world.http.get("/api/memories/search", params={"q": "peanuts"})).json()["memories"]
     assert [one["content"] for one in found] == ["The user eats peanuts every day."]
 
@@ -417,7 +416,7 @@ async def test_a_memory_that_takes_too_long_fails_no_turn(world: World, model: S
         became = await world.silence(here)
     assert reply["content"] == "re: Can I eat peanuts?"
     assert became.state == "delivered"
-    assert not any(FACT in call.system for call in model.calls)
+    assert not any(FACT in call.told for call in model.calls)
     assert [line["log_level"] for line in logs if line["event"] == "memory.unavailable"] == ["warning"] * 2
 
 
@@ -437,9 +436,41 @@ async def waiting(world: World) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-async def pausing(world: World, brief_lull: None) -> World:
+async def pausing(database_url: str, model: ScriptedModel, brief_lull: None) -> AsyncGenerator[World]:
     """A world in which a reflection starts at once after a turn."""
-    return world
+    async with open_world(database_url, model=chat_model(model), reflection="always") as opened:
+        yield opened
+
+
+async def test_by_default_a_pause_costs_no_call(world: World, model: ScriptedModel, brief_lull: None) -> None:
+    model.answers.append("Which pizza do you like best?")
+    await world.says(await world.conversation(), "I like pizza. I have to call the landlord.")
+    await thought(world)
+    assert (len(model.calls), model.reflections) == (1, [])
+
+
+async def test_only_an_open_matter_is_reflected_on_if_the_setting_says_so(
+    database_url: str, model: ScriptedModel, brief_lull: None
+) -> None:
+    async with open_world(database_url, model=chat_model(model), reflection="when_open") as world:
+        model.answers.append("Enjoy it!")
+        await world.says(await world.conversation(), "I like pizza.")
+        await thought(world)
+        assert (await waiting(world), model.reflections) == ([], [])
+        model.answers.append("Which pizza do you like best?")
+        model.decisions.append({"follow_up": decided(matter="like pizza", reason=None), "memories": []})
+        await world.says(await world.conversation(), "I like pizza.")
+        await thought(world)
+        assert len(model.reflections) == 1
+        assert [row[:2] for row in await waiting(world)] == [("task_incomplete", "like pizza")]
+        assert not any("follow_up" in call.tools for call in model.calls)  # the reflection decides about it
+
+
+async def test_an_agent_has_a_choice_of_its_own_about_reflection(world: World) -> None:
+    deps = world.worker.running_turns.deps
+    assert deps.get_reflection(COMPANION) == "off"
+    assert deps.get_reflection(replace(COMPANION, reflection="always")) == "always"
+    assert replace(deps, reflection="when_open").get_reflection(replace(COMPANION, reflection="off")) == "off"
 
 
 async def test_the_model_sets_a_follow_up_where_the_rules_saw_none(pausing: World, model: ScriptedModel) -> None:
@@ -462,7 +493,7 @@ async def test_a_stopped_server_starts_no_reflection(
 ) -> None:
     lull = 0.5
     monkeypatch.setattr("rapport.runtime.post_turn_jobs.PAUSE_SECONDS", lull)
-    async with open_world(database_url, model=chat_model(model)) as world:
+    async with open_world(database_url, model=chat_model(model), reflection="always") as world:
         await world.says(await world.conversation(), "The landlord is on my mind.")
     over = asyncio.Event()
     asyncio.get_running_loop().call_later(lull, over.set)  # by then a reflection would have started
@@ -534,8 +565,8 @@ async def test_only_what_is_new_is_kept_of_a_later_pause(pausing: World, model: 
 async def test_a_decision_is_dropped_when_somebody_speaks_meanwhile(pausing: World, model: ScriptedModel) -> None:
     here = await pausing.conversation()
     model.hold = asyncio.Event()
-    model.decisions.append({"follow_up": decided(), "memories": [FACT]})
-    await pausing.says(here, PEANUTS)
+    model.decisions.append({"follow_up": decided(), "memories": ["The user thinks about the landlord."]})
+    await pausing.says(here, "The landlord is on my mind.")
     await until(lambda: model.reflections)
     await pausing.says(here, "thanks, that's all, bye!")
     await until(lambda: model.reflections[0].broken)  # the call was given up
@@ -549,8 +580,8 @@ async def test_a_decision_is_dropped_when_somebody_speaks_to_another_server(
     async with open_world(database_url) as other:
         here = await pausing.conversation()
         model.hold = asyncio.Event()
-        model.decisions.append({"follow_up": decided(), "memories": [FACT]})
-        await pausing.says(here, PEANUTS)
+        model.decisions.append({"follow_up": decided(), "memories": ["The user thinks about the landlord."]})
+        await pausing.says(here, "The landlord is on my mind.")
         await until(lambda: model.reflections)
         await other.says(here, "thanks, that's all, bye!")
         model.hold.set()
@@ -617,7 +648,7 @@ async def test_a_delay_is_brought_within_the_agent_s_limits(
 async def test_there_is_no_reflection_where_neither_memory_nor_follow_ups_are_allowed(
     database_url: str, model: ScriptedModel, brief_lull: None
 ) -> None:
-    async with open_world(database_url, model=chat_model(model)) as world:
+    async with open_world(database_url, model=chat_model(model), reflection="always") as world:
         await world.says(await world.conversation(agent_id="librarian"), "hello there")
         await world.says(await world.conversation(kind="group"), "@bot hello there")
         await thought(world)

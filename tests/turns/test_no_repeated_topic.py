@@ -47,7 +47,7 @@ async def eager(database_url: str, model: ScriptedModel, monkeypatch: pytest.Mon
     """A world with a model that calls tools, in which a reflection starts at once after a turn."""
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
-    async with open_world(database_url, model=chat_model(model)) as opened:
+    async with open_world(database_url, model=chat_model(model), reflection="always") as opened:
         yield opened
 
 
@@ -127,7 +127,7 @@ async def test_different_topics_are_an_hour_apart_and_at_most_two_a_day(
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     chosen = BuiltinChatModel() if is_builtin else chat_model(model)
-    async with open_world(database_url, model=chosen) as world:
+    async with open_world(database_url, model=chosen, reflection="always") as world:
         here = await world.conversation()
         model.replies = dict.fromkeys(DIFFERENT, "I see.")
         for text in DIFFERENT:
@@ -161,12 +161,12 @@ async def test_it_holds_after_a_restart_and_on_another_replica(
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     model.answers += ["A hard choice.", "Any thoughts on the two places?"]
-    async with open_world(database_url, model=chat_model(model)) as world:
+    async with open_world(database_url, model=chat_model(model), reflection="always") as world:
         here = await world.conversation()
         plan_eagerly(model, WORDS[:1])
         await world.says(here, FLATS)
         assert len(await keep_silent(world, here, hours=2)) == 1
-    async with open_world(database_url, model=chat_model(model)) as world:
+    async with open_world(database_url, model=chat_model(model), reflection="always") as world:
         model.answers += ["Yes, it is.", *SAYINGS]
         plan_eagerly(model, WORDS[1:])
         await world.says(here, "The weather is lovely today.")

@@ -28,7 +28,7 @@ async def world(database_url: str, model: ScriptedModel, monkeypatch: pytest.Mon
     """A world with a model that can call tools, in which a reflection starts at once after a turn."""
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
-    async with open_world(database_url, model=chat_model(model)) as opened:
+    async with open_world(database_url, model=chat_model(model), reflection="always") as opened:
         yield opened
 
 
@@ -192,6 +192,7 @@ async def test_a_paraphrase_of_what_was_said_is_kept(world: World, model: Script
     here = await world.conversation()
     kept = ["User lives in Berlin", "The user prefers tea to coffee.", "The user's sister Rita lives in Porto."]
     calls = [ToolCall("upsert_memory", json.dumps({"content": content})) for content in kept]
+    model.answers.append(Uses([ToolCall("upsert_memory", "{}")], "Nice."))  # from its first call on, it decides alone
     await world.says(here, "I have a sister in Porto, her name is Rita.")
     await world.says(here, "I like tea more than coffee, and I live in Berlin.")
     model.answers += [Uses(calls), "Noted."]

@@ -132,8 +132,8 @@ async def test_asked_which_notes_there_are_the_model_is_given_the_list(
     await add_samples(world)
     model.answers.append("Travel [source: sample-travel] and on call [source: sample-on-call].")
     reply = await world.says(await talk(world, agent), question)
-    system = model.calls[0].system
-    block = block_of(system) if agent == "librarian" else system.partition("\nSources:\n")[2]
+    call = model.calls[0]
+    block = block_of(call.system) if agent == "librarian" else call.note.partition("\nSources:\n")[2]
     assert "The person has 4 notes; these are the beginnings of all." in block.splitlines()[0]
     sources = fenced(block)
     assert sorted(sources) == SAMPLES

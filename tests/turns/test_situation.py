@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from rapport.context.source_block import STRICT, render_sources
 from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.follow_up import PROMPTS
 from rapport.followups.leaks import leak_in
+from rapport.memory.recall import HEADING
 from tests.e2e.scripted import chat_model, scripted_model
 from tests.support.cases import every_case
 from tests.support.world import World, open_world, until
@@ -91,6 +93,22 @@ async def test_the_front_of_a_prompt_stays_the_same(world: World, clock: Clock) 
     assert not any("Server note" in str(m.text) for prompt in world.model.prompts for m in prompt[1:-1])
 
 
+async def test_memories_and_passages_leave_the_front_of_a_prompt_the_same(world: World, clock: Clock) -> None:
+    """What is recalled changes from turn to turn; a prompt cache still finds everything before the newest message."""
+    await world.http.post("/api/notes", json={"id": "refunds", "text": REFUNDS})
+    conversation = await world.conversation()
+    for text in ("I'm allergic to peanuts.", HOW_LONG, "Are peanuts healthy?", "My dog is called Rex.", HOW_LONG):
+        clock.at += timedelta(minutes=3)
+        await world.says(conversation, text)
+    assert REFUNDS in newest(world, 1)
+    assert f"{HEADING}\n- The user is allergic to peanuts." in newest(world, 2)
+    assert newest(world, 1) != newest(world, 4)
+    for before, after in pairwise(world.model.prompts):
+        front = [str(message.text) for message in before[:-1]]
+        assert [str(message.text) for message in after[: len(front)]] == front
+        assert not any(REFUNDS in text or HEADING in text for text in front)
+
+
 async def test_nothing_of_the_note_is_stored(world: World) -> None:
     conversation = await world.conversation()
     for number in range(16):  # long enough for a summary
@@ -99,8 +117,8 @@ async def test_nothing_of_the_note_is_stored(world: World) -> None:
     stored = await world.sql(
         "SELECT m::text FROM messages AS m UNION ALL SELECT m::text FROM memories AS m"
         " UNION ALL SELECT t::text FROM timers AS t UNION ALL SELECT e::text FROM events AS e"
-        " UNION ALL SELECT convert_from(blob, 'LATIN1') FROM checkpoint_writes"
-        " UNION ALL SELECT convert_from(blob, 'LATIN1') FROM checkpoint_blobs"
+        " UNION ALL SELECT encode(blob, 'escape') FROM checkpoint_writes"
+        " UNION ALL SELECT encode(blob, 'escape') FROM checkpoint_blobs"
     )
     assert len(stored) > 30
     assert not [row for row in stored if "[Server note" in str(row) or "November 2026" in str(row)]
@@ -166,7 +184,8 @@ async def test_a_group_is_told_times_in_its_owners_zone(world: World) -> None:
     assert "(times in Asia/Kathmandu):" in quoted
     assert f"[Ann, {said:%a %H:%M}] Shall we eat at six?" in quoted
     head = f"[Ben, {asked:%a} {asked.day} {asked:%b %Y %H:%M} Asia/Kathmandu]"
-    assert call == f"{head} @bot what do you think?"
+    task = "Ben asks for your view on the talk above. Give Ben your view on it, in a few sentences."
+    assert call == f"{head} @bot what do you think?\n\n({task})"
     assert "can't set reminders" in system(world)
     assert "remember lasting facts" not in system(world)
     assert "write first" not in system(world)
@@ -180,9 +199,9 @@ async def test_a_follow_up_has_the_time_in_its_instructions(world: World) -> Non
     assert became.state == "delivered"
     trigger = world.model.prompts[-1][-1]
     assert trigger.content == PROMPTS["waiting_for_decision"]
-    assert system(world).endswith(
-        "\n\nIt is Tuesday 17 November 2026, 19:46 (Europe/Lisbon, UTC+00:00). Their name is Ann."
-    )
+    facts = "\n\nIt is Tuesday 17 November 2026, 19:46 (Europe/Lisbon, UTC+00:00).\n\nTheir name is Ann.\n\n"
+    assert f"{facts}You write first now. Ann has been silent for 1 minute." in system(world)
+    assert "“I have to decide about the flat.” They have a decision to make about it" in system(world)
     assert "server note" not in system(world)
 
 
@@ -223,7 +242,10 @@ def test_words_about_the_time_are_no_leak(said: str) -> None:
 
 
 async def test_a_reflection_knows_the_time(database_url: str, clock: Clock) -> None:
-    async with scripted_model() as model, open_world(database_url, model=chat_model(model), now=clock) as world:
+    async with (
+        scripted_model() as model,
+        open_world(database_url, model=chat_model(model), now=clock, reflection="always") as world,
+    ):
         await prefer(world, "Europe/Lisbon")
         await world.says(await world.conversation(), "I have to tell the landlord by Friday.")
         await until(lambda: model.reflections)

@@ -18,15 +18,18 @@ from pydantic import PrivateAttr
 from structlog.testing import capture_logs
 
 from rapport.builtin import BuiltinChatModel
-from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, SUMMARY_PROMPT
+from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, MAX_TOKENS, SUMMARY_PROMPT, estimate_tokens
 from rapport.domain.conversation import Incoming
 from rapport.turns.summarize import summarize
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import ScriptedModel, Step, World, open_world, until
 
-WINDOW = 12
+LONGEST = 22
+"""Uncovered messages after a summary, above which the next one is made at once."""
 TOO_MANY = 7
 """Turns after which a conversation is summed up: with the seventh there are fourteen messages."""
+FURTHER = 7
+"""Turns from one summary to the next: it leaves ten messages, and with seven more turns there are twenty-four."""
 
 
 class Summariser(ScriptedModel):
@@ -194,7 +197,7 @@ async def test_forty_turns_are_covered_by_summaries_that_fold_in_each_other(worl
             assert told[0].text == f"Here is a summary of the conversation to date:\n\n{newest}"
             assert told[0].additional_kwargs == {"lc_source": "summarization"}
             told = told[1:]
-        assert len(told) <= WINDOW + 1
+        assert len(told) <= LONGEST + 1
         # Nothing between the summary and the window is missing.
         assert [m.text for m in told if m.type == "human"] == [
             f"number {n}" for n in range(number - (len(told) - 1) // 2, number + 1)
@@ -203,7 +206,8 @@ async def test_forty_turns_are_covered_by_summaries_that_fold_in_each_other(worl
     said = await spoken(world, conversation)
     made = await summaries(world, conversation)
     assert len(said) == 80
-    assert len(uncovered(said)) <= WINDOW
+    assert len(uncovered(said)) <= LONGEST
+    assert len(made) == 1 + (40 - TOO_MANY) // FURTHER
     ids = [summary["id"] for summary in made]
     # Each covers what came since the one before, and was folded into the one after.
     assert [summary["summary_id"] for summary in made] == [*ids[1:], None]
@@ -308,7 +312,7 @@ async def test_a_summary_that_hangs_blocks_no_turn(database_url: str, model: Sum
         await hanging.begun.wait()
         for number in range(7, 10):
             assert (await world.says(conversation, f"number {number}"))["content"] == f"re: number {number}"
-            assert len(model.calls[-1]) == 1 + WINDOW + 1
+            assert len(model.calls[-1]) == 1 + 2 * number + 1
         assert len(model.read) == 1  # one at a time
         began = time.monotonic()
     assert time.monotonic() - began < LIMIT_SECONDS
@@ -320,10 +324,9 @@ async def test_a_summary_that_hangs_blocks_no_turn(database_url: str, model: Sum
         assert summary["metadata"]["replaced"] == 12
 
 
-async def test_a_turn_does_not_wait_for_the_summary_of_another_conversation(
+async def test_few_summaries_are_made_at_a_time_and_no_turn_waits_for_its_own(
     world: World, model: Summariser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few summaries are made at a time, but one that a turn waits for starts at once."""
     monkeypatch.setattr("rapport.runtime.post_turn_jobs.MAX_RUNNING", 1)
     here, there, beyond = [await world.conversation() for _ in range(3)]
     held = model.will_hold_back()
@@ -331,13 +334,12 @@ async def test_a_turn_does_not_wait_for_the_summary_of_another_conversation(
         for number in range(TOO_MANY):
             await world.says(conversation, f"number {number}")
     await held.begun.wait()
-    assert len(model.read) == 1
     await world.says(there, "number 7")
-    assert len(await summaries(world, there)) == 1
-    assert (len(model.read), await summaries(world, beyond)) == (2, [])
+    assert len(model.calls[-1]) == 1 + 2 * TOO_MANY + 1
+    assert (len(model.read), await summaries(world, there)) == (1, [])
     held.go_on()
-    await settled(here)
-    await settled(beyond)
+    for conversation in (here, there, beyond):
+        await settled(conversation)
     assert [len(await summaries(world, conversation)) for conversation in (here, there, beyond)] == [1, 1, 1]
 
 
@@ -396,7 +398,7 @@ async def test_two_processes_that_sum_up_at_once_store_one(database_url: str) ->
         assert {m["summary_id"] for m in covered} == {summary["id"]}
         assert await here.sql("SELECT summary_id FROM conversations") == [(summary["id"],)]
         # And the next one goes on from it.
-        await talk(there, conversation, 2, since=8)
+        await talk(there, conversation, FURTHER, since=8)
         made = await summaries(there, conversation)
         assert made[0]["summary_id"] == made[1]["id"]
 
@@ -488,9 +490,9 @@ async def test_a_busy_conversation_is_summed_up_to_what_is_being_answered(world:
 
 async def test_history_shows_everything_once_page_by_page(world: World) -> None:
     conversation = await world.conversation()
-    await talk(world, conversation, 20)
+    await talk(world, conversation, 4 * FURTHER)
     stored = await rows(world, conversation)
-    assert sum(row["role"] == "system-summary" for row in stored) >= 6
+    assert sum(row["role"] == "system-summary" for row in stored) == 4
     seen: list[dict[str, Any]] = []
     before: dict[str, str] = {}
     while True:
@@ -506,7 +508,7 @@ async def test_history_shows_everything_once_page_by_page(world: World) -> None:
     assert times == [row["created_at"] for row in stored]
     assert all(one < other for one, other in pairwise(times))
     spoken_only = [message["content"] for message in seen if message["role"] != "system-summary"]
-    assert spoken_only == [text for n in range(20) for text in (f"number {n}", f"re: number {n}")]
+    assert spoken_only == [text for n in range(4 * FURTHER) for text in (f"number {n}", f"re: number {n}")]
 
 
 async def test_a_summary_cites_nothing_and_names_its_sources(world: World, model: Summariser) -> None:
@@ -599,21 +601,85 @@ async def test_the_builtin_model_sums_up_and_keeps_what_it_knew(database_url: st
             assert known in made[-1]["content"], made[-1]["content"]
 
 
-async def test_a_turn_waits_for_the_summary_that_is_under_way(world: World, model: Summariser) -> None:
-    """Turns of a conversation run one at a time, and its summary does not run concurrently with them."""
+async def test_a_turn_does_not_wait_for_the_summary_that_is_under_way(world: World, model: Summariser) -> None:
     conversation = await world.conversation()
     await talk(world, conversation, TOO_MANY - 1)
     held = model.will_hold_back("what was said")
     await world.says(conversation, "number 6")
     await held.begun.wait()
-    asked = len(model.calls)
-    following = asyncio.create_task(world.says(conversation, "number 7"))
-    await asyncio.sleep(0.2)
-    assert len(model.calls) == asked
-    assert held.gate is not None
-    held.gate.set()
-    await following
+    await world.says(conversation, "number 7")
+    assert [m.text for m in model.calls[-1] if m.type == "human"] == [f"number {number}" for number in range(8)]
+    held.go_on()
+    await settled(conversation)
+    await world.says(conversation, "number 8")
     assert "what was said" in str(model.calls[-1][1].text)
+
+
+async def test_a_later_summary_waits_for_a_pause(
+    world: World, model: Summariser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While people talk, the model belongs to them; a new message cancels the scheduled summary."""
+    scheduled = schedule_summaries_late(monkeypatch)
+    conversation = await world.conversation()
+    await talk(world, conversation, TOO_MANY + 3)
+    assert (len(model.read), scheduled) == (1, [])
+    await talk(world, conversation, 1, since=TOO_MANY + 3)  # eighteen are uncovered
+    assert [timer.cancelled() for timer in scheduled] == [False]
+    await talk(world, conversation, 1, since=TOO_MANY + 4)
+    assert [timer.cancelled() for timer in scheduled] == [True, False]
+    assert len(model.read) == 1
+
+    monkeypatch.setattr("rapport.runtime.post_turn_jobs.SUMMARY_PAUSE_SECONDS", 0.0)
+    await talk(world, conversation, 1, since=TOO_MANY + 5)
+    assert [summary["metadata"]["replaced"] for summary in await summaries(world, conversation)] == [4, 12]
+
+
+async def test_a_stopped_server_leaves_no_scheduled_summary(
+    database_url: str, model: Summariser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduled = schedule_summaries_late(monkeypatch)
+    async with open_world(database_url, model=model) as world:
+        await talk(world, await world.conversation(), TOO_MANY + 4)
+        assert [timer.cancelled() for timer in scheduled] == [False]
+    assert [timer.cancelled() for timer in scheduled] == [True]
+
+
+async def test_the_length_of_the_history_is_a_setting(database_url: str, model: Summariser) -> None:
+    async with open_world(database_url, model=model, max_chat_history=4) as world:
+        conversation = await world.conversation()
+        await talk(world, conversation, 2)
+        assert model.read == []
+        await talk(world, conversation, 1, since=2)
+        (summary,) = await summaries(world, conversation)
+        assert summary["metadata"]["replaced"] == 2  # the two newest questions stay
+
+
+async def test_a_window_without_a_summary_stays_within_the_token_limit(world: World, model: Summariser) -> None:
+    conversation = await world.conversation()
+    model.will_hold_back()
+    for number in range(5):
+        model.will_say(f"answer {number}")
+        await world.says(conversation, f"{number} {'word ' * 2_000}")
+    told = [m for m in model.calls[-1][1:] if m.type == "human"]
+    assert [str(m.text)[0] for m in told] == ["2", "3", "4"]  # two of 2,001 words before the newest
+    assert sum(estimate_tokens(str(m.text)) for m in model.calls[-1][1:-1]) <= MAX_TOKENS
+
+
+def schedule_summaries_late(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.TimerHandle]:
+    """Make the pause before a later summary longer than any test; return the timers as they are set."""
+    pause_seconds = 3_601.0
+    monkeypatch.setattr("rapport.runtime.post_turn_jobs.SUMMARY_PAUSE_SECONDS", pause_seconds)
+    loop = asyncio.get_running_loop()
+    set_timer, timers = loop.call_later, list[asyncio.TimerHandle]()
+
+    def call_later(delay: float, *callback: Any, **more: Any) -> asyncio.TimerHandle:
+        timer = set_timer(delay, *callback, **more)
+        if delay == pause_seconds:
+            timers.append(timer)
+        return timer
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    return timers
 
 
 async def test_a_conversation_that_the_model_finds_too_long_is_summed_up(world: World, model: Summariser) -> None:

@@ -18,6 +18,7 @@ from rapport.cli.serve import web_app
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
 from rapport.domain.ids import new_id
 from rapport.domain.memory import MemoryCandidate
+from rapport.turns.speak_first import HIDDEN_TEXTS
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
 from tests.support.commands import Home, Ran
 from tests.support.listening import listening
@@ -173,7 +174,7 @@ async def model() -> AsyncGenerator[ScriptedModel]:
 async def scene(database_url: str, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
-    async with open_world(database_url, model=chat_model(model)) as world:
+    async with open_world(database_url, model=chat_model(model), reflection="always") as world:
         yield await made(world, model)
 
 
@@ -236,7 +237,7 @@ async def quiet(world: World) -> None:
 def leaks_in(text: str, scene: Scene, *, reasons: bool = False) -> list[str]:
     """Return all parts of a text that reveal a trigger."""
     plain = html.unescape(text).casefold()
-    words = [*PROMPTS.values(), "synthetic", *scene.triggers, *([] if reasons else [SECRET])]
+    words = [*PROMPTS.values(), *HIDDEN_TEXTS, "synthetic", *scene.triggers, *([] if reasons else [SECRET])]
     return [word for word in words if word.casefold() in plain]
 
 
@@ -392,7 +393,7 @@ async def test_the_log_tells_neither_prompts_nor_reasons_nor_what_was_said(
     for place in ("rapport.turns.reflect.PAUSE_SECONDS", "rapport.runtime.post_turn_jobs.PAUSE_SECONDS"):
         monkeypatch.setattr(place, 0.0)
     with everything_logged() as logs:
-        async with open_world(database_url, model=chat_model(model)) as world:
+        async with open_world(database_url, model=chat_model(model), reflection="always") as world:
             scene = await made(world, model)
             await world.history(scene.ids["thread_id"], limit=500)
             model.replies[PROMPTS["check_in"]] = f"The system triggered me about a {SAID}."

@@ -1,0 +1,57 @@
+"""Test what is concluded from what a model has been seen to do (ADR 63)."""
+
+from __future__ import annotations
+
+from rapport.agents.model_record import ModelRecord
+
+
+def test_nothing_is_known_of_a_new_model() -> None:
+    record = ModelRecord()
+    assert record.may_have_tools
+    assert not record.has_called_tools
+    assert not record.needs_plain_trigger
+    assert record.takes_pictures
+    assert not record.has_news()
+
+
+def test_tools_are_withheld_while_more_calls_were_written_as_text() -> None:
+    record = ModelRecord()
+    offered: list[bool] = []
+    for name in ("text_calls", "tool_calls", "text_calls"):
+        setattr(record, name, getattr(record, name) + 1)
+        offered.append(record.may_have_tools)
+    assert offered == [False, True, False]
+    assert record.has_called_tools
+
+
+def test_the_trigger_is_plain_while_more_were_answered() -> None:
+    record = ModelRecord()
+    plain: list[bool] = []
+    for was_answered in (True, False, False, True, True):
+        record.count_trigger(was_answered=was_answered)
+        plain.append(record.needs_plain_trigger)
+    assert plain == [True, False, False, False, True]
+    assert (record.answered_triggers, record.follow_ups) == (3, 2)
+
+
+def test_one_refused_picture_is_enough() -> None:
+    assert not ModelRecord(refused_pictures=1).takes_pictures
+
+
+def test_it_has_news_once_after_a_conclusion_has_changed() -> None:
+    record = ModelRecord()
+    record.tool_calls += 1
+    assert (record.has_news(), record.has_news()) == (True, False)
+    record.tool_calls += 1
+    assert not record.has_news()
+    record.count_trigger(was_answered=True)
+    assert (record.has_news(), record.has_news()) == (True, False)
+
+
+def test_facts_are_read_as_they_were_written_and_unknown_ones_left_out() -> None:
+    record = ModelRecord(tool_calls=3, text_calls=1, follow_ups=2, answered_triggers=4, refused_pictures=1)
+    again = ModelRecord.read({**record.facts, "sings": 7})
+    assert again == record
+    assert not again.has_news()
+    assert ModelRecord.read({}) == ModelRecord()
+    assert ModelRecord.read({"tool_calls": 2}).facts == {**ModelRecord().facts, "tool_calls": 2}
