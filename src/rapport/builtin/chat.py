@@ -13,8 +13,7 @@ _GREETING_WORDS = frozenset(_GREETING["words"].split())
 _GREETING_FOLLOWERS = _GREETING_WORDS | frozenset(_GREETING["followers"].split())
 _ORDERS = frozenset(_DIRECT["orders"].split())
 _POLITE = frozenset(_DIRECT["polite"].split())
-_MAX_KEYWORDS = 4
-"""The number of words of a message that is read as a search for them."""
+_MAX_KEYWORDS = 4  # words of a message that is read as a search for them
 
 
 def make_small_talk(text: str, prompt: Prompt, book: Phrasebook) -> str | None:
@@ -23,8 +22,8 @@ def make_small_talk(text: str, prompt: Prompt, book: Phrasebook) -> str | None:
         return book.pick(_DIRECT["empty"])
     if not drop_greeting(text):
         name = get_name(prompt)
-        return book.pick(_GREETING["again" if prompt.replies else "first"], name=f" {name}" if name else "")
-    replies = [PHRASES["about"]["i_can"]] if words(text) in (["help"], ["start"]) else find_small_talk(text)
+        return book.pick(_GREETING["hello"], name=f" {name}" if name else "")
+    replies = find_small_talk("what can you do" if words(text) in (["help"], ["start"]) else text)
     return book.pick(replies) if replies else None
 
 
@@ -46,14 +45,14 @@ def talk(text: str, prompt: Prompt, book: Phrasebook) -> str:
         return known
     first = next((word for word in words(text[:80]) if word not in _POLITE), "")
     if first in _ORDERS:
-        return book.pick_once(_DIRECT["cannot"], _DIRECT["cannot_again"])
+        return book.pick(_DIRECT["cannot"])
     if asked is None:
         return _continue(text, book)
     if prompt.sources:
         return book.pick(PHRASES["sources"]["not_covered"])
     if is_about_self(asked):
         return tell_nearest_memories(prompt, book)
-    return book.pick_once(_DIRECT["unknown"], _DIRECT["unknown_again"])
+    return book.pick(_DIRECT["unknown"])
 
 
 def _answer(asked: str | None, text: str, prompt: Prompt, book: Phrasebook) -> str | None:

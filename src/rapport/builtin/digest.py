@@ -2,29 +2,25 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 
 from rapport.builtin.facts import find_statement
 from rapport.builtin.language.words import content_words, is_question, sentences, terms
 from rapport.builtin.phrases import PHRASES, Phrasebook, clip, quote
 from rapport.builtin.prompt import Prompt, Turn
-from rapport.builtin.rules import breaks_rules
 from rapport.builtin.sources import BLEND_THRESHOLD, add_sources_line, answer_from_sources, find_passages
+from rapport.builtin.topics import breaks_rules
 
 _GROUP = PHRASES["group"]
 _VIEW_WORDS = frozenset(_GROUP["view_words"].split())
 _OVERVIEW_WORDS = _VIEW_WORDS | frozenset(_GROUP["overview_words"].split())
-_MAX_QUOTED = 5
-_MAX_CHARACTERS = 180
-_NEAR_MESSAGES = 6
-_MATTER_THRESHOLD, _TALK_THRESHOLD = 0.25, 0.12
+_MAX_QUOTED, _MAX_CHARACTERS, _NEAR_MESSAGES = 5, 180, 6
+_MATTER_THRESHOLD, _TALK_THRESHOLD = 0.25, 0.08
 """The share of the words of the matter, and of the whole talk about it, that a passage of the notes must have."""
 
 
 def answer_group(text: str, prompt: Prompt, book: Phrasebook) -> str:
-    """Return an answer from the notes or from what was said; else a digest of what bears on the call.
-
-    It asks nothing back: nobody may come back to it (CTX-10).
-    """
+    """Return an answer from the notes or the chat, else a digest of what bears on the call; ask nothing back (CTX-10)."""
     said = _find_statements(prompt)
     if not asks_for_view(text):
         return _answer_question(text, said, prompt, book)
@@ -42,14 +38,11 @@ def asks_for_view(text: str) -> bool:
 
 def _find_statements(prompt: Prompt) -> list[Turn]:
     """Return the messages of people that say something, without earlier calls of the agent."""
-    following = [*prompt.turns[1:], None]
-    calls = [turn for turn, after in zip(prompt.turns, following, strict=True) if after and after.role == "assistant"]
-    return [turn for turn in prompt.earlier if turn not in calls and _says_something(turn.text)]
-
-
-def _says_something(text: str) -> bool:
-    is_short = len(text.split()) < 3 and not content_words(text)
-    return not is_short and not (asks_for_view(text) and _asks(text)) and not breaks_rules(text)
+    calls = [turn for turn, following in pairwise(prompt.turns) if following.role == "assistant"]
+    said = [turn for turn in prompt.earlier if turn not in calls and not breaks_rules(turn.text)]
+    return [
+        turn for turn in said if not asks_for_view(turn.text) or (len(turn.text.split()) > 2 and not _asks(turn.text))
+    ]
 
 
 def _answer_question(text: str, said: Sequence[Turn], prompt: Prompt, book: Phrasebook) -> str:
@@ -83,6 +76,7 @@ def _digest(matter: Turn | None, said: Sequence[Turn], prompt: Prompt, book: Phr
     talk = " ".join(turn.text for turn in shown).replace("?", ".")
     find = partial(find_passages, earlier="", sources=prompt.sources, is_wide=True)
     passages = find(matter.text if matter else "", threshold=_MATTER_THRESHOLD) or find(talk, threshold=_TALK_THRESHOLD)
+    passages = [one for one in passages if len(one.terms.intersection(terms(talk))) > 1]  # one word in common is chance
     parts = [_list_lines(book.pick(_GROUP["lead"]), shown, prompt)]
     if passages:
         notes = (f"{quote(one.text, _MAX_CHARACTERS)} [source: {one.source_id}]" for one in passages)

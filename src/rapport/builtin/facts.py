@@ -3,15 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from rapport.builtin.language.words import (
-    ASKING_STEMS,
-    find_answer_kind,
-    find_phrase,
-    is_question,
-    sentences,
-    terms,
-    words,
-)
+from rapport.builtin.language.words import ASKING_STEMS, find_phrase, gives_answer, is_question, sentences, terms, words
 from rapport.builtin.phrases import PHRASES, Phrasebook, capitalise, clip, finish_sentence, quote
 from rapport.builtin.prompt import Prompt, Turn
 
@@ -24,8 +16,7 @@ _THIRD_PERSON = ("The user's ", "The user ", "User's ", "User ")
 _CONJUGATED = {"is": "are", "was": "were", "has": "have", "does": "do", "doesn't": "don't", "isn't": "aren't", "hasn't": "haven't"}  # fmt: skip
 _MIN_SHARE = 0.6
 """The share of a question's words that a statement must have to answer it."""
-_MAX_MEMORIES = 10
-_MAX_NEAR = 2
+_MAX_MEMORIES, _MAX_NEAR = 10, 2
 
 
 def find_name(texts: Iterable[str]) -> str | None:
@@ -61,8 +52,7 @@ def recall(prompt: Prompt, question: str, book: Phrasebook) -> str | None:
         return None
     if statement in memories:
         return f"I remember this: {tell_memory(statement.text)}"
-    is_own = not statement.speaker or statement.speaker == (prompt.last.speaker if prompt.last else None)
-    return f"{'You' if is_own else clip(statement.speaker or '', 40)} said: {quote(statement.text, 160)}"
+    return f"You said: {quote(statement.text, 160)}"
 
 
 def tell_nearest_memories(prompt: Prompt, book: Phrasebook) -> str:
@@ -75,13 +65,12 @@ def tell_nearest_memories(prompt: Prompt, book: Phrasebook) -> str:
 def find_statement(question: str, turns: Sequence[Turn]) -> Turn | None:
     """Return the sentence that shares most words with a question, the newest of equals; None if it shares too few."""
     wanted = set(terms(question)) - ASKING_STEMS
-    kind = find_answer_kind(question)
-    best, most = None, _MIN_SHARE - 0.01
+    best, most = None, _MIN_SHARE
     for turn in turns:
         for sentence in sentences(turn.text)[:20]:
             found = wanted & set(terms(f"{turn.speaker or ''} {sentence}"))
             share = len(found) / len(wanted) if wanted and not is_question(sentence) else 0.0
-            if share >= max(most, 0.01) and (kind is None or kind.is_given_by(sentence)):
+            if share >= most and gives_answer(question, sentence) is not False:
                 best, most = Turn("user", sentence, turn.speaker), share
     return best
 

@@ -13,10 +13,7 @@ from rapport.builtin.reply import make_reply
 
 
 class BuiltinChatModel(BaseChatModel):
-    """A chat model without weights, key or network: its reply depends on its messages alone and takes milliseconds.
-
-    It works on the event loop: it reads bounded text in linear time, so a thread would cost more than the work.
-    """
+    """A chat model without weights, key or network; quick enough for the event loop, because it reads bounded text."""
 
     @property
     @override

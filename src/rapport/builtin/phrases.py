@@ -2,39 +2,28 @@
 
 import tomllib
 from collections.abc import Sequence
-from hashlib import blake2b
 from importlib import resources
 from typing import Any
 
 from rapport.builtin.prompt import Prompt
 
-PHRASES: dict[str, Any] = tomllib.loads(
-    (resources.files("rapport") / "builtin" / "phrases.toml").read_text(encoding="utf-8")
-)
+PHRASES: dict[str, Any] = tomllib.loads((resources.files(__package__ or "") / "phrases.toml").read_text("utf-8"))
 _ABOUT: dict[str, str] = PHRASES["about"]
 _ENDS = (".", "!", "?", "…", "。", "！", "？")
 _ROUND = str.maketrans("[]【】［］", "()()()")
 
 
 class Phrasebook:
-    """Picks among phrasings by what the conversation says; repeats none while another is left unused."""
+    """Picks among phrasings in their order; repeats none while another is left unused in this window."""
 
     def __init__(self, prompt: Prompt) -> None:
-        text = "\n".join(turn.text for turn in prompt.turns)
-        self._seed = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         self._said = prompt.replies
         # A group reads about its operator, because most of its members can't change the model.
         self._about = {**_ABOUT, "switch": _ABOUT["operator"]} if prompt.is_group else _ABOUT
 
     def pick(self, phrasings: Sequence[str], **filling: str) -> str:
-        """Return one of the templates, filled: one that was not said in this window, else the one said longest ago."""
-        start = int.from_bytes(self._seed, "big") % len(phrasings)
-        template = min([*phrasings[start:], *phrasings[:start]], key=self._find_last_use)
-        return template.format_map({**self._about, **filling})
-
-    def pick_once(self, first: Sequence[str], later: Sequence[str]) -> str:
-        """Return one of `first`, or one of `later` if the person was told already that this is a demo model."""
-        return self.pick(later if any("demo model" in reply for reply in self._said) else first)
+        """Return the first of the templates that was not used yet, else the one used longest ago, filled."""
+        return min(phrasings, key=self._find_last_use).format_map({**self._about, **filling})
 
     def _find_last_use(self, template: str) -> int:
         """Return how recently the template was used: 0 for never, rising to the newest reply."""

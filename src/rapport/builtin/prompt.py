@@ -14,7 +14,7 @@ MAX_TURN_CHARACTERS = 2_000
 """The number of characters that are read of one message, from its beginning and its end."""
 SUMMARY_SECTIONS = ("User said", "Goals", "Resolved", "Outstanding")
 """The beginnings of the lines of this model's own summaries."""
-_MAX_CHARACTERS = 100_000
+_MAX_CHARACTERS = 50_000
 _ASKS_SUMMARY = "Summarize conversation so far highlighting user goals"
 _EARLIER_SUMMARY = "Summary so far:\n"
 _ANCHOR = "User is replying to this specific message: '"
@@ -55,14 +55,10 @@ class Prompt:
     sources: tuple[Source, ...] = ()
     memories: tuple[str, ...] = ()
     trigger_type: str | None = None
-    earlier_summary: str = ""
-    """The summary that a new one continues."""
+    earlier_summary: str | None = None
+    """The summary that a new one continues, which may be empty; None if no summary is wanted."""
     anchor: str | None = None
     """The message that the person replies to."""
-
-    @property
-    def wants_summary(self) -> bool:
-        return _ASKS_SUMMARY in self.instructions
 
     @property
     def is_group(self) -> bool:
@@ -70,12 +66,10 @@ class Prompt:
 
     @property
     def is_strict(self) -> bool:
-        """Return True if only the sources may be used."""
         return "Use ONLY the provided source documents" in self.instructions
 
     @property
     def last(self) -> Turn | None:
-        """Return the newest message of a person."""
         return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
 
     @property
@@ -85,7 +79,6 @@ class Prompt:
 
     @property
     def replies(self) -> tuple[str, ...]:
-        """Return the agent's own messages."""
         return tuple(turn.text for turn in self.turns if turn.role == "assistant")
 
 
@@ -100,7 +93,9 @@ def read_prompt(messages: Sequence[BaseMessage]) -> Prompt:
         return Prompt(instructions, tuple(turns), earlier_summary=earlier.strip().removeprefix(_EARLIER_SUMMARY))
     people = [message for message in messages if isinstance(message, HumanMessage)]
     is_triggered = bool(people) and is_synthetic(people[-1])
-    context = "\n".join(_get_text(message) for message in people if _get_origin(message) == "context")
+    context = "\n".join(
+        _get_text(message) for message in people if message.additional_kwargs.get("lc_source") == "context"
+    )
     anchors = (line[len(_ANCHOR) :] for line in context.splitlines() if line.startswith(_ANCHOR))
     return Prompt(
         instructions,
@@ -149,12 +144,13 @@ def _read_message(message: BaseMessage, *, is_group: bool) -> list[Turn]:
         return [Turn("assistant", shorten(text, MAX_TURN_CHARACTERS))] if text.strip() else []
     if not isinstance(message, HumanMessage) or is_synthetic(message):
         return []
-    if _get_origin(message) == "summarization":
+    origin = message.additional_kwargs.get("lc_source")
+    if origin == "summarization":
         told = (line.partition(": ") for line in text.splitlines())
         return [
             Turn("user", item) for name, _, items in told if name in SUMMARY_SECTIONS[:2] for item in items.split("; ")
         ]
-    if _get_origin(message) == "context":
+    if origin == "context":
         code, _, chat = text.partition("<<<chat ")[2].partition("\n")
         return _read_chat(chat.partition(f"\nchat {code}>>>")[0])
     turn = next(iter(_read_chat(text) if is_group else ()), None) or Turn("user", _drop_mentions(text))
@@ -176,9 +172,8 @@ def _read_chat(chat: str) -> list[Turn]:
 def _make_turn(head: Sequence[str], text: str) -> Turn:
     if head[0].startswith("you ("):  # the agent's own label; no name has a parenthesis there
         return Turn("assistant", shorten(text, MAX_TURN_CHARACTERS))
-    replied = next((part for part in head[1:] if part.startswith("replying to ")), "")
-    name = replied.removeprefix("replying to ").partition(" #")[0]
-    return Turn("user", _drop_mentions(text), None if head[0] == "someone" else head[0], name or None)
+    replied = next((part[12:].partition(" #")[0] for part in head if part.startswith("replying to ")), None)
+    return Turn("user", _drop_mentions(text), None if head[0] == "someone" else head[0], replied)
 
 
 def _drop_mentions(text: str) -> str:
@@ -198,10 +193,6 @@ def _read_named_line(line: str) -> Turn:
         if speaker == "Assistant"
         else Turn("user", text, None if speaker == "User" else speaker)
     )
-
-
-def _get_origin(message: BaseMessage) -> str | None:
-    return message.additional_kwargs.get("lc_source")
 
 
 def _get_text(message: BaseMessage) -> str:

@@ -10,10 +10,9 @@ from rapport.builtin.follow_ups import write_follow_up
 from rapport.builtin.language.words import is_question, sentences, words
 from rapport.builtin.phrases import PHRASES, Phrasebook
 from rapport.builtin.prompt import Prompt, read_prompt
-from rapport.builtin.rules import breaks_rules
 from rapport.builtin.sources import STRICT_THRESHOLD, answer_about_notes, answer_from_sources
 from rapport.builtin.summary import summarize
-from rapport.builtin.topics import is_in_danger
+from rapport.builtin.topics import breaks_rules, is_in_danger
 
 MAX_CHARACTERS = 2_000
 
@@ -21,16 +20,16 @@ MAX_CHARACTERS = 2_000
 def make_reply(messages: Sequence[BaseMessage]) -> str:
     """Return the reply: never empty, at most 2,000 characters, whatever the messages are."""
     prompt = read_prompt(messages)
-    if prompt.wants_summary:
-        return summarize(prompt)
+    if prompt.earlier_summary is not None:
+        return summarize(prompt.turns, prompt.earlier_summary)
     book = Phrasebook(prompt)
     if prompt.trigger_type is not None or prompt.last is None:
         return write_follow_up(prompt.trigger_type or "check_in", prompt, book)
     text = prompt.last.text
-    if not prompt.last.has_image:
-        return _answer(text, prompt, book)[:MAX_CHARACTERS]
-    rest = "" if not text or is_question(text) else f" {_answer(text, prompt, book)}"
-    return f"{PHRASES['direct']['image']}{rest}"[:MAX_CHARACTERS]
+    if prompt.last.has_image and (not text or is_question(text)):
+        return PHRASES["direct"]["image"]
+    start = f"{PHRASES['direct']['image']} " if prompt.last.has_image else ""
+    return f"{start}{_answer(text, prompt, book)}"[:MAX_CHARACTERS]
 
 
 def _answer(text: str, prompt: Prompt, book: Phrasebook) -> str:

@@ -6,20 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rapport.builtin.language.words import ASKING_STEMS, find_answer_kind, find_phrase, sentences, terms, words
+from rapport.builtin.language.words import ASKING_STEMS, find_phrase, gives_answer, sentences, terms, words
 from rapport.builtin.phrases import clip, finish_sentence
 from rapport.builtin.prompt import Prompt, Source
-from rapport.builtin.rules import breaks_rules
+from rapport.builtin.topics import breaks_rules
 
 STRICT_THRESHOLD, BLEND_THRESHOLD = 0.34, 0.5
 """The share of a question's weight that a sentence must have to answer it."""
 _CONTEXT_WEIGHT = 0.45  # a heading or the sentence before counts, but less than the sentence itself
 _EARLIER_WEIGHT = 0.25  # what a short question takes over from the one before it
-_MAX_PASSAGES = 600
-_MAX_SENTENCES = 3
-_MAX_SENTENCE_CHARACTERS = 400
-_MAX_LISTED = 12
-_MAX_GIST_SENTENCES = 5
+_FIT = {None: 1.0, True: 1.3, False: 0.7}
+_NEARLY = 0.7
+_MAX_PASSAGES, _MAX_SENTENCES, _MAX_GIST_SENTENCES, _MAX_LISTED = 600, 3, 5, 12
 _POINTS_BACK = frozenset(["it", "they", "he", "she", "this", "these", "those", "there", "its", "their", "that", "both"])
 _ELLIPTIC = frozenset(["and", "but", "also", "or", "it", "they", "them", "there", "he", "she", "that", "for", "on"])
 _PRICE_ASKED = ("how much is", "how much are", "how much does", "how expensive", "for how much")
@@ -57,12 +55,12 @@ def answer_from_sources(question: str, earlier: str, sources: Sequence[Source], 
     chosen = find_passages(question, earlier, sources, threshold=threshold)
     if not chosen:
         return None
-    ids = list(dict.fromkeys(passage.source_id for passage in chosen))
     parts: list[str] = []
+    ids = list(dict.fromkeys(passage.source_id for passage in chosen))
     for source_id in ids:
         own = sorted((one for one in chosen if one.source_id == source_id), key=lambda one: one.position)
-        said = [text for one in own for text in ([one.before, one.text] if one.points_back else [one.text])]
-        told = (finish_sentence(clip(text, _MAX_SENTENCE_CHARACTERS)) for text in dict.fromkeys(said[:4]))
+        said = [text for one in own for text in ([one.before] if one.points_back else []) + [one.text]]
+        told = (finish_sentence(clip(text, 400)) for text in dict.fromkeys(said[:4]) if not breaks_rules(text))
         parts.append(f"{' '.join(told)} [source: {source_id}]")
     return add_sources_line(" ".join(parts), ids)
 
@@ -75,10 +73,7 @@ def add_sources_line(text: str, ids: Sequence[str]) -> str:
 def find_passages(
     question: str, earlier: str, sources: Sequence[Source], *, threshold: float, is_wide: bool = False
 ) -> list[Passage]:
-    """Return the one to three passages that answer, the best first; none if the sources don't cover the question.
-
-    With `is_wide`, passages nearly as good as the best are returned although they have no further word of the question.
-    """
+    """Return up to three passages that answer, the best first; with `is_wide` also those without a further asked word."""
     passages = _list_passages(sources)
     wanted = _weigh_question(question, earlier)
     if not passages or not wanted:
@@ -88,12 +83,11 @@ def find_passages(
     weights = {term: math.log(1.5 + len(passages) / count) for term, count in seen.items()}
     most = max(weights.values(), default=1.0)
     total = sum(share * weights.get(term, most) for term, share in wanted.items())
-    kind = find_answer_kind(question)
 
     def score(passage: Passage) -> float:
         direct = sum(share * weights[term] for term, share in wanted.items() if term in passage.terms)
         around = sum(share * weights[term] for term, share in wanted.items() if term in passage.context)
-        fit = 1.0 if kind is None else 1.3 if kind.is_given_by(passage.text) else 0.7
+        fit = _FIT[gives_answer(question, passage.text)]
         return (direct + _CONTEXT_WEIGHT * around) / total * fit if direct or (around and fit > 1) else 0.0
 
     scores = {passage: score(passage) for passage in passages}
@@ -104,7 +98,7 @@ def find_passages(
     chosen = ranked[:1]
     for passage in ranked[1:]:
         covered = frozenset[str]().union(*(one.terms for one in chosen))
-        is_near = scores[passage] >= (0.6 if kind is None else 0.75) * scores[ranked[0]]
+        is_near = scores[passage] >= _NEARLY * scores[ranked[0]]
         if len(chosen) < _MAX_SENTENCES and is_near and (is_wide or (passage.terms & full) - covered):
             chosen.append(passage)
     return chosen
@@ -126,18 +120,13 @@ def answer_about_notes(prompt: Prompt) -> str | None:
     """Return the list of notes, or the first sentences of one; None if the prompt offers neither."""
     before, is_list, _ = prompt.instructions.partition("; these are the beginnings of")
     if is_list:
-        count = before.rpartition("The person has ")[2]
-        titles = [f"{clip(_get_title(one), 60)} [source: {one.id}]" for one in prompt.sources[:_MAX_LISTED]]
-        more = " and more" if len(prompt.sources) > _MAX_LISTED else ""
-        return add_sources_line(
-            f"I have {count}: {', '.join(titles)}{more}.", [one.id for one in prompt.sources[:_MAX_LISTED]]
-        )
+        shown = prompt.sources[:_MAX_LISTED]
+        # The first line of a source is its title.
+        titles = (f"{clip(one.text.splitlines()[0].lstrip('# '), 60)} [source: {one.id}]" for one in shown)
+        more = " and more" if len(prompt.sources) > len(shown) else ""
+        text = f"I have {before.rpartition('The person has ')[2]}: {', '.join(titles)}{more}."
+        return add_sources_line(text, [one.id for one in shown])
     return _give_gist(prompt.sources) if "The note was asked for as a whole;" in prompt.instructions else None
-
-
-def _get_title(source: Source) -> str:
-    first = source.text.partition("\n")[0]
-    return first[2:] if first.startswith("# ") else source.id
 
 
 def _give_gist(sources: Sequence[Source]) -> str | None:

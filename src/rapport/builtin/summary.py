@@ -1,11 +1,11 @@
 """Sum up a conversation by extraction: goals, resolved questions, open questions and what people said of themselves."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rapport.builtin.language.words import content_words, find_phrase, is_question, sentences, words
 from rapport.builtin.phrases import PHRASES, clip, finish_sentence
-from rapport.builtin.prompt import SUMMARY_SECTIONS, Prompt, Turn
+from rapport.builtin.prompt import SUMMARY_SECTIONS, Turn
 
 MAX_TOKENS = 180
 _WORDS = PHRASES["summary"]
@@ -22,14 +22,14 @@ def estimate_tokens(text: str) -> int:
     return sum(max(1, len(piece) // 6) for piece in _PIECE.findall(text))
 
 
-def summarize(prompt: Prompt) -> str:
-    """Return the summary in at most 180 tokens, without citation tags; an earlier summary is folded in."""
+def summarize(turns: Sequence[Turn], earlier_summary: str = "") -> str:
+    """Return a summary of at most 180 tokens, without citation tags; an earlier one of this model is folded in."""
     found: dict[str, list[str]] = {section: [] for section in SUMMARY_SECTIONS}
-    for line in prompt.earlier_summary:
+    for line in earlier_summary.splitlines():
         section, _, items = line.partition(": ")
         if section in found:
             found[section] += (clip(item, _MAX_ITEM_CHARACTERS) for item in items.strip(" .").split("; ") if item)
-    _sort_turns(prompt.turns, found)
+    _sort_turns(turns, found)
     kept = {section: list(dict.fromkeys(items))[-_MAX_ITEMS:] for section, items in found.items()}
     for section in _FIRST_DROPPED:
         while kept[section] and estimate_tokens(_write(kept)) > MAX_TOKENS:
@@ -69,7 +69,4 @@ def _make_item(sentence: str) -> str:
 
 
 def _write(kept: dict[str, list[str]]) -> str:
-    lines: Iterable[str] = (
-        f"{section}: {finish_sentence('; '.join(items))}" for section, items in kept.items() if items
-    )
-    return "\n".join(lines)
+    return "\n".join(f"{section}: {finish_sentence('; '.join(items))}" for section, items in kept.items() if items)

@@ -1,13 +1,17 @@
-"""Find what a message is about: whether it says anything, and the two things that it weighs against each other."""
+"""Recognise what a message is: small talk, bad news, an attempt to break the rules, a choice between two things."""
 
-from rapport.builtin.language.words import content_words, find_phrase, sentences
+from rapport.builtin.language.words import content_words, find_phrase, sentences, words
 from rapport.builtin.phrases import PHRASES, clip
-from rapport.builtin.rules import breaks_rules
 
 _OPTIONS = PHRASES["options"]
 _FORBIDDEN = frozenset(_OPTIONS["forbidden"].split())
 _MAX_OPTION_WORDS = 7
 _MAX_BARE_WORDS = 4
+_RULES = PHRASES["rules"]
+_VERBS, _OBJECTS, _OPENERS, _OWNERS = (
+    frozenset(_RULES[name].split()) for name in ("verbs", "objects", "openers", "owners")
+)
+_REACH = 6  # words between the verb and what is to be ignored
 
 
 def find_small_talk(text: str) -> list[str] | None:
@@ -27,6 +31,25 @@ def is_in_danger(text: str) -> bool:
 def has_bad_news(text: str) -> bool:
     """Return True if the text tells of a loss, an illness, a parting or the like."""
     return find_phrase(text, PHRASES["bad_news"]["phrases"]) is not None
+
+
+def breaks_rules(text: str) -> bool:
+    """Return True if the text tells the model to drop its instructions, to show them, or to be something else.
+
+    "May guests ignore the parking rules?" speaks of other rules: the verb must begin a sentence, or the rules be the model's.
+    """
+    if find_phrase(text, _RULES["phrases"]):
+        return True
+    return any(_orders_break(words(sentence)) for sentence in sentences(text.replace(",", ".\n")))
+
+
+def _orders_break(said: list[str]) -> bool:
+    for position in (position for position, word in enumerate(said) if word in _VERBS):
+        following = said[position + 1 : position + 1 + _REACH]
+        is_order = position <= _REACH and _OPENERS.issuperset(said[:position])
+        if not _OBJECTS.isdisjoint(following) and (is_order or not _OWNERS.isdisjoint(following)):
+            return True
+    return False
 
 
 def has_subject(text: str) -> bool:
@@ -60,15 +83,10 @@ def _find_lead_end(before: str) -> int:
 def _split_options(text: str, joint: str) -> tuple[str, str] | None:
     first, _, rest = text.partition(joint)
     end = min((position for sign in ".,;:?!" if (position := rest.find(sign)) > 0), default=len(rest))
-    options = (_turn_around(first), _turn_around(rest[:end]))
-    return options if all(map(_is_option, options)) else None
-
-
-def _turn_around(option: str) -> str:
-    words = option.strip(" ,.:;?!\"'").split()[: _MAX_OPTION_WORDS + 1]
-    return clip(" ".join(_OPTIONS["swaps"].get(word.lower(), word) for word in words), 60)
-
-
-def _is_option(option: str) -> bool:
-    said = option.lower().split()
-    return 1 <= len(said) <= _MAX_OPTION_WORDS and _FORBIDDEN.isdisjoint(said) and not option[0].isdigit()
+    options = [option.strip(" ,.:;?!\"'").split() for option in (first, rest[:end])]
+    if not all(
+        0 < len(option) <= _MAX_OPTION_WORDS and _FORBIDDEN.isdisjoint(map(str.lower, option)) for option in options
+    ):
+        return None
+    turned = [" ".join(_OPTIONS["swaps"].get(word.lower(), word) for word in option) for option in options]
+    return clip(turned[0], 60), clip(turned[1], 60)

@@ -3,7 +3,6 @@
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -28,25 +27,6 @@ STOP_WORDS = frozenset(_DATA["stop_words"].split())
 _QUESTION_WORDS = frozenset(_DATA["question_words"].split())
 _SAME = {word: group.split()[0] for group in _DATA["same"]["groups"] for word in group.split()}
 _COMMON_WORDS = {language: frozenset(words.split()) for language, words in _DATA["common_words"].items()}
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerKind:
-    """What a question asks for (a time, a person …), and what shows that a sentence gives it."""
-
-    words: frozenset[str]
-    asked: Sequence[str]
-    has_digits: bool = False
-    has_names: bool = False
-
-    def is_given_by(self, sentence: str) -> bool:
-        """Return True if the sentence has something of this kind."""
-        has_digits = self.has_digits and any(map(str.isdigit, sentence))
-        has_names = self.has_names and any(word[:1].isupper() for word in sentence.split()[1:])
-        return has_digits or has_names or not self.words.isdisjoint(words(sentence))
-
-
-_KINDS = [AnswerKind(frozenset(kind.pop("words").split()), **kind) for kind in _DATA["answer_kinds"]]
 
 
 def words(text: str) -> list[str]:
@@ -109,9 +89,18 @@ def is_question(sentence: str) -> bool:
     return " " in text and first in _QUESTION_WORDS and not text.endswith(("!", "."))
 
 
-def find_answer_kind(question: str) -> AnswerKind | None:
-    """Return what kind of answer a question asks for; None if its words don't tell."""
-    return next((kind for kind in _KINDS if find_phrase(question, kind.asked)), None)
+@lru_cache(maxsize=64)
+def _find_kind(question: str) -> dict[str, Any] | None:
+    return next((kind for kind in _DATA["answer_kinds"] if find_phrase(question, kind["asked"])), None)
+
+
+def gives_answer(question: str, sentence: str) -> bool | None:
+    """Return whether a sentence has what a question asks for (a time, a person …); None if the question doesn't tell."""
+    if (kind := _find_kind(question)) is None:
+        return None
+    has_digits = "has_digits" in kind and any(map(str.isdigit, sentence))
+    has_names = "has_names" in kind and any(word[:1].isupper() for word in sentence.split()[1:])
+    return has_digits or has_names or not set(kind["words"].split()).isdisjoint(words(sentence))
 
 
 def sentences(text: str) -> list[str]:
