@@ -236,10 +236,8 @@ def test_what_it_cannot_do_is_said(order: str) -> None:
         ("Should we go by train or by plane?", "Go by train, or by plane:"),
     ],
 )
-def test_what_is_brought_up_is_quoted_with_one_question(said: str, quoted: str) -> None:
-    reply = say(said)
-    assert quoted in reply
-    assert reply.count("?") == 1
+def test_what_is_brought_up_is_quoted(said: str, quoted: str) -> None:
+    assert quoted in say(said)
 
 
 def test_no_phrase_comes_twice_running() -> None:

@@ -58,9 +58,8 @@ def _find_matter(said: Sequence[Turn], prompt: Prompt) -> Turn | None:
     """Return the message that the call is about: the one replied to, else the question with most replies, the newest first."""
     if prompt.anchor:
         head = " ".join(prompt.anchor.split())[:40]
-        return next(
-            (turn for turn in said if " ".join(turn.text.split()).startswith(head)), Turn("user", prompt.anchor)
-        )
+        replied_to = (turn for turn in said if " ".join(turn.text.split()).startswith(head))
+        return next(replied_to, Turn("user", prompt.anchor))
 
     def rank(turn: Turn) -> int:
         following = said[said.index(turn) + 1 :][:_NEAR_MESSAGES]

@@ -3,19 +3,17 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from rapport.builtin.language.words import ASKING_STEMS, find_phrase, gives_answer, is_question, sentences, terms, words
+from rapport.builtin.language.words import ASKING_STEMS, find_phrase, gives_answer, is_question, sentences, terms
 from rapport.builtin.phrases import PHRASES, Phrasebook, capitalise, clip, finish_sentence, quote
 from rapport.builtin.prompt import Prompt, Turn
 
 _PERSON = PHRASES["person"]
 _NOT_NAMES = frozenset(_PERSON["not_names"].split())
-_OWN_WORDS = frozenset(_PERSON["own_words"].split())
 _GIVEN_NAME = re.compile(r"\b(?:name is|call me) ([^\W\d_][\w'-]{0,30})", re.IGNORECASE)
 _BARE_NAME = re.compile(r"\b[Ii](?:'m| am) ([A-Z][\w'-]{1,30})(?= and\b| from\b|[.,!;]|$)")
 _THIRD_PERSON = ("The user's ", "The user ", "User's ", "User ")
 _CONJUGATED = {"is": "are", "was": "were", "has": "have", "does": "do", "doesn't": "don't", "isn't": "aren't", "hasn't": "haven't"}  # fmt: skip
-_MIN_SHARE = 0.6
-"""The share of a question's words that a statement must have to answer it."""
+_MIN_SHARE = 0.6  # of a question's words, for a statement that answers it
 _MAX_MEMORIES, _MAX_NEAR = 10, 2
 
 
@@ -36,7 +34,7 @@ def get_name(prompt: Prompt) -> str | None:
 
 def is_about_self(question: str) -> bool:
     """Return True if a question is about the person who asks it."""
-    return not _OWN_WORDS.isdisjoint(words(question))
+    return find_phrase(question, _PERSON["own_words"].split()) is not None
 
 
 def recall(prompt: Prompt, question: str, book: Phrasebook) -> str | None:

@@ -16,7 +16,6 @@ SUMMARY_SECTIONS = ("User said", "Goals", "Resolved", "Outstanding")
 """The beginnings of the lines of this model's own summaries."""
 _MAX_CHARACTERS = 50_000
 _ASKS_SUMMARY = "Summarize conversation so far highlighting user goals"
-_EARLIER_SUMMARY = "Summary so far:\n"
 _ANCHOR = "User is replying to this specific message: '"
 _GROUP = "This is a group chat."
 _MEMORY_WORDS = ("remember", "memories", "known about", "know about")
@@ -90,7 +89,7 @@ def read_prompt(messages: Sequence[BaseMessage]) -> Prompt:
         transcript = "\n".join(_get_text(message) for message in messages if isinstance(message, HumanMessage))
         earlier, _, lines = f"\n\n{transcript}".rpartition("\n\n")
         turns = map(_read_named_line, filter(str.strip, lines[:_MAX_CHARACTERS].splitlines()))
-        return Prompt(instructions, tuple(turns), earlier_summary=earlier.strip().removeprefix(_EARLIER_SUMMARY))
+        return Prompt(instructions, tuple(turns), earlier_summary=earlier.strip().removeprefix("Summary so far:\n"))
     people = [message for message in messages if isinstance(message, HumanMessage)]
     is_triggered = bool(people) and is_synthetic(people[-1])
     context = "\n".join(

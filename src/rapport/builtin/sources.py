@@ -16,7 +16,7 @@ STRICT_THRESHOLD, BLEND_THRESHOLD = 0.34, 0.5
 _CONTEXT_WEIGHT = 0.45  # a heading or the sentence before counts, but less than the sentence itself
 _EARLIER_WEIGHT = 0.25  # what a short question takes over from the one before it
 _FIT = {None: 1.0, True: 1.3, False: 0.7}
-_NEARLY = 0.7
+_NEARLY = 0.8
 _MAX_PASSAGES, _MAX_SENTENCES, _MAX_GIST_SENTENCES, _MAX_LISTED = 600, 3, 5, 12
 _POINTS_BACK = frozenset(["it", "they", "he", "she", "this", "these", "those", "there", "its", "their", "that", "both"])
 _ELLIPTIC = frozenset(["and", "but", "also", "or", "it", "they", "them", "there", "he", "she", "that", "for", "on"])
@@ -88,7 +88,8 @@ def find_passages(
         direct = sum(share * weights[term] for term, share in wanted.items() if term in passage.terms)
         around = sum(share * weights[term] for term, share in wanted.items() if term in passage.context)
         fit = _FIT[gives_answer(question, passage.text)]
-        return (direct + _CONTEXT_WEIGHT * around) / total * fit if direct or (around and fit > 1) else 0.0
+        is_answer = direct > 0 or (around > 0 and fit > 1) or around >= _NEARLY * total
+        return (direct + _CONTEXT_WEIGHT * around) / total * fit if is_answer else 0.0
 
     scores = {passage: score(passage) for passage in passages}
     ranked = sorted((one for one in passages if scores[one] >= threshold), key=lambda one: -scores[one])
@@ -96,9 +97,10 @@ def find_passages(
     ranked = [one for one in ranked[:12] if not breaks_rules(one.text)]
     full = {term for term, share in wanted.items() if share >= 1.0} or set(wanted)
     chosen = ranked[:1]
-    for passage in ranked[1:]:
+    # One time, number or person is enough.
+    for passage in ranked[1:] if is_wide or not (chosen and gives_answer(question, chosen[0].text)) else ():
         covered = frozenset[str]().union(*(one.terms for one in chosen))
-        is_near = scores[passage] >= _NEARLY * scores[ranked[0]]
+        is_near = scores[passage] >= (0.6 if is_wide else _NEARLY) * scores[ranked[0]]
         if len(chosen) < _MAX_SENTENCES and is_near and (is_wide or (passage.terms & full) - covered):
             chosen.append(passage)
     return chosen
