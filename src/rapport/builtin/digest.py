@@ -1,22 +1,23 @@
 """Collect what a group has said that bears on a call: who said what, what the notes say, and what is unanswered."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 
 from rapport.builtin.facts import find_statement
 from rapport.builtin.language.words import content_words, is_question, sentences, terms
 from rapport.builtin.phrases import PHRASES, Phrasebook, clip, quote
 from rapport.builtin.prompt import Prompt, Turn
-from rapport.builtin.sources import BLEND_THRESHOLD, add_sources_line, answer_from_sources, find_passages
+from rapport.builtin.sources import BLEND_THRESHOLD, add_sources_line, answer_from_sources, find_related
 from rapport.builtin.topics import breaks_rules
 
 _GROUP = PHRASES["group"]
 _VIEW_WORDS = frozenset(_GROUP["view_words"].split())
 _OVERVIEW_WORDS = _VIEW_WORDS | frozenset(_GROUP["overview_words"].split())
 _MAX_QUOTED, _MAX_CHARACTERS, _NEAR_MESSAGES = 5, 180, 6
-_MATTER_THRESHOLD, _TALK_THRESHOLD = 0.25, 0.08
-"""The share of the words of the matter, and of the whole talk about it, that a passage of the notes must have."""
+_MATTER_THRESHOLD, _TALK_THRESHOLD = (
+    0.25,
+    0.08,
+)  # shares of the matter and of the whole talk, for a passage of the notes
 
 
 def answer_group(text: str, prompt: Prompt, book: Phrasebook) -> str:
@@ -73,9 +74,8 @@ def _digest(matter: Turn | None, said: Sequence[Turn], prompt: Prompt, book: Phr
     shown = _choose_related(matter, said)
     shown = [matter, *shown] if matter and matter not in said else shown
     talk = " ".join(turn.text for turn in shown).replace("?", ".")
-    find = partial(find_passages, earlier="", sources=prompt.sources, is_wide=True)
-    passages = find(matter.text if matter else "", threshold=_MATTER_THRESHOLD) or find(talk, threshold=_TALK_THRESHOLD)
-    passages = [one for one in passages if len(one.terms.intersection(terms(talk))) > 1]  # one word in common is chance
+    about = find_related(matter.text, prompt.sources, threshold=_MATTER_THRESHOLD) if matter else []
+    passages = about or find_related(talk, prompt.sources, threshold=_TALK_THRESHOLD)
     parts = [_list_lines(book.pick(_GROUP["lead"]), shown, prompt)]
     if passages:
         notes = (f"{quote(one.text, _MAX_CHARACTERS)} [source: {one.source_id}]" for one in passages)

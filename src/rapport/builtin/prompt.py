@@ -46,7 +46,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the model was given. What the system wrote to itself is not among the turns."""
+    """All that the model was given. Messages that the system wrote to itself are not among the turns."""
 
     instructions: str
     """The system prompt without what it quotes: a source is a source and nothing else."""

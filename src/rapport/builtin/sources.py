@@ -11,8 +11,7 @@ from rapport.builtin.phrases import clip, finish_sentence
 from rapport.builtin.prompt import Prompt, Source
 from rapport.builtin.topics import breaks_rules
 
-STRICT_THRESHOLD, BLEND_THRESHOLD = 0.34, 0.5
-"""The share of a question's weight that a sentence must have to answer it."""
+STRICT_THRESHOLD, BLEND_THRESHOLD = 0.34, 0.5  # shares of a question's weight, for a sentence that answers it
 _CONTEXT_WEIGHT = 0.45  # a heading or the sentence before counts, but less than the sentence itself
 _EARLIER_WEIGHT = 0.25  # what a short question takes over from the one before it
 _FIT = {None: 1.0, True: 1.3, False: 0.7}
@@ -97,13 +96,18 @@ def find_passages(
     ranked = [one for one in ranked[:12] if not breaks_rules(one.text)]
     full = {term for term, share in wanted.items() if share >= 1.0} or set(wanted)
     chosen = ranked[:1]
-    # One time, number or person is enough.
     for passage in ranked[1:] if is_wide or not (chosen and gives_answer(question, chosen[0].text)) else ():
         covered = frozenset[str]().union(*(one.terms for one in chosen))
         is_near = scores[passage] >= (0.6 if is_wide else _NEARLY) * scores[ranked[0]]
         if len(chosen) < _MAX_SENTENCES and is_near and (is_wide or (passage.terms & full) - covered):
             chosen.append(passage)
     return chosen
+
+
+def find_related(text: str, sources: Sequence[Source], *, threshold: float) -> list[Passage]:
+    """Return up to three passages that have several words of a talk; one word in common is chance."""
+    found = find_passages(text, "", sources, threshold=threshold, is_wide=True)
+    return [one for one in found if len(one.terms.intersection(terms(text))) > 1]
 
 
 def _weigh_question(question: str, earlier: str) -> dict[str, float]:

@@ -20,8 +20,6 @@ _SUFFIXES = (
     ("ies", "y", 5), ("sses", "ss", 5), ("ation", "", 7), ("ing", "", 6), ("ied", "y", 5), ("ed", "", 5),
     ("ches", "ch", 6), ("shes", "sh", 6), ("xes", "x", 5), ("ly", "", 6), ("s", "", 4), ("e", "", 4),
 )  # fmt: skip
-
-
 _DATA: dict[str, Any] = tomllib.loads((resources.files(__package__ or "") / "words.toml").read_text(encoding="utf-8"))
 STOP_WORDS = frozenset(_DATA["stop_words"].split())
 _QUESTION_WORDS = frozenset(_DATA["question_words"].split())
