@@ -26,6 +26,7 @@ from rapport.domain.context_selection import ChosenMessage, ContextSelection
 from rapport.domain.conversation import Author, Message
 from rapport.domain.conversation_kind import GROUP
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
+from rapport.domain.server_note import ServerNote, add_note
 from rapport.followups.leaks import leak_in
 from rapport.memory.recall import HEADING
 from tests.support.cases import every_case
@@ -107,8 +108,8 @@ def call(
     history = renderer.render_history(
         ContextSelection("relevant", chosen), recent=earlier, replied_to=None if anchor is None else messages[anchor]
     )
-    sources = f"Sources:\n{quote_sources(**notes)}\n\n" if notes else ""
-    return say(*history, renderer.render_call(), system=f"{sources}{build_system_prompt(COMPANION, GROUP)}")
+    note = ServerNote(block=f"Sources:\n{quote_sources(**notes)}" if notes else "", task=renderer.describe_task())
+    return say(*history, add_note(renderer.render_call(), note), system=build_system_prompt(COMPANION, GROUP))
 
 
 # ---- answers from sources
@@ -273,6 +274,13 @@ def test_what_the_person_said_is_repeated_when_asked_for() -> None:
 def test_memories_answer_a_plain_question(asked: str, expected: str) -> None:
     memories = ["The user's name is Ana.", "The user is allergic to peanuts.", "The user lives in Porto."]
     assert say(asked, system="\n".join([f"You are kind.\n\n{HEADING}", *(f"- {one}" for one in memories)])) == expected
+
+
+def test_memories_and_passages_in_the_servers_note_count() -> None:
+    block = f"{HEADING}\n- The user lives in Porto.\n\nSources:\n{quote_sources(museum=MUSEUM)}"
+    note = ServerNote("It is Monday.", block)
+    assert say(add_note(HumanMessage("where do I live?"), note)) == "I remember this: You live in Porto."
+    assert "[source: museum]" in say(add_note(HumanMessage("When does the museum open?"), note))
 
 
 def test_what_nobody_told_is_not_guessed() -> None:

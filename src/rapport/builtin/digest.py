@@ -74,8 +74,8 @@ def _digest(matter: Turn | None, said: Sequence[Turn], prompt: Prompt, book: Phr
     shown = _choose_related(matter, said)
     shown = [matter, *shown] if matter and matter not in said else shown
     talk = " ".join(turn.text for turn in shown).replace("?", ".")
-    about = find_related(matter.text, prompt.sources, threshold=_MATTER_THRESHOLD) if matter else []
-    passages = about or find_related(talk, prompt.sources, threshold=_TALK_THRESHOLD)
+    passages = find_related(matter.text if matter else "", prompt.sources, threshold=_MATTER_THRESHOLD)
+    passages = passages or find_related(talk, prompt.sources, threshold=_TALK_THRESHOLD)
     parts = [_list_lines(book.pick(_GROUP["lead"]), shown, prompt)]
     if passages:
         notes = (f"{quote(one.text, _MAX_CHARACTERS)} [source: {one.source_id}]" for one in passages)

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from rapport.domain.server_note import strip_note
+from rapport.domain.server_note import split_note, strip_note
 from rapport.domain.synthetic import is_synthetic
 from rapport.domain.text_bounds import shorten
 
@@ -18,7 +18,7 @@ _MAX_CHARACTERS = 50_000
 _ASKS_SUMMARY = "Summarize conversation so far highlighting user goals"
 _ANCHOR = "User is replying to this specific message: '"
 _GROUP = "This is a group chat."
-_MEMORY_WORDS = ("remember", "memories", "known about", "know about")
+_MEMORY_WORDS = ("remember", "memories", "known about", "told you")
 _IMAGE_TYPES = frozenset({"image", "image_url", "input_image"})
 # Characters that reverse the direction of writing: repeating them would reverse the text after them.
 _WITHOUT_DIRECTION = dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF])
@@ -84,13 +84,15 @@ class Prompt:
 def read_prompt(messages: Sequence[BaseMessage]) -> Prompt:
     """Read any list of messages; odd content never raises."""
     system = "\n\n".join(_get_text(message) for message in messages if isinstance(message, SystemMessage))
+    people = [message for message in messages if isinstance(message, HumanMessage)]
+    # The server's note beside the newest message has memories and passages.
+    system += "".join(f"\n\n{split_note(str(message.text))[0]}" for message in people[-1:])
     instructions, sources = _split_sources(system[:_MAX_CHARACTERS])
     if _ASKS_SUMMARY in instructions:
-        transcript = "\n".join(_get_text(message) for message in messages if isinstance(message, HumanMessage))
+        transcript = "\n".join(_get_text(message) for message in people)
         earlier, _, lines = f"\n\n{transcript}".rpartition("\n\n")
         turns = map(_read_named_line, filter(str.strip, lines[:_MAX_CHARACTERS].splitlines()))
         return Prompt(instructions, tuple(turns), earlier_summary=earlier.strip().removeprefix("Summary so far:\n"))
-    people = [message for message in messages if isinstance(message, HumanMessage)]
     is_triggered = bool(people) and is_synthetic(people[-1])
     context = "\n".join(
         _get_text(message) for message in people if message.additional_kwargs.get("lc_source") == "context"

@@ -11,10 +11,8 @@ MAX_TOKENS = 180
 _WORDS = PHRASES["summary"]
 _ABOUT_SELF = frozenset(_WORDS["about_self"].split())
 _PIECE = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|[^\w\s]")
-_MAX_ITEMS = 8
-_MAX_ITEM_CHARACTERS = 110
-_FIRST_DROPPED = ("Resolved", "Goals", "Outstanding", "User said")
-"""The sections in the order in which items are dropped when the summary is too long."""
+_MAX_ITEMS, _MAX_ITEM_CHARACTERS = 8, 110
+_FIRST_DROPPED = ("Resolved", "Goals", "Outstanding", "User said")  # when the summary is too long
 
 
 def estimate_tokens(text: str) -> int:
