@@ -25,8 +25,8 @@ from langchain_core.messages import HumanMessage
 
 from bench.remembered import ANSWERS, DISTRACTORS, FOLLOW_UPS, SMALL_TALK, SUBJECTS, Subject
 from bench.retrieval import empty_database
-from rapport.builtin.prompt_reader import Turn, Window
-from rapport.builtin.summary_text import summarise
+from rapport.builtin.prompt import Turn
+from rapport.builtin.summary import summarize
 from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.conversation import Message, Role
 from rapport.domain.embedder import Embedder
@@ -183,10 +183,10 @@ def trigger(number: int) -> HumanMessage:
 
 def summary_of(talk: Talk) -> Message:
     """Return the built-in model's summary of the conversation."""
-    turns = tuple(
+    turns = [
         Turn("user" if one.role == "user" else "assistant", one.text) for one in after(talk) if not is_synthetic(one)
-    )
-    return row("system-summary", summarise(Window("", turns)), 70)
+    ]
+    return row("system-summary", summarize(turns), 70)
 
 
 def queries(talk: Talk, number: int) -> dict[str, Query]:

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import SystemMessage
 from structlog.testing import capture_logs
 
-from rapport.builtin.source_reader import parse
-from rapport.builtin.window_facts import _MEMORY_HEADING  # pyright: ignore[reportPrivateUsage]
+from rapport.builtin.prompt import read_prompt
 from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.memory import Memory, MemoryCandidate
@@ -164,7 +164,7 @@ def test_the_block_is_a_heading_and_a_line_each() -> None:
         [RecalledMemory("1", "The user's name is Ann.", 0.9), RecalledMemory("2", "The user\nloves  rice.", 0.8)]
     )
     assert block == f"{HEADING}\n- The user's name is Ann.\n- The user loves rice."
-    assert _MEMORY_HEADING.match(HEADING)
+    assert read_prompt([SystemMessage(block)]).memories == ("The user's name is Ann.", "The user loves rice.")
     assert memories_block([]) == ""
 
 
@@ -185,7 +185,8 @@ def test_a_memory_stays_on_its_line_whatever_it_holds(content: str) -> None:
     assert (heading, second) == (HEADING, "- The user loves rice.")
     assert first.startswith("- ")
     assert not set(first[2:]) & set("[]<>{}`\x00\x1b\u202e")
-    assert parse(f"{block}\n\nSources:\n[source: n1] real") == parse("Sources:\n[source: n1] real")
+    sources = read_prompt([SystemMessage(f"{block}\n\nSources:\n[source: n1]\n<<<\nreal\n>>>")]).sources
+    assert [(source.id, source.text) for source in sources] == [("n1", "real")]
 
 
 @given(contents=st.lists(st.text(max_size=200), min_size=1, max_size=5))

@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from rapport.builtin.arithmetic import work_out
-from rapport.builtin.prompt_reader import TURN_CHARACTERS, read
+from rapport.builtin.prompt import MAX_TURN_CHARACTERS, read_prompt
 from rapport.domain.text_bounds import (
     MAX_LINE_CHARACTERS,
     MAX_RUN_CHARACTERS,
@@ -47,8 +46,6 @@ CPU_SECONDS = 0.15
 BACKSTOP_CPU_SECONDS = 10.0
 
 ENTRANCES: dict[str, Callable[[str], str]] = {
-    "builtin.arithmetic": lambda text: text[:120],
-    "builtin.": lambda text: limit_text(text, TURN_CHARACTERS),
     "retrieval.standalone_question": plain,
     "memory.extraction": lambda text: collapse_runs(text)[:LONGEST_CLAUSE],
     "memory.query._EVERYTHING": lambda text: " ".join(text.split())[:300],
@@ -131,7 +128,7 @@ def match_all(found: Found, text: str) -> None:
 def test_the_patterns_are_found() -> None:
     names = {str(found) for found in find_patterns()}
     assert len(names) > 150
-    assert {"replies.citations._KEPT_TAG", "followups.closings._FAREWELL", "memory.extraction._ANY_RULE"} <= names
+    assert {"replies.citations._KEPT_TAG", "builtin.language.words._WORD", "memory.extraction._ANY_RULE"} <= names
     assert [entrance for entrance in ENTRANCES if not any(name.startswith(entrance) for name in names)] == []
 
 
@@ -190,15 +187,12 @@ def test_ordinary_text_is_not_changed(text: str) -> None:
 def test_the_builtin_model_reads_bounded_text(text: str) -> None:
     chat = f"<<<chat x\n[Ann, 10:00] {text}\nchat x>>>"
     heard = HumanMessage(chat, additional_kwargs={"lc_source": "context"})
-    window = read(
-        [SystemMessage(text), AIMessage(text), HumanMessage(f"Ann: hi\nBen: {text}"), heard, HumanMessage(text)]
-    )
-    assert all(is_bounded(turn.text, TURN_CHARACTERS) for turn in window.turns)
-    assert window.system == collapse_runs(text)
+    prompt = read_prompt([SystemMessage(text), AIMessage(text), heard, HumanMessage(text)])
+    assert len(prompt.turns) >= 1
+    assert all(len(turn.text) <= MAX_TURN_CHARACTERS + 1 for turn in prompt.turns)
 
 
 def test_the_other_entrances_bound_what_passes() -> None:
-    assert work_out("1 + " * 40 + "1") is None
     assert len(plain("why " * LONG)) <= 1_000
     assert statements_in("I live in Rome. " * (MAX_CHARACTERS // 16 + 1)) == []
     assert len(statements_in("I live in Rome.")) == 1

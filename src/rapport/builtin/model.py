@@ -1,9 +1,6 @@
 """The built-in model as LangChain sees it."""
 
-import asyncio
-import re
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -12,17 +9,11 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from typing_extensions import override
 
-from rapport.builtin.respond import reply_to
-
-DEADLINE_SECONDS = 10.0
-"""A reply takes milliseconds; one that takes this long is given up."""
-
-_PIECE = re.compile(r"\s*\S+|\s+")
-_THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="builtin-model")
+from rapport.builtin.reply import make_reply
 
 
 class BuiltinChatModel(BaseChatModel):
-    """A chat model that needs no weights, no key and no network: a pure, instant function of its messages."""
+    """A chat model without weights, key or network; quick enough for the event loop, because it reads bounded text."""
 
     @property
     @override
@@ -37,7 +28,10 @@ class BuiltinChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        message = AIMessage(content=_reply(messages, stop), response_metadata={"model_name": "builtin"})
+        text = make_reply(messages)
+        for sequence in filter(None, stop or ()):
+            text = text.partition(sequence)[0]
+        message = AIMessage(text, response_metadata={"model_name": "builtin"})
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     @override
@@ -48,22 +42,7 @@ class BuiltinChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        message = AIMessage(content=await _reply_off_loop(messages, stop), response_metadata={"model_name": "builtin"})
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-    @override
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        for piece in _PIECE.findall(_reply(messages, stop)):
-            chunk = ChatGenerationChunk(message=AIMessageChunk(content=piece))
-            if run_manager:
-                run_manager.on_llm_new_token(piece, chunk=chunk)
-            yield chunk
+        return self._generate(messages, stop)
 
     @override
     async def _astream(
@@ -73,25 +52,10 @@ class BuiltinChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for piece in _PIECE.findall(await _reply_off_loop(messages, stop)):
+        text = str(self._generate(messages, stop).generations[0].message.text)
+        for number, word in enumerate(text.split(" ")):
+            piece = f" {word}" if number else word
             chunk = ChatGenerationChunk(message=AIMessageChunk(content=piece))
             if run_manager:
                 await run_manager.on_llm_new_token(piece, chunk=chunk)
             yield chunk
-
-
-async def _reply_off_loop(messages: list[BaseMessage], stop: list[str] | None) -> str:
-    """Return the reply, made in a thread; raise TimeoutError after the deadline.
-
-    `window.read` bounds the text, so that no single match holds the interpreter for long; the deadline is the second line.
-    """
-    made = asyncio.get_running_loop().run_in_executor(_THREADS, _reply, messages, stop)
-    return await asyncio.wait_for(made, DEADLINE_SECONDS)
-
-
-def _reply(messages: list[BaseMessage], stop: list[str] | None) -> str:
-    text = reply_to(messages)
-    for sequence in stop or ():
-        if sequence:
-            text = text.split(sequence, 1)[0]
-    return text

@@ -72,23 +72,24 @@ async def test_a_call_brings_its_own_topic_and_not_the_other(world: World) -> No
 
 
 async def test_without_any_key_it_has_something_to_say_to_them(database_url: str) -> None:
-    """The built-in model's answer: who prefers what, what the notes say, what follows and what is open."""
+    """The built-in model's answer: who said what about the matter, what the notes say, and what is open."""
     async with open_world(database_url, model=BuiltinChatModel()) as world:
         thread = (await samples(world, "POST"))["thread_id"]
         reply = await world.says(thread, "@bot what do you think?", author={"id": "maya", "name": "Maya"})
         assert [source["id"] for source in reply["sources"]] == ["sample-travel"]
         for part in (
-            "Tomás is for it if it fits the travel budget",
-            "up to 130 euros a night",
-            "I lean to yes",
-            "Aiko",
+            "You asked: “The guesthouse in Ghent needs an answer by six. Do we take it?”",
+            "Tomás said: “If it fits the travel budget, yes.”",
+            "“Hotel: up to 130 euros a night, breakfast included.” [source: sample-travel]",
+            "Still open: Aiko's question",
         ):
             assert part in reply["content"]
         asked = next(one for one in await world.history(thread) if str(one["content"]).startswith("So: do I roll"))
         jonas = {"id": "jonas", "name": "Jonas"}
         reply = await world.says(thread, "@bot what would you do?", author=jonas, reply_to_id=asked["id"])
         assert [source["id"] for source in reply["sources"]] == ["sample-releases"]
-        assert "So I lean to “roll 2.4 back”." in reply["content"]
+        assert "Priya said: “Small batches: some twenty minutes longer" in reply["content"]
+        assert "“Roll back first, look for the cause afterwards.” [source: sample-releases]" in reply["content"]
 
 
 async def test_one_request_brings_them_and_one_takes_them_away(world: World) -> None:

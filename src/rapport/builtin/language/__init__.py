@@ -1,1 +1,1 @@
-"""Words, sentences and languages of a text."""
+"""A small word toolkit: words, stems, sentences and the language of a text."""

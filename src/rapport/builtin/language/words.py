@@ -1,68 +1,61 @@
-"""Words, stems and sentences of a text; linear in its length, whatever the script."""
+"""Words, stems and sentences of a text, in time linear in its length, whatever the script."""
 
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Sequence
 from functools import lru_cache
-
-from rapport.builtin.language.word_lists import IRREGULAR, STOP_WORDS, SYNONYMS
+from importlib import resources
+from typing import Any
 
 # Chinese, Japanese, Korean and Thai are written without spaces between words (or nearly so).
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_WORD = re.compile(rf"\d+(?:[.,:]\d+)*|[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]+(?:['’][^\W\d_]+)?|[^\W_]+")
-_ASCII_WORD = re.compile(r"\d+(?:[.,:]\d+)*|[a-z]+(?:'[a-z]+)?|[a-z0-9]+")
-_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-_LONGEST_WORD = 40  # anything longer is noise to a word index
-
-_ABBREVIATION = re.compile(r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|approx|e\.g|i\.e|a\.m|p\.m|Nr|Inc|Ltd))\.$")
-_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]”’]?\s+|(?<=[。！？])\s*")
-_BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,3}[.)])\s+")
-_HEADING = re.compile(r"^\s*#{1,6}\s+")
-_MARKUP = re.compile(r"\*\*|__|`")
+_WORD = re.compile(rf"\d+(?:[.,:]\d+)*|[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]+(?:'[^\W\d_]+)?|[^\W_]+|€")
+_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_MAX_WORD_CHARACTERS = 40
+_MAX_JOINED_CHARACTERS = 500
+"""A sentence that is as long ends at the next mark, also after an abbreviation."""
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]”’]?\s+|(?<=[。！？])")
+_ABBREVIATIONS = ("Mr.", "Mrs.", "Ms.", "Dr.", "Prof.", "St.", "No.", "vs.", "e.g.", "i.e.", "a.m.", "p.m.", "approx.")
+_SUFFIXES = (
+    ("ies", "y", 5), ("sses", "ss", 5), ("ation", "", 7), ("ing", "", 6), ("ied", "y", 5), ("ed", "", 5),
+    ("ches", "ch", 6), ("shes", "sh", 6), ("xes", "x", 5), ("ly", "", 6), ("s", "", 4), ("e", "", 4),
+)  # fmt: skip
+_DATA: dict[str, Any] = tomllib.loads((resources.files(__package__ or "") / "words.toml").read_text(encoding="utf-8"))
+STOP_WORDS = frozenset(_DATA["stop_words"].split())
+_QUESTION_WORDS = frozenset(_DATA["question_words"].split())
+_SAME = {word: group.split()[0] for group in _DATA["same"]["groups"] for word in group.split()}
+_COMMON_WORDS = {language: frozenset(words.split()) for language, words in _DATA["common_words"].items()}
 
 
 def words(text: str) -> list[str]:
-    """Return every word of the text, lower-cased; unspaced scripts come as bigrams of characters."""
-    if text.isascii():
-        return [word[:_LONGEST_WORD] for word in _ASCII_WORD.findall(text.lower())]
+    """Return every word, lower-cased; text in unspaced scripts comes as pairs of characters."""
     found: list[str] = []
     for word in _WORD.findall(text.replace("’", "'").lower()):
-        if _IS_UNSPACED.match(word):
-            found.extend(word[i : i + 2] for i in range(max(1, len(word) - 1)))
+        if word.isascii() or not _IS_UNSPACED.match(word):
+            found.append(word[:_MAX_WORD_CHARACTERS])
         else:
-            found.append(word[:_LONGEST_WORD])
+            found.extend(word[start : start + 2] for start in range(max(1, len(word) - 1)))
     return found
 
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """Return one form for a word's inflections and near synonyms."""
+    """Return one form for the inflections and near synonyms of a word."""
     word = word.removesuffix("'s")
-    if word in SYNONYMS:
-        return SYNONYMS[word]
-    word = IRREGULAR.get(word, word)
-    bare = SYNONYMS.get(word) or _strip_suffix(word)
-    return SYNONYMS.get(bare, bare)
+    word = _DATA["irregular"].get(word, word)
+    bare = _SAME.get(word) or _strip_suffix(word)
+    return _SAME.get(bare, bare)
 
 
 def _strip_suffix(word: str) -> str:
     if len(word) <= 3 or not word.isascii():
         return word
-    for suffix, replacement, shortest in (
-        ("ies", "y", 5), ("sses", "ss", 5), ("ations", "", 8), ("ation", "", 7), ("ings", "", 6), ("ing", "", 6),
-        ("ied", "y", 5), ("ed", "", 5), ("ches", "ch", 6), ("shes", "sh", 6), ("xes", "x", 5), ("ly", "", 6),
-        ("s", "", 4), ("e", "", 4),
-    ):  # fmt: skip
-        if word.endswith(suffix) and len(word) >= shortest and not (suffix == "s" and word[-2] in "su"):
-            cut = word[: len(word) - len(suffix)] + replacement
-            return _undouble(cut)
+    for suffix, replacement, min_length in _SUFFIXES:
+        if word.endswith(suffix) and len(word) >= min_length and not (suffix == "s" and word[-2] in "su"):
+            bare = word[: len(word) - len(suffix)] + replacement
+            bare = bare[:-1] if len(bare) > 3 and bare[-1] == bare[-2] and bare[-1] not in "lsaeiou" else bare
+            return bare.removesuffix("e") if len(bare) > 3 else bare  # close, closes and closed are the same
     return word
-
-
-def _undouble(word: str) -> str:
-    """`stopp` → `stop`, and no silent e, so that `close`, `closes` and `closed` meet."""
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsaeiou":
-        word = word[:-1]
-    return word[:-1] if len(word) > 3 and word.endswith("e") else word
 
 
 def terms(text: str) -> list[str]:
@@ -71,60 +64,60 @@ def terms(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words that carry content, as written but lower-cased."""
-    return [word for word in words(text) if word not in STOP_WORDS and not word.isdigit() and len(word) > 1]
+    """Return the words that carry content, lower-cased."""
+    return [word for word in words(text) if word not in STOP_WORDS and len(word) > 1]
+
+
+def find_phrase(text: str, phrases: Sequence[str]) -> str | None:
+    """Return the first of the phrases that stands in the text as whole words; apostrophes don't count."""
+    line = f" {' '.join(words(text)).replace(chr(39), '')} "
+    return next((phrase for phrase in phrases if f" {phrase} " in line), None)
+
+
+ASKING_STEMS = frozenset(map(stem, _DATA["asking_words"].split()))
+"""The stems of words of asking, which are not part of what is asked for."""
+
+
+def is_question(sentence: str) -> bool:
+    """Return True if the sentence asks something, with or without a question mark."""
+    text = sentence.rstrip(" \"')”")
+    if text.endswith(("?", "？", "؟")):
+        return True
+    first = next(iter(words(text[:60])), "")
+    return " " in text and first in _QUESTION_WORDS and not text.endswith(("!", "."))
+
+
+@lru_cache(maxsize=64)
+def _find_kind(question: str) -> dict[str, Any] | None:
+    return next((kind for kind in _DATA["answer_kinds"] if find_phrase(question, kind["asked"])), None)
+
+
+def gives_answer(question: str, sentence: str) -> bool | None:
+    """Return whether a sentence has what a question asks for (a time, a person …); None if the question doesn't tell."""
+    if (kind := _find_kind(question)) is None:
+        return None
+    has_digits = "has_digits" in kind and any(map(str.isdigit, sentence))
+    has_names = "has_names" in kind and any(word[:1].isupper() for word in sentence.split()[1:])
+    return has_digits or has_names or not set(kind["words"].split()).isdisjoint(words(sentence))
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of running text, in order, none empty."""
+    """Return the sentences of running text in order; none is empty."""
     found: list[str] = []
-    carried = ""
-    for piece in _SENTENCE_END.split(text):
-        part = f"{carried} {piece}".strip() if carried else piece.strip()
-        if _ABBREVIATION.search(part[-12:]) and len(part) < 2000:
-            carried = part
-            continue
-        carried = ""
-        if part:
-            found.append(part)
-    return [*found, carried] if carried else found
-
-
-def passages(text: str) -> list[tuple[str, str]]:
-    """Return the sentences of a document, each with the heading it stands under (empty if none)."""
-    found: list[tuple[str, str]] = []
-    heading = ""
-    for block in _blocks(text.splitlines()):
-        if _HEADING.match(block):
-            heading = _plain(_HEADING.sub("", block))
-            continue
-        found.extend((heading, sentence) for sentence in sentences(_plain(_BULLET.sub("", block))))
-    # A document of headings only still says something.
-    return found or ([("", heading)] if heading else [])
-
-
-def _blocks(lines: Iterable[str]) -> list[str]:
-    """Join hard-wrapped lines; keep list items, headings, table rows and short lines apart."""
-    blocks: list[str] = []
-    previous = ""
-    for line in lines:
-        if line.strip():
-            if blocks and previous.strip() and not _starts_anew(line, previous):
-                blocks[-1] = f"{blocks[-1]} {line.strip()}"
+    for line in text.splitlines():
+        is_open = False
+        for piece in filter(None, (part.strip() for part in _SENTENCE_END.split(line))):
+            if is_open:
+                found[-1] = f"{found[-1]} {piece}"
             else:
-                blocks.append(line.strip())
-        previous = line
-    return blocks
+                found.append(piece)
+            is_open = piece.endswith(_ABBREVIATIONS) and len(found[-1]) < _MAX_JOINED_CHARACTERS
+    return found
 
 
-def _starts_anew(line: str, previous: str) -> bool:
-    if _BULLET.match(line) or _HEADING.match(line) or _HEADING.match(previous) or line.lstrip().startswith("|"):
-        return True
-    # A wrapped line breaks near the margin and goes on in lower case; a short line is an entry of its own.
-    return len(previous.rstrip()) < 60 and not line.lstrip()[:1].islower()
-
-
-def _plain(text: str) -> str:
-    if text.startswith("|"):
-        text = ", ".join(cell.strip() for cell in text.strip("|").split("|") if cell.strip(" -:"))
-    return _MARKUP.sub("", text).strip()
+def detect_language(text: str) -> str | None:
+    """Return the code of the language whose common words stand in the text; None for English, and if it is hard to tell."""
+    found = set(words(text[:400]))
+    counts = {language: len(found & common) for language, common in _COMMON_WORDS.items()}
+    best = max(counts, key=lambda language: counts[language])
+    return best if best != "en" and counts[best] >= 2 and counts[best] > counts["en"] else None
