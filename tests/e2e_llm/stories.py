@@ -228,7 +228,12 @@ async def store(world: World, silence: Silence) -> str:
             last - timedelta(minutes=2 * (len(silence.lines) - number)),
         )
     people = sum(name != "bot" for name, _ in silence.lines)
-    await world.sql("UPDATE conversations SET user_message_count = %s, last_at = %s WHERE id = %s", people, last, where)
+    await world.sql(
+        "UPDATE conversations SET autonomy_enabled = true, user_message_count = %s, last_at = %s WHERE id = %s",
+        people,
+        last,
+        where,
+    )
     return where
 
 
@@ -240,7 +245,7 @@ async def test_the_follow_ups(world: World, model: CountedModel, report: Report)
         where = await store(world, silence)
         before = len(model.calls)
         ended = await world.silence(where, silence.trigger_type)
-        calls = model.calls[before:]
+        calls = [call for call in model.calls[before:] if call.is_follow_up]  # others reflect on earlier conversations
         sent = [one["content"] for one in await world.history(where) if one.get("autonomous")]
         report.add(calls, "".join(sent))
         report.outcomes[ended.state] = report.outcomes.get(ended.state, 0) + 1

@@ -240,6 +240,11 @@ TOKENS = [
     Recorded("Llama 2 and Mistral; oobabooga/textgen, issue 2274", f"{SAID}</s>", SAID),
     Recorded("Gemma", f"<start_of_turn>model\n{SAID}<end_of_turn>", SAID),
     Recorded("Phi 3", f"<|assistant|>\n{SAID}<|end|>", SAID),
+    Recorded(
+        "SmolLM2-135M, measured: the server's note of the prompt",
+        f"{SAID}\n\n[Server note: It is Wednesday] {ASKED}",
+        f"{SAID}\n\n{ASKED}",
+    ),
     Recorded("ChatML at the beginning", f"<|im_start|>assistant\n{SAID}", SAID),
 ]
 

@@ -38,6 +38,7 @@ _PAIRS: Final[dict[str, tuple[Kind, tuple[str, ...]]]] = {
     "[THINK]": ("thought", ("[/THINK]",)),
     "[TOOL_CALLS]": ("call", ("[/TOOL_CALLS]", "</s>")),
     "[TOOL_REQUEST]": ("call", ("[END_TOOL_REQUEST]",)),
+    "[Server note: ": ("result", ("]",)),  # our own note in the prompt, which weak models copy
     "[TOOL_RESULTS]": ("result", ("[/TOOL_RESULTS]",)),
     "◁think▷": ("thought", ("◁/think▷",)),
     "<|channel>thought": ("thought", ("<channel|>",)),
