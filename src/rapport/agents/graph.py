@@ -231,7 +231,7 @@ class LangGraphAgent:
 
     def _offer(self, tools: Toolbox) -> _Offer | None:
         """Return the model with the tools that it may use in this run; None without any."""
-        if not self.calls_tools or not (offered := tools.offered):
+        if not self.calls_tools or not (offered := tools.list_tools()):
             return None
         names = tuple(str(tool["function"]["name"]) for tool in offered)
         if names not in self._offers and (offer := _offer(self._model, offered)) is not None:
