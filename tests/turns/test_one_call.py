@@ -148,7 +148,8 @@ async def test_the_tool_is_offered_only_where_a_follow_up_may_be_sent(
     assert not await offered(world, muted)
     assert not await offered(world, await world.conversation(kind="group"))
     assert not await offered(world, await world.conversation(agent_id="librarian"))
-    for settings in ({"autonomy": False}, {"reflection": "always"}, {"reflection": "when_open"}):
+    changes: list[dict[str, Any]] = [{"autonomy": False}, {"reflection": "always"}, {"reflection": "when_open"}]
+    for settings in changes:
         async with open_world(database_url, model=chat_model(model), **settings) as other:
             assert not await offered(other, await other.conversation())
 

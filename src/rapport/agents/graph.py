@@ -202,10 +202,11 @@ class LangGraphAgent:
     async def _ask_in_rounds(self, messages: list[BaseMessage], tools: Toolbox, rounds: Rounds) -> AIMessage:
         """Return the model's answer. Another call is made only for the result of a look-up, or if there is no text yet."""
         try:
+            offered = tools.list_tools()
             for _ in range(MAX_TOOL_ROUNDS):
-                if not self.calls_tools or not tools.offered:
+                if not self.calls_tools or not offered:
                     break
-                asked = await self._client.ask_with_tools(messages, rounds.on_token, tools.offered)
+                asked = await self._client.ask_with_tools(messages, rounds.on_token, offered)
                 reply = asked.message
                 if asked.written:  # it can't call tools in the provider's form: it is not asked to go on with them
                     self.record.text_calls += 1

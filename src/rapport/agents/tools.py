@@ -131,8 +131,7 @@ class Toolbox:
         self.saved: list[Saved] = []
         self.follow_up: PlannedFollowUp | None = None
 
-    @property
-    def offered(self) -> list[dict[str, Any]]:
+    def list_tools(self) -> list[dict[str, Any]]:
         """Return the descriptions of the tools that the model may use in this turn."""
         return [
             *([UPSERT_MEMORY] if self._may_save is not None else []),

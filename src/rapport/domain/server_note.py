@@ -16,7 +16,7 @@ _NO_BRACKETS = str.maketrans("[]", "()")
 
 @dataclass(frozen=True, slots=True)
 class ServerNote:
-    """What the model has to know for the newest message alone: facts that change from turn to turn, and the task."""
+    """The facts that the model needs for the newest message alone: those that change from turn to turn, and the task."""
 
     sentences: str = ""
     """Before the message, in one line: the time, the person."""
