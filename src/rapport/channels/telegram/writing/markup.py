@@ -14,17 +14,8 @@ from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 
 from rapport.channels.markdown_work import estimate_work
-from rapport.channels.telegram.writing.split import (
-    INNER,
-    MIN_TEXT_UNITS,
-    OUTER,
-    Flow,
-    Part,
-    Tag,
-    Tags,
-    count_units,
-    escape_html,
-)
+from rapport.channels.telegram.writing import split
+from rapport.channels.telegram.writing.split import INNER, OUTER, Flow, Part, Tag, Tags, count_units, escape_html
 from rapport.channels.telegram.writing.table import draw_table
 
 __all__ = ["Part", "render_parts"]
@@ -297,7 +288,7 @@ class _Renderer:
             if child.type == "link_close":
                 break
             text += count_units(escape_html(child.content))
-        return tag if tag.cost + text <= self._limit - MIN_TEXT_UNITS else None
+        return tag if tag.cost + text <= self._limit - split.MIN_TEXT_UNITS else None
 
 
 def _nest(tags: Tags, tag: Tag | None) -> Tags:
