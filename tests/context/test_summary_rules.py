@@ -75,7 +75,7 @@ def test_nothing_is_covered_before_it_is_time(messages: list[Message], has_summa
 
 def test_a_later_summary_has_slack_and_waits_for_a_pause() -> None:
     def due(count: int, *, has_summary: bool, **more: int) -> str:
-        return find_summary_due(talk([("user", "hello")] * count), has_summary=has_summary, **more)
+        return find_summary_due(talk([turn("hello")[0]] * count), has_summary=has_summary, **more)
 
     assert [due(count, has_summary=False) for count in (12, 13, 40)] == ["never", "now", "now"]
     later = {count: due(count, has_summary=True) for count in (13, 17, 18, 22, 23, 40)}
