@@ -224,10 +224,7 @@ class MachineryFilter:
     def _decide_start(self, text: str, *, is_end: bool) -> Step | None:
         """Decide about the start of the reply: it may be a thought whose opening tag is missing."""
         stripped = text.lstrip()
-        if len(stripped) < forms.MAX_START_CHARACTERS and not is_end and not self._begins_in_thought:
-            if stripped and not stripped[0].isalpha():
-                self._is_at_start = False
-                return _GO_ON
+        if not is_end and not self._begins_in_thought and forms.may_become_thought(stripped):
             return None
         if named := forms.CHANNEL_NAMES_AS_TEXT.match(stripped):
             self._is_at_start = False

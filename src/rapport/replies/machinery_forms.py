@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import regex
+
 Kind = Literal["thought", "call", "result", "channel", "token", "end"]
 
 
@@ -100,8 +102,19 @@ STARTS_IN_THOUGHT: Final = re.compile(
     r"|let me (?:think|see|break|start by)|let's (?:think|see|break)|user (?:says|asks|wants))\b",
     re.IGNORECASE,
 )
-MAX_START_CHARACTERS: Final = 24
 CHANNEL_NAMES_AS_TEXT: Final = re.compile(r"(?:analysis(?=[^\sa-z,.:;!?'’)-])|commentary ?to=functions\.)")
+_BEGINNINGS: Final = (
+    regex.compile(rf"{STARTS_IN_THOUGHT.pattern}.", regex.IGNORECASE),
+    regex.compile(r"(?:analysis|commentary ?to=functions\.)."),
+)
+
+
+def may_become_thought(text: str) -> bool:
+    """Return True if the text may be the beginning of a thought that has no opening tag."""
+    matches = (pattern.fullmatch(text, partial=True) for pattern in _BEGINNINGS)
+    return any(match is not None and match.partial for match in matches)
+
+
 FINAL_CHANNEL_AS_TEXT: Final = re.compile("assistantfinal")
 
 INTRODUCTIONS: Final = _read_words(
