@@ -96,7 +96,6 @@ CREATE TABLE messages (
     -- A new number whenever the message is stored or changed. Assigned under the conversation's lock, so numbers follow the
     -- order of commits, and a reader that asks for higher numbers misses nothing.
     seq                bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    is_direct          boolean NOT NULL DEFAULT false,  -- of a direct chat, whose words are not searched
     PRIMARY KEY (conversation_id, id)
 );
 CREATE UNIQUE INDEX messages_order ON messages (conversation_id, created_at, id);
@@ -109,9 +108,9 @@ CREATE UNIQUE INDEX messages_platform_id ON messages (conversation_id, platform_
 CREATE INDEX messages_replies ON messages (conversation_id, reply_to_id, created_at, id) WHERE reply_to_id IS NOT NULL;
 CREATE INDEX messages_topic ON messages (conversation_id, thread_id, created_at, id) WHERE thread_id IS NOT NULL;
 CREATE INDEX messages_by_seq ON messages (conversation_id, seq) WHERE NOT synthetic;
--- Messages of a group by word. No pending list (fastupdate), which every search would have to scan.
+-- Messages of a chat by word. No pending list (fastupdate), which every search would have to scan.
 CREATE INDEX messages_words ON messages USING gin ((ARRAY[conversation_id]), message_words(content))
-    WITH (fastupdate = off) WHERE role <> 'system-summary' AND NOT synthetic AND NOT is_direct;
+    WITH (fastupdate = off) WHERE role <> 'system-summary' AND NOT synthetic;
 
 -- One row per process that runs turns. It is alive while it renews its lease and its session holds an advisory lock on
 -- `number`.

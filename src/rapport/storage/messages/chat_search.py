@@ -95,7 +95,7 @@ WITH own AS MATERIALIZED (
     SELECT word, id, size FROM wanted CROSS JOIN LATERAL (
         SELECT id, octet_length(content) AS size FROM messages
         WHERE ARRAY[conversation_id] @> ARRAY[%(conversation)s::text] AND message_words(content) @@ query
-          AND NOT is_direct AND {_SAID} AND created_at < %(before)s{{topic}}
+          AND {_SAID} AND created_at < %(before)s{{topic}}
         LIMIT {MAX_WORD_HITS}
     ) AS found
 ), weighed AS MATERIALIZED (

@@ -41,11 +41,10 @@ WITH line AS (
         {_FOR_AGENT} AS is_for_agent, {_FOR_AGENT} AND %(claim)s AND open_event_count = 1 AS is_free
 ), message AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
-                          client_message_id, created_at, mentions, thread_id, is_bot, platform_id, context_snapshot, payload,
-                          is_direct)
+                          client_message_id, created_at, mentions, thread_id, is_bot, platform_id, context_snapshot, payload)
     SELECT %(conversation)s, %(id)s, %(owner)s, 'user', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
            %(reply_to)s, %(client_id)s, line.at, %(mentions)s, %(topic)s, %(is_bot)s, %(platform_id)s, %(snapshot)s,
-           %(payload)s, line.kind = 'direct'
+           %(payload)s
     FROM line
 ), cancelled AS (
     -- A user's message ends the silence that follow-ups wait for (AUTO-11). A timer made while this statement waited for the

@@ -45,14 +45,13 @@ WITH held AS (
                 THEN clock_timestamp() + %(rest)s * interval '1 second' END
             WHEN false THEN NULL ELSE breaker_open_until END
     FROM event WHERE conversations.id = %(conversation)s
-    RETURNING conversations.last_at, kind, open_event_count, event.id AS event_id, conversations.user_message_count, event.user_message_count AS count_at_event
+    RETURNING conversations.last_at, open_event_count, event.id AS event_id, conversations.user_message_count, event.user_message_count AS count_at_event
 ), reply AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
-                          event_id, sources, metadata, created_at, is_bot, thread_id, is_direct)
+                          event_id, sources, metadata, created_at, is_bot, thread_id)
     SELECT %(conversation)s, %(id)s, %(owner)s, 'assistant', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
            line.event_id, line.event_id, %(sources)s, %(metadata)s, line.last_at, true,
-           (SELECT thread_id FROM messages WHERE conversation_id = %(conversation)s AND id = %(event)s),
-           line.kind = 'direct'
+           (SELECT thread_id FROM messages WHERE conversation_id = %(conversation)s AND id = %(event)s)
     FROM line
     RETURNING {COLUMNS}
 ), effect AS (
