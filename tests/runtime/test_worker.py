@@ -238,14 +238,14 @@ async def test_tokens_come_before_the_answer_is_finished(world: World) -> None:
 
 async def test_a_client_that_leaves_in_the_middle_loses_nothing(world: World) -> None:
     conversation = await world.conversation()
-    slow = world.model.will_wait("the whole answer")
+    slow = world.model.will_wait("all of the answer")
     stream = frames(world, conversation, "go")
     await anext(stream)
     await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     assert slow.gate is not None
     slow.gate.set()
     await world.drain()
-    assert (await world.history(conversation))[-1]["content"] == "the whole answer"
+    assert (await world.history(conversation))[-1]["content"] == "all of the answer"
 
 
 async def test_a_cancelled_turn_keeps_what_was_streamed_and_says_so(world: World) -> None:

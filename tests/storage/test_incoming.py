@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from rapport.domain.conversation import Incoming
-from rapport.domain.event import Reply
 from rapport.ingest.accept import accept
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.work.events import Events
 
 _REPLIED = "UPDATE conversations SET last_at = clock_timestamp(), replied_at = clock_timestamp()"
 # Everything is so much longer ago.
@@ -59,21 +57,3 @@ async def test_a_message_that_arrives_after_a_later_one_is_placed_by_its_date(da
         await connection.execute(_REPLIED)
     await hears(database, chat, "first", age=6)
     assert await order(database) == ["first", "second"]
-
-
-async def test_only_words_of_groups_are_indexed(database: Database) -> None:
-    async with database.statement() as connection:
-        direct = (await Conversations(connection).create("local", agent_id="companion", kind="direct")).id
-        group = await a_group(database)
-        for chat in (direct, group):
-            accepted = await accept(database, Incoming("local", chat, "@companion tea"), worker_id="w", claim=True)
-            assert accepted.claimed is not None
-            await Events(connection).finish(accepted.claimed, Reply("Gladly."), agent_name="Companion", push=False)
-        found = await connection.execute("SELECT conversation_id, role, is_direct FROM messages ORDER BY created_at")
-        rows = [tuple(row) for row in await found.fetchall()]
-    assert rows == [
-        (direct, "user", True),
-        (direct, "assistant", True),
-        (group, "user", False),
-        (group, "assistant", False),
-    ]

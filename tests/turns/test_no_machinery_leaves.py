@@ -12,7 +12,6 @@ from rapport.agents.graph import Answer
 from rapport.agents.tools import Saved
 from rapport.turns.check import check_reply
 from rapport.turns.findings import Findings
-from rapport.turns.summarize import summarize
 from tests.channels.http.test_websocket import calling
 from tests.channels.telegram.town import Town, open_town
 from tests.e2e.scripted import ScriptedModel, chat_model, remembers, scripted_model
@@ -20,7 +19,6 @@ from tests.replies.recorded_forms import CALLS, FACT, RECORDED, THOUGHTS, TOOLS,
 from tests.support.cases import every_case
 from tests.support.world import World, open_world
 from tests.turns.test_memory import brief_lull, facts, streamed, thought
-from tests.turns.test_summarize import overheard
 
 __all__ = ["brief_lull"]
 SIGNS = [
@@ -133,23 +131,11 @@ async def test_no_recorded_machinery_is_stored(town: Town) -> None:
         assert [sign for sign in SIGNS if sign in content] == [], content
 
 
-class _Writer:
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    async def ask(self, system: str, text: str) -> str:
-        return self.text
-
-
-@every_case("recorded", RECORDED)
+@every_case("recorded", [recorded for recorded in RECORDED if recorded.visible])
 async def test_no_recorded_machinery_reaches_a_summary(town: Town, recorded: Recorded) -> None:
-    conversation = await town.world.conversation()
-    await overheard(town.world, conversation, 30)
-    await summarize("local", conversation, database=town.world.database, writer=_Writer(recorded.text))
-    rows = await town.world.sql(
-        "SELECT content FROM messages WHERE role = 'system-summary' AND conversation_id = %s", conversation
-    )
-    assert [content for (content,) in rows] == ([recorded.visible] if recorded.visible else []), recorded.origin
+    """Summaries are written by the agent's plain answers."""
+    town.world.model.will_say(recorded.text)
+    assert await town.world.app.agent.ask("Sum up.", "User: I made lasagne") == recorded.visible, recorded.origin
 
 
 @every_case("recorded", RECORDED)

@@ -16,7 +16,7 @@ from rapport.turns.summarize import summarize
 
 log = structlog.get_logger()
 
-SUMMARY_PAUSE_SECONDS = 10.0
+SUMMARY_PAUSE_SECONDS = 60.0
 """The silence before a summary that is due after a pause: while people talk, the model belongs to them."""
 MAX_RUNNING = 4
 """The number of jobs of a kind that run at once, so that they leave the model to turns."""
